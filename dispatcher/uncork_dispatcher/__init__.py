@@ -1,0 +1,46 @@
+"""The CORK dispatcher: holds requests, and releases them as one batch at the right moment.
+
+* :class:`Dispatcher` is the core: it decides, with time as an argument (``core.py``).
+* :class:`AsyncDispatcher` is the shell that drives it on asyncio (``aio.py``).
+* The policies decide when to release and how many (``policies/``).
+* :func:`batched` puts all of it behind an async function.
+"""
+
+from uncork_dispatcher.actions import ShedReason, Start
+from uncork_dispatcher.aio import Answer, AsyncDispatcher, BatchFacts, Job, Observer, Ran
+from uncork_dispatcher.api import ApiStats
+from uncork_dispatcher.batched import batched
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.errors import (
+    BatchTimedOut,
+    DispatchError,
+    RequestShed,
+    WorkerLost,
+    WrongResultCount,
+)
+from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.rules import ApiRules
+
+__all__ = [
+    "POLICIES",
+    "Answer",
+    "ApiRules",
+    "ApiStats",
+    "AsyncDispatcher",
+    "BatchFacts",
+    "BatchTimedOut",
+    "DispatchError",
+    "Dispatcher",
+    "Estimate",
+    "Job",
+    "Observer",
+    "Ran",
+    "RequestShed",
+    "ShedReason",
+    "Start",
+    "WorkerLost",
+    "WrongResultCount",
+    "batched",
+    "make_policy",
+]

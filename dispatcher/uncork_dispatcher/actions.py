@@ -1,0 +1,52 @@
+"""What the core answers: values that its driver carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal, NamedTuple
+
+from uncork_dispatcher.policy import Reason
+
+ShedReason = Literal["deadline", "client_deadline", "queue_full", "no_worker", "draining"]
+Outcome = Literal["worked", "failed"]
+"""How a batch ended: ``worked`` teaches the estimate, ``failed`` (the handler raised) teaches nothing. A
+batch whose end nobody saw is a lost worker."""
+
+
+class Start(NamedTuple):
+    """Run these requests as one batch on this worker."""
+
+    batch: int
+    worker: int
+    api: str
+    key: Hashable
+    requests: tuple[int, ...]
+    rows: int
+    reason: Reason
+    predicted_s: float
+
+
+class Shed(NamedTuple):
+    """Refuse this request: now at the door, or after it was held."""
+
+    request: int
+    api: str
+    reason: ShedReason
+    retry_after_s: float
+
+
+class Abandon(NamedTuple):
+    """Give up this batch: it ran past its timeout. Its worker is not used until it is ready again."""
+
+    batch: int
+    worker: int
+    requests: tuple[int, ...]
+
+
+class Lost(NamedTuple):
+    """Fail this request: its worker was lost, and it may not be, or was already, tried again."""
+
+    request: int
+
+
+Action = Start | Shed | Abandon | Lost

@@ -1,0 +1,71 @@
+"""Refusing at the door: no room, or a backlog that keeps a request beyond its deadline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from uncork_dispatcher.actions import ShedReason
+from uncork_dispatcher.api import Api
+from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.slots import Slots
+
+# What a refused client is told at the least, and when nothing is known to compute a better number from.
+_SHORTEST_RETRY_S = 1.0
+
+
+def refusal(
+    api: Api, slots: Slots, *, rows: int, size_bytes: int, expires_at: float, now: float
+) -> ShedReason | None:
+    """Why a request of ``rows`` rows is not taken in, or None if it is.
+
+    An empty queue takes any request, however large; and while a worker is idle and nothing is held,
+    any request, whatever the prediction says.
+    """
+    if slots.workers == 0:
+        return "no_worker"
+    if expires_at <= now:
+        return "client_deadline"
+    if api.requests == 0 and slots.idle:
+        return None
+    if api.requests and (
+        api.rows + rows > api.rules.max_queue_rows or api.size_bytes + size_bytes > api.rules.max_queue_bytes
+    ):
+        return "queue_full"
+    if api.may_shed and min(api.rows + rows, api.policy.limit_rows) <= api.estimate.earned_rows:
+        finish = _finish(api, slots, rows=api.rows + rows, requests=api.requests + 1, now=now)
+        if finish > min(now + api.rules.goal_s, expires_at):
+            return "deadline"
+    return None
+
+
+def retry_after_s(api: Api, slots: Slots, *, now: float) -> float:
+    """How long a refused client should wait: until what is held now is done, at least a second."""
+    if slots.workers == 0 or api.requests == 0:
+        return _SHORTEST_RETRY_S
+    finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
+    return max(_SHORTEST_RETRY_S, finish - now)
+
+
+def _finish(api: Api, slots: Slots, *, rows: int, requests: int, now: float) -> float:
+    return backlog_finish(
+        slots.free_at(now),
+        rows=rows,
+        requests=requests,
+        limit_rows=api.policy.limit_rows,
+        estimate=api.estimate,
+    )
+
+
+def backlog_finish(
+    free_at: Sequence[float], *, rows: int, requests: int, limit_rows: int, estimate: Estimate
+) -> float:
+    """When the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
+
+    ``free_at`` holds for each worker when it is free, soonest first; it must not be empty. The rows
+    are taken to go in batches of ``limit_rows``, dealt to the workers in turn.
+    """
+    batches = min(requests, math.ceil(rows / limit_rows))
+    each_s = estimate.seconds(rows / batches)
+    full_rounds, last_worker = divmod(batches - 1, len(free_at))
+    return free_at[last_worker] + (full_rounds + 1) * each_s

@@ -1,0 +1,298 @@
+"""The asyncio shell around the core: futures, one timer, the outbound calls.
+
+It chooses nothing. Every input goes to the core with the time; the core is polled once per turn of the
+event loop, so that all requests that were read in one turn can share a batch; what it answers is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, ShedReason, Start
+from uncork_dispatcher.api import ApiStats
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
+from uncork_dispatcher.rules import ApiRules
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Job(NamedTuple, Generic[P]):
+    """A batch to run: its start, and of each of its requests the payload and the number of rows."""
+
+    start: Start
+    payloads: list[P]
+    rows: list[int]
+
+
+class Ran(NamedTuple, Generic[R]):
+    """What a runner made of a job.
+
+    ``results`` holds one result per request, in order. ``outcome`` and ``chunks`` are for the estimator:
+    see :meth:`Dispatcher.batch_done`.
+    """
+
+    results: Sequence[R]
+    outcome: Outcome = "worked"
+    chunks: Sequence[tuple[int, float]] = ()
+
+
+class BatchFacts(NamedTuple):
+    """What is known of a batch once it has run. Times in seconds."""
+
+    start: Start
+    started: float
+    seconds: float
+
+
+class Answer(NamedTuple, Generic[R]):
+    """One request's result, the batch that it was in, and how long it was held (seconds)."""
+
+    result: R
+    batch: BatchFacts
+    held_s: float
+
+
+Runner = Callable[[Job[P]], Awaitable[Ran[R]]]
+"""Executes a job on the worker that the job names.
+
+Raises :class:`WorkerLost` when the worker died. It is cancelled when the batch runs past its timeout; the
+worker then counts as lost until :meth:`AsyncDispatcher.worker_ready`. Any other exception goes to every
+caller of the batch.
+"""
+
+
+class Observer(Protocol):
+    """Told what happens, for metrics and logs. Must be quick and must not raise."""
+
+    def batch_started(self, start: Start, held_s: Sequence[float]) -> None:
+        """A batch was released; ``held_s`` is how long each of its requests was held."""
+
+    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None:
+        """A batch came back."""
+
+    def request_shed(self, api: str, reason: ShedReason) -> None:
+        """A request was refused."""
+
+
+class _Silence:
+    """The observer of those who observe nothing."""
+
+    def batch_started(self, start: Start, held_s: Sequence[float]) -> None: ...
+
+    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None: ...
+
+    def request_shed(self, api: str, reason: ShedReason) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting(Generic[P, R]):
+    """A caller, from submit until its future is settled."""
+
+    payload: P
+    rows: int
+    arrival: float
+    future: asyncio.Future[Answer[R]]
+
+
+class AsyncDispatcher(Generic[P, R]):
+    """Merges concurrent calls into batches that ``run`` executes. Belongs to one event loop.
+
+    ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution
+    of a millisecond, which is a whole batch of a fast model.
+    """
+
+    def __init__(
+        self,
+        run: Runner[P, R],
+        *,
+        observer: Observer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._core = Dispatcher()
+        self._run = run
+        self._observer = observer or _Silence()
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._latest = -math.inf
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, _Waiting[P, R]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._idle = asyncio.Event()
+
+    def set_api(self, rules: ApiRules) -> None:
+        """Add an api or change its rules."""
+        self._core.set_api(rules)
+        self._changed()
+
+    def worker_ready(self, worker: int) -> None:
+        """A worker may be given batches."""
+        self._core.worker_ready(worker, now=self._now())
+        self._changed()
+
+    def worker_lost(self, worker: int) -> None:
+        """A worker is gone. What it was running is run once more elsewhere, or fails."""
+        self._core.worker_lost(worker, now=self._now())
+        self._changed()
+
+    async def call(
+        self,
+        api: str,
+        payload: P,
+        *,
+        rows: int = 1,
+        size_bytes: int = 0,
+        key: Hashable = None,
+        client_timeout_s: float = math.inf,
+    ) -> Answer[R]:
+        """Have ``payload`` executed in some batch, and return its result.
+
+        Cancelling the caller takes the request out of the queue and out of nobody else's way.
+
+        Raises:
+            RequestShed: it was refused, at once or after it was held.
+            BatchTimedOut, WorkerLost: its batch got no answer.
+            Exception: whatever the runner raised for the whole batch.
+        """
+        now = self._now()
+        number = next(self._numbers)
+        refused = self._core.submit(
+            number,
+            api=api,
+            now=now,
+            key=key,
+            rows=rows,
+            size_bytes=size_bytes,
+            expires_at=now + client_timeout_s,
+        )
+        if refused is not None:
+            self._observer.request_shed(api, refused.reason)
+            raise RequestShed(refused.reason, refused.retry_after_s)
+        future: asyncio.Future[Answer[R]] = self._loop.create_future()
+        self._waiting[number] = _Waiting(payload, rows, now, future)
+        self._changed()
+        try:
+            return await future
+        finally:
+            if self._waiting.pop(number, None) is not None:  # the caller was cancelled
+                self._core.cancel(number, now=self._now())
+                self._changed()
+
+    async def drain(self) -> None:
+        """Refuse new requests, release what is held, and return when everything has been answered."""
+        self._core.drain(now=self._now())
+        self._changed()
+        while not self._core.is_empty:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def stats(self) -> list[ApiStats]:
+        """What each api holds and what is known about it."""
+        return self._core.stats(now=self._now())
+
+    # Driving the core
+
+    def _now(self) -> float:
+        # A timer that fires early moves the core ahead of the clock for an instant; time must not go back.
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def _changed(self) -> None:
+        """Poll the core in the next turn of the loop, after everything else that this turn brings."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _timer_fired(self) -> None:
+        self._latest = max(self._latest, self._timer_at)
+        self._timer = None
+        self._timer_at = math.inf
+        self._turn()
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        now = self._now()
+        for action in self._core.poll(now):
+            self._carry_out(action, now)
+        self._arm(self._core.next_wakeup(), now)
+        if self._core.is_empty:
+            self._idle.set()
+
+    def _arm(self, wakeup: float, now: float) -> None:
+        if wakeup == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = wakeup
+        if wakeup != math.inf:
+            self._timer = self._loop.call_later(wakeup - now, self._timer_fired)
+
+    def _carry_out(self, action: Action, now: float) -> None:
+        match action:
+            case Start():
+                self._start(action, now)
+            case Shed(request, api, reason, retry_after_s):
+                self._observer.request_shed(api, reason)
+                self._fail(request, RequestShed(reason, retry_after_s))
+            case Abandon(batch, _, requests):
+                self._tasks.pop(batch).cancel()
+                for request in requests:
+                    self._fail(request, BatchTimedOut("the batch ran past its timeout"))
+            case Lost(request):
+                self._fail(request, WorkerLost("the worker died while it ran the batch"))
+
+    # Batches
+
+    def _start(self, start: Start, now: float) -> None:
+        waiting = [self._waiting[request] for request in start.requests]
+        self._observer.batch_started(start, [now - one.arrival for one in waiting])
+        job = Job(start, [one.payload for one in waiting], [one.rows for one in waiting])
+        self._tasks[start.batch] = self._loop.create_task(self._execute(job, now))
+
+    async def _execute(self, job: Job[P], started: float) -> None:
+        start = job.start
+        ran: Ran[R] = Ran((), "failed")
+        failure: Exception | None = None
+        try:
+            ran = await self._run(job)
+            if len(ran.results) != len(start.requests):
+                raise WrongResultCount(len(start.requests), len(ran.results))
+        except WorkerLost:
+            self._tasks.pop(start.batch, None)
+            self.worker_lost(start.worker)
+            return
+        except Exception as error:
+            failure = error
+        self._tasks.pop(start.batch, None)
+        now = self._now()
+        outcome: Outcome = ran.outcome if failure is None else "failed"
+        if not self._core.batch_done(start.batch, outcome=outcome, chunks=ran.chunks, now=now):
+            return  # the core had given the worker up, and has its requests run elsewhere
+        self._changed()
+        batch = BatchFacts(start, started, now - started)
+        self._observer.batch_ended(batch, outcome)
+        if failure is not None:
+            for request in start.requests:
+                self._fail(request, failure)
+            return
+        for request, result in zip(start.requests, ran.results, strict=True):
+            waiting = self._waiting.pop(request, None)
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(Answer(result, batch, started - waiting.arrival))
+
+    def _fail(self, request: int, error: Exception) -> None:
+        """Settle a caller with an error; one that has left or is settled already is passed over."""
+        waiting = self._waiting.pop(request, None)
+        if waiting is not None and not waiting.future.done():
+            waiting.future.set_exception(error)

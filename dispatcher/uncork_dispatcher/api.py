@@ -1,0 +1,100 @@
+"""What belongs to an api rather than to one of its queues: rules, policy, what was learned, totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from uncork_dispatcher.arrivals import ArrivalRate
+from uncork_dispatcher.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.policies import make_policy
+from uncork_dispatcher.policy import BatchDone, View
+from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.slots import Running, Slots
+
+
+class ApiStats(NamedTuple):
+    """A picture of one api at one moment."""
+
+    name: str
+    queued_requests: int
+    queued_rows: int
+    queued_bytes: int
+    rate_rows: float
+    estimate: Estimate
+
+
+class Api:
+    """State of one api inside the core. Rate and estimate belong to the api, queues to the batch key."""
+
+    def __init__(self, rules: ApiRules) -> None:
+        self.rules = rules
+        self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
+        self.rate = ArrivalRate()
+        self.requests = 0
+        self.rows = 0
+        self.size_bytes = 0
+        self._estimator = BatchTimeEstimator()
+
+    @property
+    def estimate(self) -> Estimate:
+        """What is believed about batch time now."""
+        return self._estimator.estimate
+
+    @property
+    def may_shed(self) -> bool:
+        """Whether a prediction may refuse: not when even one row on an idle worker misses the goal."""
+        return self.estimate.earned_rows > 0 and self.estimate.seconds(1) <= self.rules.goal_s
+
+    def change(self, rules: ApiRules) -> None:
+        """Put other rules in force; what is held and what was learned stay."""
+        if rules != self.rules:
+            self.rules = rules
+            self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
+
+    def count(self, entry: Entry, sign: int) -> None:
+        """Add a request to the totals of what is held (1), or take it off them (-1)."""
+        self.requests += sign
+        self.rows += sign * entry.rows
+        self.size_bytes += sign * entry.size_bytes
+
+    def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
+        """What the policy is shown of one of the api's queues."""
+        return View(
+            now=now,
+            rows=queue.rows,
+            requests=len(queue),
+            oldest=queue.oldest.arrival,
+            newest=queue.newest,
+            deadline=queue.most_urgent.deadline,
+            full=queue.rows >= self.policy.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes,
+            idle_workers=slots.idle,
+            busy_until=tuple(slots.busy_until(now)),
+            estimate=self.estimate,
+            rate=self.rate.per_second(now=now),
+        )
+
+    def urgency(self, queue: RequestQueue) -> float:
+        """Sorts queues: the oldest request first, where a loose goal or a slow model counts as younger."""
+        return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.estimate.seconds(1))
+
+    def learn(self, running: Running, chunks: Sequence[tuple[int, float]], now: float) -> None:
+        """Learn from a batch that worked; ``chunks`` as in :meth:`Dispatcher.batch_done`."""
+        seconds = now - running.started
+        rows = running.start.rows
+        for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
+            self._estimator.observe(chunk_rows, chunk_s)
+        held_s = running.started - min(entry.arrival for entry in running.entries)
+        self.policy.observe(BatchDone(now, rows, len(running.entries), held_s, seconds))
+
+    def stats(self, now: float) -> ApiStats:
+        """What the api holds and what is known about it."""
+        return ApiStats(
+            self.rules.name,
+            self.requests,
+            self.rows,
+            self.size_bytes,
+            self.rate.per_second(now=now),
+            self.estimate,
+        )

@@ -1,0 +1,104 @@
+"""The dispatcher for any asyncio program, without HTTP: a function of a list becomes one of an item."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from uncork_dispatcher.aio import AsyncDispatcher, Job, Ran
+from uncork_dispatcher.rules import ApiRules
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def batched(
+    *,
+    mb_max_latency: float = 300,
+    mb_max_batch_size: int = 1000,
+    policy: str = "cork",
+    timeout: float = 60,
+    concurrency: int = 1,
+) -> Callable[[Callable[[list[T]], Awaitable[Sequence[R]]]], Callable[[T], Awaitable[R]]]:
+    """Turn an async function of a list into an async function of one item; concurrent calls share batches.
+
+    ::
+
+        @batched(mb_max_latency=100)
+        async def embed(texts: list[str]) -> list[Vector]: ...
+
+        vector = await embed("hello")
+
+    Args:
+        mb_max_latency: latency goal in milliseconds.
+        mb_max_batch_size: most items in one call of the function.
+        policy: when to release a batch, as for ``@api``.
+        timeout: seconds a call of the function may take before it is cancelled.
+        concurrency: calls of the function that may run at the same time.
+
+    A call raises :class:`RequestShed` when its goal cannot be met, :class:`BatchTimedOut` after the timeout,
+    :class:`WrongResultCount` when the function returns another number of results than it got items, and
+    otherwise what the function raised for its batch. Each event loop has queues of its own.
+
+    Raises:
+        ValueError: if an argument is out of range.
+        TypeError: if the function is not ``async def``.
+    """
+    if concurrency < 1:
+        raise ValueError(f"concurrency must be at least 1, got {concurrency}")
+
+    def decorate(function: Callable[[list[T]], Awaitable[Sequence[R]]]) -> Callable[[T], Awaitable[R]]:
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(f"@batched needs an async function of a list, {function!r} is not async")
+        rules = ApiRules(
+            name=function.__qualname__,
+            goal_s=mb_max_latency / 1000,
+            max_batch_rows=mb_max_batch_size,
+            policy=policy,
+            timeout_s=timeout,
+        )
+        mine: _Batched[T, R] = _Batched(function, rules, concurrency)
+
+        @functools.wraps(function)
+        async def call(item: T) -> R:
+            answer = await mine.dispatcher().call(rules.name, item)
+            return answer.result
+
+        return call
+
+    return decorate
+
+
+class _Batched(Generic[T, R]):
+    """One decorated function and the dispatcher that it has in the running event loop."""
+
+    def __init__(
+        self, function: Callable[[list[T]], Awaitable[Sequence[R]]], rules: ApiRules, concurrency: int
+    ) -> None:
+        self._function = function
+        self._rules = rules
+        self._concurrency = concurrency
+        self._dispatchers: dict[asyncio.AbstractEventLoop, AsyncDispatcher[T, R]] = {}
+
+    def dispatcher(self) -> AsyncDispatcher[T, R]:
+        loop = asyncio.get_running_loop()
+        dispatcher = self._dispatchers.get(loop)
+        if dispatcher is None:
+            for closed in [known for known in self._dispatchers if known.is_closed()]:
+                del self._dispatchers[closed]
+            dispatcher = self._dispatchers[loop] = AsyncDispatcher(self._run)
+            dispatcher.set_api(self._rules)
+            for slot in range(self._concurrency):
+                dispatcher.worker_ready(slot)
+        return dispatcher
+
+    async def _run(self, job: Job[T]) -> Ran[R]:
+        try:
+            return Ran(await self._function(job.payloads))
+        except asyncio.CancelledError:
+            # Past its timeout and now really over: the slot can be used again.
+            self.dispatcher().worker_ready(job.start.worker)
+            raise

@@ -1,0 +1,295 @@
+"""The core of the dispatcher: queues, deadlines, slots and running batches. It decides; it does nothing.
+
+Inputs are methods with the time as an argument; after every input the driver calls :meth:`Dispatcher.poll`,
+carries out the actions it returns, and calls again at :meth:`Dispatcher.next_wakeup` at the latest. The
+core knows requests, workers and batches by number, imports no clock and no event loop, and the same object
+runs in the gateway and in simulations. Times are seconds on any clock that never goes back.
+
+The outbound semaphore is the set of idle workers: a release takes one, and it comes back with
+:meth:`Dispatcher.batch_done` or :meth:`Dispatcher.worker_ready`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Iterator, Sequence
+
+from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, ShedReason, Start
+from uncork_dispatcher.admission import refusal, retry_after_s
+from uncork_dispatcher.api import Api, ApiStats
+from uncork_dispatcher.policy import Hold, Release
+from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.slots import Running, Slots
+
+
+class Dispatcher:
+    """Holds requests and releases them as batches. See the top of this file for how to drive it."""
+
+    def __init__(self) -> None:
+        self._apis: dict[str, Api] = {}
+        self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
+        self._live: dict[int, Entry] = {}
+        self._slots = Slots()
+        self._batch_numbers = itertools.count(1)
+        self._lost: list[Lost] = []
+        self._draining = False
+        self._now = -math.inf
+        self._wakeup = math.inf
+
+    def __repr__(self) -> str:
+        held = sum(api.requests for api in self._apis.values())
+        return f"<Dispatcher held={held} running={self._slots.running} idle={self._slots.idle}>"
+
+    # Inputs
+
+    def set_api(self, rules: ApiRules) -> None:
+        """Add an api, or change its rules; what it holds and what is known of it stay."""
+        if rules.name in self._apis:
+            self._apis[rules.name].change(rules)
+        else:
+            self._apis[rules.name] = Api(rules)
+
+    def submit(
+        self,
+        request: int,
+        *,
+        api: str,
+        now: float,
+        key: Hashable = None,
+        rows: int = 1,
+        size_bytes: int = 0,
+        expires_at: float = math.inf,
+    ) -> Shed | None:
+        """Take in a request, or refuse it at the door; returns None when it was taken.
+
+        Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it
+        said so; it can only bring the deadline forward.
+        """
+        self._advance(now)
+        held = self._apis[api]
+        held.rate.arrived(rows, now=now)
+        reason = (
+            "draining"
+            if self._draining
+            else refusal(held, self._slots, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=now)
+        )
+        if reason is not None:
+            return self._shed(request, held, reason)
+        queue = self._queues.get((api, key))
+        if queue is None:
+            queue = self._queues[api, key] = RequestQueue(api, key)
+        deadline = min(now + held.rules.goal_s, expires_at)
+        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue)
+        self._live[request] = entry
+        queue.append(entry)
+        held.count(entry, 1)
+        return None
+
+    def cancel(self, request: int, *, now: float) -> None:
+        """Forget a request whose caller has left. Unknown and finished requests are ignored."""
+        self._advance(now)
+        entry = self._live.pop(request, None)
+        if entry is None:
+            return
+        entry.cancelled = True
+        if request in entry.queue:
+            self._unqueue(entry)
+
+    def worker_ready(self, worker: int, *, now: float) -> None:
+        """A worker has started, or is usable again: it may be given batches."""
+        self._advance(now)
+        self._slots.add(worker)
+
+    def worker_lost(self, worker: int, *, now: float) -> None:
+        """A worker is gone; a batch that it was running is run once more elsewhere if that is allowed."""
+        self._advance(now)
+        running = self._slots.lose(worker)
+        if running is not None:
+            self._retry(running)
+
+    def batch_done(
+        self, batch: int, *, outcome: Outcome, now: float, chunks: Sequence[tuple[int, float]] = ()
+    ) -> bool:
+        """A batch has ended and its worker is idle again.
+
+        ``chunks`` gives (rows, seconds) of each call when it was run in several. Returns False, and does
+        nothing, if the core has given the batch or its worker up in the meantime.
+        """
+        self._advance(now)
+        running = self._slots.finish(batch)
+        if running is None:
+            return False
+        for entry in running.entries:
+            self._live.pop(entry.request, None)
+        if outcome == "worked":
+            self._apis[running.start.api].learn(running, chunks, now)
+        return True
+
+    def drain(self, *, now: float) -> None:
+        """Refuse what comes from now on, and release what is held as soon as workers are idle."""
+        self._advance(now)
+        self._draining = True
+
+    # Outputs
+
+    def poll(self, now: float) -> list[Action]:
+        """Everything to do at ``now``, in order."""
+        self._advance(now)
+        actions: list[Action] = [*self._lost]
+        self._lost.clear()
+        actions.extend(self._abandon_overdue())
+        actions.extend(self._shed_hopeless())
+        held_until = self._release(actions)
+        # Once more: what was left behind by the release may be hopeless now that nobody is idle.
+        actions.extend(self._shed_hopeless())
+        self._wakeup = min(held_until, self._next_event())
+        return actions
+
+    def next_wakeup(self) -> float:
+        """When to poll next if no input comes before; infinity if only an input can change anything."""
+        return self._wakeup
+
+    def stats(self, *, now: float) -> list[ApiStats]:
+        """What each api holds and what is known about it."""
+        return [api.stats(now) for api in self._apis.values()]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held and nothing runs."""
+        return not self._live and not self._slots.running
+
+    # What poll does
+
+    def _abandon_overdue(self) -> Iterator[Abandon]:
+        for running in self._slots.give_up_overdue(self._now):
+            for entry in running.entries:
+                self._live.pop(entry.request, None)
+            yield Abandon(running.start.batch, running.start.worker, running.start.requests)
+
+    def _shed_hopeless(self) -> Iterator[Shed]:
+        """Refuse held requests that can no longer be answered in time, most urgent first."""
+        for queue in list(self._queues.values()):
+            api = self._apis[queue.api]
+            while queue and self._hopeless_at(api, queue.most_urgent) <= self._now:
+                entry = queue.most_urgent
+                del self._live[entry.request]
+                self._unqueue(entry)
+                reason: ShedReason = "deadline"
+                if entry.expires_at <= self._now:
+                    reason = "client_deadline"
+                elif not self._slots.workers:
+                    reason = "no_worker"
+                yield self._shed(entry.request, api, reason)
+
+    def _hopeless_at(self, api: Api, entry: Entry) -> float:
+        """When the request is to be refused if it is still held.
+
+        While a worker is idle there is capacity, and a late answer is better than none; except for a
+        client that has said when it gives up.
+        """
+        if not self._slots.workers:
+            return entry.deadline
+        if self._slots.idle or self._draining or not api.may_shed:
+            return entry.expires_at
+        return entry.deadline - api.estimate.seconds(entry.rows)
+
+    def _release(self, actions: list[Action]) -> float:
+        """Start batches on idle workers; returns until when the queues that are left want to be held.
+
+        Queues are asked in order of urgency; the first release takes the slot, a hold blocks nobody.
+        """
+        while self._slots.idle and self._queues:
+            held_until = math.inf
+            for queue in self._by_urgency():
+                decision = self._decide(queue)
+                if isinstance(decision, Release):
+                    actions.append(self._start(queue, decision))
+                    break
+                held_until = min(held_until, decision.until)
+            else:
+                return held_until
+        return math.inf
+
+    def _by_urgency(self) -> list[RequestQueue]:
+        queues = list(self._queues.values())
+        if len(queues) > 1:
+            queues.sort(key=lambda queue: self._apis[queue.api].urgency(queue))
+        return queues
+
+    def _decide(self, queue: RequestQueue) -> Release | Hold:
+        api = self._apis[queue.api]
+        if self._draining:
+            return Release(api.policy.limit_rows, "drain")
+        decision = api.policy.decide(api.view(queue, self._slots, self._now))
+        if isinstance(decision, Hold) and decision.until <= self._now:
+            return Release(api.policy.limit_rows, "not_worth_waiting")
+        return decision
+
+    def _start(self, queue: RequestQueue, release: Release) -> Start:
+        api = self._apis[queue.api]
+        entries = queue.take(
+            rows=min(release.rows, api.rules.max_batch_rows),
+            size_bytes=api.rules.max_batch_bytes,
+        )
+        for entry in entries:
+            api.count(entry, -1)
+        self._drop_if_empty(queue)
+        rows = sum(entry.rows for entry in entries)
+        start = Start(
+            batch=next(self._batch_numbers),
+            worker=self._slots.take(),
+            api=queue.api,
+            key=queue.key,
+            requests=tuple(entry.request for entry in entries),
+            rows=rows,
+            reason=release.reason,
+            predicted_s=api.estimate.seconds(rows),
+        )
+        self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))
+        return start
+
+    def _next_event(self) -> float:
+        hopeless = [
+            self._hopeless_at(self._apis[queue.api], queue.most_urgent) for queue in self._queues.values()
+        ]
+        return min(self._slots.next_timeout(), *hopeless, math.inf)
+
+    # Bookkeeping
+
+    def _advance(self, now: float) -> None:
+        if now < self._now:
+            raise ValueError(f"time went back from {self._now} to {now}")
+        self._now = now
+
+    def _shed(self, request: int, api: Api, reason: ShedReason) -> Shed:
+        return Shed(request, api.rules.name, reason, retry_after_s(api, self._slots, now=self._now))
+
+    def _unqueue(self, entry: Entry) -> None:
+        entry.queue.remove(entry)
+        self._apis[entry.queue.api].count(entry, -1)
+        self._drop_if_empty(entry.queue)
+
+    def _drop_if_empty(self, queue: RequestQueue) -> None:
+        if not queue:
+            self._queues.pop((queue.api, queue.key), None)
+
+    def _retry(self, running: Running) -> None:
+        """Put the requests of a lost batch back to the head of their queue, once."""
+        api = self._apis[running.start.api]
+        place = (running.start.api, running.start.key)
+        again: list[Entry] = []
+        for entry in running.entries:
+            if entry.cancelled:
+                continue
+            if entry.retried or not api.rules.idempotent:
+                del self._live[entry.request]
+                self._lost.append(Lost(entry.request))
+                continue
+            entry.retried = True
+            entry.queue = self._queues.setdefault(place, entry.queue)
+            api.count(entry, 1)
+            again.append(entry)
+        if again:
+            again[0].queue.put_back(again)

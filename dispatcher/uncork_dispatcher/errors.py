@@ -1,0 +1,40 @@
+"""What can become of a request other than an answer.
+
+DispatchError
+├── RequestShed        refused: its deadline cannot be met, no room, no worker, draining
+├── BatchTimedOut      its batch ran past the api's timeout
+├── WorkerLost         its worker died, and it may not be, or was already, tried again
+└── WrongResultCount   the batch function answered with another number of results than it had items
+"""
+
+from __future__ import annotations
+
+from uncork_dispatcher.actions import ShedReason
+
+
+class DispatchError(Exception):
+    """A request got no answer from a worker."""
+
+
+class RequestShed(DispatchError):
+    """The request was refused. ``retry_after_s`` is when it makes sense to try again."""
+
+    def __init__(self, reason: ShedReason, retry_after_s: float) -> None:
+        super().__init__(f"request shed: {reason}; try again in {retry_after_s:.1f} s")
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+class BatchTimedOut(DispatchError):
+    """The batch ran past its timeout and was given up."""
+
+
+class WorkerLost(DispatchError):
+    """The worker was lost while it ran the batch. Runners raise it too."""
+
+
+class WrongResultCount(DispatchError):
+    """A batch function returned ``got`` results for ``expected`` items."""
+
+    def __init__(self, expected: int, got: int) -> None:
+        super().__init__(f"the batch function returned {got} results for {expected} items")

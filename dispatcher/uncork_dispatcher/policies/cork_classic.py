@@ -1,0 +1,64 @@
+"""The rule of BentoML 0.13's CORK dispatcher, for comparison.
+
+Hold while ``n * (wn + dt + a) <= 0.95 * W``, where
+
+* ``n`` requests are held, the newest of which arrived ``wn`` seconds ago;
+* ``dt`` is the tick of 1 ms;
+* ``a`` is the slope of the batch time over the number of *requests*, by least squares over the last 50
+  batches, fitted again at most every 5 s;
+* ``W`` is the mean time that the oldest request of a batch was held, over the same batches.
+
+Read as: those who wait pay ``n`` times the time until the next arrival (the age of the newest is taken
+for it) plus its execution; the gain is one request that need not wait as long as is usual.
+
+Source: ``bentoml/marshal/dispatcher.py`` at v0.13.1, described in our words.
+Deviations: no polling (the moment at which the inequality turns is computed); first in, first out; a full
+batch is never held (BentoML fixed that in 1.0.16); the shedding is the core's; the first fit comes with
+the first batch and until then nothing is held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from uncork_dispatcher.policy import BatchDone, Hold, Release, View
+
+_TICK_S = 0.001
+_DECAY = 0.95
+_BATCHES = 50
+_REFIT_S = 5.0
+
+
+class CorkClassicPolicy:
+    """BentoML's inequality over our core."""
+
+    def __init__(self, *, limit_rows: int) -> None:
+        self.limit_rows = limit_rows
+        self._batches: deque[BatchDone] = deque(maxlen=_BATCHES)
+        self._fitted_at = -_REFIT_S
+        self._slope_s = 0.0
+        self._held_s = 0.0
+
+    def decide(self, view: View) -> Release | Hold:
+        """Release when the inequality no longer says that waiting is worth it."""
+        if view.full:
+            return Release(self.limit_rows, "full")
+        patience = _DECAY * self._held_s / view.requests - _TICK_S - self._slope_s
+        until = view.newest + patience
+        if until <= view.now:
+            return Release(self.limit_rows, "not_worth_waiting")
+        return Hold(until)
+
+    def observe(self, done: BatchDone) -> None:
+        """Keep the batch, and fit again when the last fit is 5 s old."""
+        self._batches.append(done)
+        if done.now - self._fitted_at < _REFIT_S:
+            return
+        self._fitted_at = done.now
+        sizes = np.array([(batch.requests, 1.0) for batch in self._batches])
+        times = np.array([batch.seconds for batch in self._batches])
+        solution = np.linalg.lstsq(sizes, times, rcond=None)[0]
+        self._slope_s = max(1e-6, float(solution[0]))
+        self._held_s = sum(batch.held_s for batch in self._batches) / len(self._batches)

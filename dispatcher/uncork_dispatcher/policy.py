@@ -1,0 +1,79 @@
+"""What a policy sees, and what it answers.
+
+A policy decides when to release the requests that are held, and how many. It sees aggregates and never
+touches the queue, so that every policy is correct and only better or worse. It is deterministic: time
+comes in with the view.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+from uncork_dispatcher.estimator import Estimate
+
+Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
+
+
+class View(NamedTuple):
+    """One queue as its policy sees it when a worker is idle. Times are seconds on the core's clock."""
+
+    now: float
+    rows: int
+    """Rows held; at least 1."""
+    requests: int
+    """Requests that carry them; at least 1."""
+    oldest: float
+    """Arrival of the request held longest."""
+    newest: float
+    """Arrival of the request that came last."""
+    deadline: float
+    """Earliest deadline among the requests held."""
+    full: bool
+    """Whether a batch can take no more: rows or bytes are at the limit."""
+    idle_workers: int
+    """Workers that could start now; at least 1."""
+    busy_until: tuple[float, ...]
+    """Predicted finish of each running batch, soonest first, never before ``now``."""
+    estimate: Estimate
+    rate: float
+    """Arrivals of the api, in rows per second."""
+
+
+class Release(NamedTuple):
+    """Send the oldest requests that fit into ``rows`` rows, at least one request."""
+
+    rows: int
+    reason: Reason
+
+
+class Hold(NamedTuple):
+    """Keep them, and ask again at ``until`` or when something happens before."""
+
+    until: float
+
+
+class BatchDone(NamedTuple):
+    """A batch that worked: what it carried, how long its oldest request was held, how long it ran."""
+
+    now: float
+    rows: int
+    requests: int
+    held_s: float
+    seconds: float
+
+
+class Policy(Protocol):
+    """Decides when to release. One object serves one api."""
+
+    @property
+    def limit_rows(self) -> int:
+        """The most rows that the policy puts into one batch of several requests."""
+        ...
+
+    def decide(self, view: View) -> Release | Hold:
+        """Answer for one queue. ``Hold.until`` must lie after ``view.now``."""
+        ...
+
+    def observe(self, done: BatchDone) -> None:
+        """Learn from a finished batch."""
+        ...

@@ -1,0 +1,95 @@
+"""The requests held for one (api, batch key)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One request inside the core.
+
+    ``deadline`` is when it should be answered, ``expires_at`` when its client gives up (seconds).
+    """
+
+    request: int
+    arrival: float
+    rows: int
+    size_bytes: int
+    deadline: float
+    expires_at: float
+    queue: RequestQueue
+    retried: bool = False
+    cancelled: bool = False
+
+
+class RequestQueue:
+    """First in, first out, with the earliest deadline at hand and removal from anywhere."""
+
+    def __init__(self, api: str, key: Hashable) -> None:
+        self.api = api
+        self.key = key
+        self.rows = 0
+        self.size_bytes = 0
+        self.newest = 0.0
+        self._entries: OrderedDict[int, Entry] = OrderedDict()
+        # Removed entries stay in the heap until they come to its top.
+        self._deadlines: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, request: int) -> bool:
+        return request in self._entries
+
+    def append(self, entry: Entry) -> None:
+        """Add a new arrival."""
+        self._insert(entry)
+        self.newest = entry.arrival
+
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Put requests that have been released once before all others, in their order."""
+        for entry in reversed(list(entries)):
+            self._insert(entry)
+            self._entries.move_to_end(entry.request, last=False)
+            self.newest = max(self.newest, entry.arrival)
+
+    def remove(self, entry: Entry) -> None:
+        """Take one request out, wherever it stands."""
+        del self._entries[entry.request]
+        self.rows -= entry.rows
+        self.size_bytes -= entry.size_bytes
+
+    def take(self, *, rows: int, size_bytes: int) -> list[Entry]:
+        """Take the oldest requests that fit into ``rows`` rows and ``size_bytes`` bytes, at least one."""
+        taken: list[Entry] = []
+        for entry in self._entries.values():
+            rows -= entry.rows
+            size_bytes -= entry.size_bytes
+            if taken and (rows < 0 or size_bytes < 0):
+                break
+            taken.append(entry)
+        for entry in taken:
+            self.remove(entry)
+        return taken
+
+    @property
+    def oldest(self) -> Entry:
+        """The request at the head. The queue must not be empty."""
+        return next(iter(self._entries.values()))
+
+    @property
+    def most_urgent(self) -> Entry:
+        """The request with the earliest deadline. The queue must not be empty."""
+        while self._deadlines[0][1] not in self._entries:
+            heapq.heappop(self._deadlines)
+        return self._entries[self._deadlines[0][1]]
+
+    def _insert(self, entry: Entry) -> None:
+        self._entries[entry.request] = entry
+        self.rows += entry.rows
+        self.size_bytes += entry.size_bytes
+        heapq.heappush(self._deadlines, (entry.deadline, entry.request))

@@ -1,0 +1,5 @@
+"""The HTTP front end: marshals requests in and replies out, in front of the dispatcher."""
+
+from uncork_gateway.app import Gateway, GatewaySettings
+
+__all__ = ["Gateway", "GatewaySettings"]

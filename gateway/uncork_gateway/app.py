@@ -1,0 +1,254 @@
+"""Puts the parts of the gateway together: workers' sockets, dispatcher, routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.errors import problem
+from uncork_gateway.hot_route import HotRoute, RowsReply
+from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+from uncork_gateway.upstreams.worker_pool import WorkerPool
+from uncork_workers.description import ApiDescription, ServiceDescription
+from uncork_workers.frames import Batch, Failed
+
+log = logging.getLogger("uncork.gateway")
+
+
+class ServiceUnusable(Exception):
+    """The service can never be served as it is: it cannot be loaded, or is defined wrongly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """What is in force for all apis.
+
+    Attributes:
+        overrides: values that replace the apis' own, by name of the ``@api`` argument.
+        max_body_bytes: largest request body.
+        max_queue_rows: rows that may be held per api; more are refused with 503.
+    """
+
+    overrides: dict[str, Any] = field(default_factory=dict)
+    max_body_bytes: int = 64 * 2**20
+    max_queue_rows: int = 20_000
+
+
+class Gateway:
+    """The front end of one service. Make it inside a running event loop.
+
+    Args:
+        settings: what is in force.
+        kill_worker: ends the worker process of an index, which then is started again.
+        restarts: how many workers have been started again so far.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        kill_worker: Callable[[int], None],
+        restarts: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._kill_worker = kill_worker
+        self._pool = WorkerPool(self)
+        self._metrics = Metrics()
+        self._dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(
+            self._run, observer=self._metrics
+        )
+        self._metrics.registry.register(
+            LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
+        )
+        self._instance = secrets.token_hex(4)
+        self._service: ServiceDescription | None = None
+        self._limits: dict[str, int] = {}
+        self._draining = False
+        self._trouble = "workers are starting"
+        self._shown_traceback = ""
+        self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
+        """Done when the first worker has said what it serves; :class:`ServiceUnusable` if it cannot."""
+        self.ready = asyncio.Event()
+        """Set when the first worker takes batches."""
+        self._fixed_routes: list[BaseRoute] = [
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/healthz", self._readyz),
+            Route("/metrics", self._render_metrics),
+        ]
+        self.app = Starlette(routes=self._fixed_routes, exception_handlers={HTTPException: self._http_error})
+
+    async def listen(self, socket_path: str) -> None:
+        """Wait for workers on a Unix socket."""
+        await self._pool.listen(socket_path)
+
+    async def drain(self) -> None:
+        """Refuse new requests, and return when all others have been answered."""
+        self._draining = True
+        await self._dispatcher.drain()
+
+    async def close(self) -> None:
+        """Let the workers go."""
+        await self._pool.close()
+
+    def worker_exited(self, index: int, how: str) -> None:
+        """The supervisor's word on a worker process that ended; /readyz tells it when none is left."""
+        self._trouble = f"worker {index} {how}"
+
+    # The pool's listener
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        """Put the apis of a worker in force, if they are not the ones that are."""
+        if service == self._service:
+            return
+        try:
+            self._put_in_force(service)
+        except ValueError as error:
+            self._unusable(str(error))
+        else:
+            self._service = service
+            if not self.described.done():
+                self.described.set_result(self._effective(service))
+
+    def worker_ready(self, worker: int) -> None:
+        """Give it batches."""
+        self.ready.set()
+        self._dispatcher.worker_ready(worker)
+
+    def worker_lost(self, worker: int) -> None:
+        """Have what it was running run elsewhere."""
+        self._dispatcher.worker_lost(worker)
+
+    def worker_failed(self, failed: Failed) -> None:
+        """Say why, once per reason."""
+        self._trouble = f"worker {failed.index} failed in {failed.stage}: {failed.message}"
+        if failed.traceback and failed.traceback != self._shown_traceback:
+            self._shown_traceback = failed.traceback
+            log.error("%s\n%s", self._trouble, failed.traceback)
+        else:
+            log.error("%s", self._trouble)
+        if failed.stage == "load":
+            self._unusable(failed.message)
+
+    def _unusable(self, message: str) -> None:
+        if not self.described.done():
+            self.described.set_exception(ServiceUnusable(message))
+        else:
+            log.error("a worker came up with a service that cannot be served: %s", message)
+
+    # Apis
+
+    def _effective(self, service: ServiceDescription) -> ServiceDescription:
+        """The service with the overrides in place of its own settings."""
+        apis = []
+        for api in service.apis:
+            settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
+            settings.check(api.name)
+            apis.append(msgspec.structs.replace(api, settings=settings))
+        return msgspec.structs.replace(service, apis=apis)
+
+    def _put_in_force(self, service: ServiceDescription) -> None:
+        apis = self._effective(service).apis
+        routes: list[BaseRoute] = [Route(api.route, self._hot_route(api), methods=["POST"]) for api in apis]
+        for api in apis:
+            self._dispatcher.set_api(self._rules(api))
+            self._limits[api.name] = api.settings.mb_max_batch_size
+        self.app.router.routes[:] = [*routes, *self._fixed_routes]
+
+    def _rules(self, api: ApiDescription) -> ApiRules:
+        settings = api.settings
+        return ApiRules(
+            name=api.name,
+            goal_s=settings.mb_max_latency / 1000,
+            max_batch_rows=settings.mb_max_batch_size,
+            max_batch_bytes=settings.mb_max_batch_bytes,
+            policy=settings.policy,
+            timeout_s=settings.timeout,
+            idempotent=settings.idempotent,
+            max_queue_rows=self._settings.max_queue_rows,
+        )
+
+    def _hot_route(self, api: ApiDescription) -> HotRoute:
+        return HotRoute(
+            api.name,
+            codec=make_codec(api.input),
+            dispatcher=self._dispatcher,
+            metrics=self._metrics,
+            max_body_bytes=self._settings.max_body_bytes,
+            batch_id=lambda batch: f"{self._instance}-{batch}",
+        )
+
+    # The dispatcher's runner
+
+    async def _run(self, job: Job[bytes]) -> Ran[RowsReply]:
+        start = job.start
+        batch = Batch(
+            batch=start.batch,
+            api=start.api,
+            limit_rows=self._limits[start.api],
+            lengths=[len(body) for body in job.payloads],
+            rows=job.rows,
+        )
+        try:
+            reply, bodies = await self._pool.execute(start.worker, batch, job.payloads)
+        except asyncio.CancelledError:
+            self._end_hung_worker(start.worker)
+            raise
+        results = [RowsReply(*one) for one in zip(reply.statuses, bodies, strict=True)]
+        # The time of a batch that ran whole is measured here, where transport is part of it.
+        whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
+        return Ran(
+            results,
+            outcome="worked" if reply.worked and reply.chunks else "failed",
+            chunks=() if whole else reply.chunks,
+        )
+
+    def _end_hung_worker(self, worker: int) -> None:
+        index = self._pool.index_of(worker)
+        if index is not None:
+            log.error("worker %d ran a batch past its timeout and is killed", index)
+            self._kill_worker(index)
+
+    # Plain routes
+
+    async def _livez(self, request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def _readyz(self, request: Request) -> Response:
+        if self._draining:
+            return _problem(503, "the server is shutting down")
+        if not self._pool.any_ready:
+            return _problem(503, f"no worker is ready: {self._trouble}")
+        return PlainTextResponse("ready\n")
+
+    async def _render_metrics(self, request: Request) -> Response:
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 404 and self._service is None:
+            return _problem(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
+        if error.status_code == 404:
+            detail = f"there is no {request.url.path} here"
+        elif error.status_code == 405:
+            detail = f"{request.method} is not allowed for {request.url.path}"
+        else:
+            detail = error.detail
+        return _problem(error.status_code, detail, dict(error.headers or {}))
+
+
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")

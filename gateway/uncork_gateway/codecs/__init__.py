@@ -1,0 +1,26 @@
+"""The codecs by kind, one file each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uncork_gateway.codecs.base import Codec, Marshalled
+from uncork_gateway.codecs.json import JsonCodec
+from uncork_gateway.codecs.ndarray import NdArrayCodec
+
+__all__ = ["Codec", "Marshalled", "make_codec"]
+
+
+def make_codec(description: dict[str, Any]) -> Codec:
+    """Build the codec for what an adapter says of itself.
+
+    Raises:
+        ValueError: if there is no codec of that kind.
+    """
+    match description:
+        case {"kind": "json"}:
+            return JsonCodec()
+        case {"kind": "ndarray", "shape": shape}:
+            return NdArrayCodec(shape=shape)
+        case _:
+            raise ValueError(f"there is no codec for {description}")

@@ -1,0 +1,35 @@
+"""Any JSON value, one row each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.errors import BadRequest
+
+_decoder = msgspec.json.Decoder(msgspec.Raw)
+
+
+class JsonCodec:
+    """The body is one JSON value and travels as it came."""
+
+    def decode(self, body: bytes) -> Marshalled:
+        """Check that the body is one JSON value; its content is the worker's to check."""
+        check_json(body)
+        return Marshalled(body, rows=1)
+
+    def encode(self, rows: bytes, *, single: bool) -> bytes:
+        """The answer is one JSON value too."""
+        return rows
+
+
+def check_json(body: bytes) -> None:
+    """Check syntax without building anything.
+
+    Raises:
+        BadRequest: if the body is not exactly one JSON value.
+    """
+    try:
+        _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not valid JSON: {error}") from error

@@ -1,0 +1,75 @@
+"""Nested JSON lists of numbers: one row, or many rows with the leading axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from uncork_gateway.codecs.base import Marshalled, encode_json
+from uncork_gateway.codecs.json import check_json
+from uncork_gateway.errors import BadRequest
+
+_OPEN = ord("[")
+_SPACE = b" \t\r\n"
+_rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class NdArrayCodec:
+    """Tells one row from many by the depth of nesting, and counts them; values are the worker's to check."""
+
+    def __init__(self, *, shape: Sequence[int | None]) -> None:
+        self._shape = tuple(shape)
+
+    def decode(self, body: bytes) -> Marshalled:
+        """Count rows. Where the shape leaves lengths open, they become the batch key."""
+        depth = _depth(body)
+        if depth == len(self._shape):
+            check_json(body)
+            return Marshalled(body, rows=1, key=self._key(body))
+        if depth != len(self._shape) + 1:
+            check_json(body)
+            raise BadRequest(
+                f"a row is a list nested {len(self._shape)} deep, many rows are nested "
+                f"{len(self._shape) + 1} deep; this body is nested {depth} deep"
+            )
+        try:
+            rows = _rows_decoder.decode(body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BadRequest(f"the body is not valid JSON: {error}") from error
+        if not rows:
+            raise BadRequest("the body has no rows")
+        inside = body.strip(_SPACE)[1:-1]
+        return Marshalled(inside, rows=len(rows), key=self._key(rows[0]), single=False)
+
+    def encode(self, rows: bytes, *, single: bool) -> bytes:
+        """One result, or an array of them."""
+        return encode_json(rows, single=single)
+
+    def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
+        """Lengths of a row along the axes whose length is open; rows that differ there cannot be merged."""
+        if None not in self._shape:
+            return None
+        lengths: list[int] = []
+        for length in self._shape:
+            try:
+                items = _rows_decoder.decode(row)
+            except msgspec.MsgspecError as error:
+                raise BadRequest(f"the first row is not a list nested {len(self._shape)} deep") from error
+            if length is None:
+                lengths.append(len(items))
+            if not items:
+                raise BadRequest("a row has no values")
+            row = items[0]
+        return tuple(lengths)
+
+
+def _depth(body: bytes) -> int:
+    """How many lists open before anything else does."""
+    depth = 0
+    for byte in body:
+        if byte == _OPEN:
+            depth += 1
+        elif byte not in _SPACE:
+            break
+    return depth

@@ -1,0 +1,116 @@
+"""What a client can be told other than an answer; each class carries its HTTP status.
+
+GatewayError
+├── BadRequest           400  malformed input                       (codec, adapter)
+├── BodyTooLarge         413  body over the limit                   (reading)
+├── UnsupportedMediaType 415  content type not accepted             (codec)
+├── HandlerFailed        500  the handler raised; text has an id    (worker)
+├── BadGateway           502  the worker died                       (dispatcher)
+├── Unavailable          503  shed, full, no worker, draining       (dispatcher)
+└── TimedOut             504  batch timeout, or the client's own    (dispatcher)
+"""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+
+import msgspec
+
+from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class GatewayError(Exception):
+    """An answer that is not 200; the message is for the client."""
+
+    status = 500
+
+    def headers(self) -> Headers:
+        """Headers that the answer carries beside content type and length."""
+        return []
+
+
+class BadRequest(GatewayError):
+    """The request is malformed."""
+
+    status = 400
+
+
+class BodyTooLarge(GatewayError):
+    """The body is over the limit. The rest of it is not read, so the connection cannot be used again."""
+
+    status = 413
+
+    def headers(self) -> Headers:
+        """Close the connection."""
+        return [(b"connection", b"close")]
+
+
+class UnsupportedMediaType(GatewayError):
+    """The content type is not one that the api takes."""
+
+    status = 415
+
+
+class HandlerFailed(GatewayError):
+    """The handler raised."""
+
+    status = 500
+
+
+class BadGateway(GatewayError):
+    """The worker died, and trying again failed or was not allowed."""
+
+    status = 502
+
+
+class Unavailable(GatewayError):
+    """The request was refused; ``retry_after_s`` is when it makes sense to try again."""
+
+    status = 503
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    def headers(self) -> Headers:
+        """Retry-After, in whole seconds."""
+        return [(b"retry-after", str(math.ceil(self.retry_after_s)).encode())]
+
+
+class TimedOut(GatewayError):
+    """The batch ran past the api's timeout, or the client's own deadline passed."""
+
+    status = 504
+
+
+_SHED: dict[ShedReason, str] = {
+    "deadline": "overloaded: the latency goal of this api cannot be met for this request",
+    "queue_full": "overloaded: the queue of this api is full",
+    "no_worker": "no worker is ready",
+    "draining": "the server is shutting down",
+}
+
+
+def from_dispatcher(error: DispatchError) -> GatewayError:
+    """Say in HTTP what became of a request in the dispatcher."""
+    match error:
+        case RequestShed(reason="client_deadline"):
+            return TimedOut("the time that X-Request-Timeout-Ms allows has passed")
+        case RequestShed():
+            return Unavailable(_SHED[error.reason], error.retry_after_s)
+        case BatchTimedOut():
+            return TimedOut("the batch ran past the timeout of this api")
+        case WorkerLost():
+            return BadGateway("the worker died while it ran this request")
+        case _:
+            return HandlerFailed(str(error))
+
+
+def problem(status: int, detail: str) -> bytes:
+    """A problem document (RFC 9457)."""
+    return msgspec.json.encode(
+        {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    )

@@ -1,0 +1,1 @@
+"""Whatever executes a batch: our own workers."""

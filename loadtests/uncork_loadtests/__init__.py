@@ -1,0 +1,1 @@
+"""Load tests of a gateway over HTTP: generators, and benchmarks that compare side by side."""

@@ -1,0 +1,175 @@
+"""Measure the gateway on this machine, side by side in one run, and print tables with ratios.
+
+A report, never a test: a disappointing ratio is no failure, wrong answers are. Numbers of
+different machines or runs do not compare; ratios within one run do.
+
+    python -m uncork_loadtests.bench --only echo --rounds 5
+"""
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import signal
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .generators import Trial
+from .pairs import Comparison, Settings, choose_generator, digits, echo
+from .servers import BenchError
+
+_EXPERIMENTS = {"digits": digits, "echo": echo}
+_PACKAGES = ("uncork", "uvicorn", "httptools", "uvloop", "msgspec", "numpy", "scikit-learn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything a run was and found, as written with --json."""
+
+    command: str
+    versions: Mapping[str, str]
+    processors: int | None
+    settings: Settings
+    comparisons: Sequence[Comparison]
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each server.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of each measurement.")] = 4.0,
+    connections: Annotated[int, typer.Option(min=1, help="Closed-loop clients.")] = 256,
+    only: Annotated[Literal["digits", "echo"] | None, typer.Option(help="Measure only this pair.")] = None,
+    load: Annotated[
+        Literal["auto", "python", "wrk"],
+        typer.Option(help="Generator for echo; auto is wrk where it is installed."),
+    ] = "auto",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything measured to this file.")
+    ] = None,
+) -> None:
+    """Measure digits (cork by none) and echo (uncork by a bare ASGI callable)."""
+    # So that servers are ended also when the bench is told to stop.
+    signal.signal(signal.SIGTERM, _stop)
+    console, progress = Console(), Console(stderr=True)
+    try:
+        settings = Settings(
+            rounds=rounds,
+            seconds=seconds,
+            connections=connections,
+            echo_generator=choose_generator(load),
+        )
+        report = _measure(settings, only=only, console=console, progress=progress)
+    except BenchError as error:
+        progress.print(f"bench: {error}", style="red", markup=False)
+        raise typer.Exit(1) from error
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    faults = [fault for comparison in report.comparisons for fault in comparison.faults]
+    for fault in faults:
+        progress.print(f"wrong: {fault}", style="red", markup=False)
+    raise typer.Exit(1 if faults else 0)
+
+
+def _measure(settings: Settings, *, only: str | None, console: Console, progress: Console) -> Report:
+    comparisons = []
+    for name in [only] if only else _EXPERIMENTS:
+        with progress.status(name) as status:
+            found = _EXPERIMENTS[name](settings, tell=status.update)
+        # At once, so that a failure of the next pair does not lose what is known of this one.
+        for comparison in found:
+            show(comparison, console=console)
+        comparisons += found
+    report = Report(
+        command=shlex.join(["python", "-m", "uncork_loadtests.bench", *sys.argv[1:]]),
+        versions=_versions(),
+        processors=os.cpu_count(),
+        settings=settings,
+        comparisons=comparisons,
+    )
+    _show_origin(report, console=console)
+    return report
+
+
+def show(comparison: Comparison, *, console: Console) -> None:
+    """Print the medians over the rounds, the ratio with its spread, and the notes."""
+    table = Table(title=comparison.title, title_justify="left")
+    table.add_column("server")
+    for column in (
+        "requests/s",
+        "p50 ms",
+        "p99 ms",
+        "mean batch",
+        "refused",
+        "server cpu",
+        "workers cpu",
+        "load cpu",
+    ):
+        table.add_column(column, justify="right")
+    for name, trials in comparison.trials.items():
+        table.add_row(name, *_cells(trials))
+    console.print(table)
+    first, second = comparison.trials
+    if comparison.ratio is None:
+        line = "not known"
+    else:
+        ratio = comparison.ratio
+        line = f"{ratio.median:.3g} ({ratio.low:.3g} .. {ratio.high:.3g})"
+    console.print(f"{comparison.metric} {first} / {second}: {line}, median (min .. max) of rounds")
+    console.print("cpu: processor seconds per 1000 requests; load: the generator itself")
+    for note in comparison.notes:
+        console.print(note, markup=False)
+    for command in comparison.commands.values():
+        console.print(f"$ {command}", style="dim", markup=False, soft_wrap=True)
+    console.print()
+
+
+def _cells(trials: Sequence[Trial]) -> list[str]:
+    seen = [trial.seen for trial in trials]
+    return [
+        _median([s.requests_per_second for s in seen], digits=0),
+        _median([s.p50 for s in seen], scale=1e3, digits=2),
+        _median([s.p99 for s in seen], scale=1e3, digits=2),
+        _median([s.batch_size for s in seen], digits=1),
+        str(sum(s.refused for s in seen)),
+        _median([t.server_cpu for t in trials], digits=4),
+        _median([t.workers_cpu for t in trials], digits=4),
+        _median([s.generator_cpu for s in seen], digits=4),
+    ]
+
+
+def _median(values: Sequence[float | None], *, digits: int, scale: float = 1.0) -> str:
+    known = [value for value in values if value is not None]
+    return f"{statistics.median(known) * scale:,.{digits}f}" if known else "-"
+
+
+def _show_origin(report: Report, *, console: Console) -> None:
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    console.print(f"{versions}; {report.processors} processors", style="dim", markup=False)
+    console.print(f"$ {report.command}", style="dim", markup=False)
+
+
+def _versions() -> dict[str, str]:
+    found = {platform.python_implementation(): platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + signal_number)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,116 @@
+"""A minimal reader of HTTP/1.1 replies, for generators that must cost less than the server.
+
+It knows what the servers we measure send: a status line, fields and a body of a stated length.
+A reply without Content-Length (chunked, or ended by closing) raises, it is never guessed at. One
+reply is outstanding at a time, so bytes after the end of a reply raise too.
+"""
+
+from typing import NamedTuple
+
+_LENGTH = b"\r\ncontent-length:"
+_CONNECTION = b"\r\nconnection:"
+_BATCH_SIZE = b"\r\nx-batch-size:"
+# What uvicorn, node and nginx allow for a whole head lies between 8 and 64 KiB.
+_LONGEST_HEAD = 65536
+_NO_BODY = frozenset({204, 304})
+
+
+class ReplyError(ValueError):
+    """The bytes that came are no reply this reader understands."""
+
+
+class Head(NamedTuple):
+    """What is kept of the status line and the fields of one reply."""
+
+    status: int
+    length: int
+    """Bytes of the body."""
+    keep_alive: bool
+    batch_size: int | None
+    """Rows in the batch the request travelled in, if the reply says so."""
+
+
+class Reply(NamedTuple):
+    """One whole reply."""
+
+    head: Head
+    body: bytes
+
+
+def parse_head(head: bytes) -> Head:
+    """Read a status line and fields, each ended by CRLF, without the blank line after them."""
+    lowered = head.lower()
+    status = lowered[9:12]
+    if not (lowered.startswith(b"http/1.") and len(status) == 3 and status.isdigit()):
+        raise ReplyError(f"not an HTTP/1.1 status line: {head[:60]!r}")
+    length = _field(lowered, _LENGTH)
+    if length is None:
+        if int(status) not in _NO_BODY:
+            raise ReplyError("a reply without Content-Length cannot be read")
+        length = b"0"
+    elif not length.isdigit():
+        raise ReplyError(f"Content-Length is not a number: {length!r}")
+    connection = _field(lowered, _CONNECTION)
+    if connection is None:
+        keep_alive = not lowered.startswith(b"http/1.0")
+    else:
+        # HTTP/1.0 stays open only when it says so, HTTP/1.1 unless it says otherwise.
+        wanted = b"keep-alive" if lowered.startswith(b"http/1.0") else b"close"
+        said = wanted in (token.strip() for token in connection.split(b","))
+        keep_alive = said == (wanted == b"keep-alive")
+    size = _field(lowered, _BATCH_SIZE)
+    batch_size = int(size) if size is not None and size.isdigit() else None
+    return Head(int(status), int(length), keep_alive, batch_size)
+
+
+def _field(lowered: bytes, name: bytes) -> bytes | None:
+    at = lowered.find(name)
+    if at < 0:
+        return None
+    start = at + len(name)
+    return lowered[start : lowered.index(b"\r\n", start)].strip()
+
+
+class ReplyParser:
+    """Puts replies together from the pieces in which they arrive."""
+
+    __slots__ = ("_head", "_missing", "_pieces", "_start")
+
+    def __init__(self) -> None:
+        self._start = b""  # of a head whose end has not come yet
+        self._head: Head | None = None  # of a body whose end has not come yet
+        self._pieces: list[bytes] = []
+        self._missing = 0
+
+    def feed(self, data: bytes) -> Reply | None:
+        """Take the next bytes; answer the reply if they complete it, None if more must come."""
+        if self._head is not None:
+            return self._feed_body(self._head, data)
+        if self._start:
+            data = self._start + data
+            self._start = b""
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            if len(data) > _LONGEST_HEAD:
+                raise ReplyError(f"no end of the head within {_LONGEST_HEAD} bytes")
+            self._start = data
+            return None
+        head = parse_head(data[: end + 2])
+        body = data[end + 4 :]
+        # Nearly every reply comes whole in one piece, so that case keeps no state.
+        if len(body) == head.length:
+            return Reply(head, body)
+        self._head, self._pieces, self._missing = head, [], head.length
+        return self._feed_body(head, body)
+
+    def _feed_body(self, head: Head, data: bytes) -> Reply | None:
+        # Pieces are joined once at the end: adding each to what came before is quadratic.
+        self._pieces.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
+            return None
+        if self._missing < 0:
+            raise ReplyError(f"{-self._missing} bytes came after the end of the reply")
+        body = b"".join(self._pieces)
+        self._head, self._pieces = None, []
+        return Reply(head, body)

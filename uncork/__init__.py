@@ -1,0 +1,23 @@
+"""Uncork: an adaptive micro-batching gateway for model services.
+
+::
+
+    from uncork import Service, api
+    from uncork.adapters import NdArray
+
+    class Digits(Service):
+        def setup(self):
+            self.model = load()
+
+        @api(input=NdArray(dtype="float32", shape=(64,)), mb_max_latency=300)
+        def predict(self, rows):              # one call per batch
+            return self.model.predict(rows)
+
+``uncork serve FILE.py:Digits --workers 2`` puts it behind a gateway that batches.
+"""
+
+from uncork_dispatcher.batched import batched
+from uncork_workers.description import DefinitionError
+from uncork_workers.service import Service, api
+
+__all__ = ["DefinitionError", "Service", "api", "batched"]

@@ -1,0 +1,5 @@
+"""``python -m uncork``: the command line."""
+
+from uncork.cli import main
+
+main()

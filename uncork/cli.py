@@ -1,0 +1,121 @@
+"""The command line. Exit codes: 0 fine, 1 the job failed, 2 wrong usage."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from uncork.serve import ServeOptions, UsageError, run
+from uncork_dispatcher import POLICIES
+
+app = typer.Typer(
+    name="uncork",
+    help="An adaptive micro-batching gateway for model services.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+class LogLevel(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"uncork {version('uncork')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _uncork(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """An adaptive micro-batching gateway for model services."""
+
+
+@app.command()
+def serve(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="The service: MODULE:SERVICE or FILE.py:SERVICE.")
+    ],
+    workers: Annotated[
+        int, typer.Option(min=1, help="Worker processes; each holds its own copy of the model.")
+    ] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 3000,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help=f"When to release a batch, for all apis: {', '.join(POLICIES)}, or fixed:MS.",
+            show_default="as each api says, else cork",
+        ),
+    ] = None,
+    mb_max_latency: Annotated[
+        float | None,
+        typer.Option(
+            help="Latency goal in milliseconds, for all apis.", show_default="as each api says, else 300"
+        ),
+    ] = None,
+    mb_max_batch_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"
+        ),
+    ] = None,
+    max_body_bytes: Annotated[
+        int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")
+    ] = 64 * 2**20,
+    max_queue_rows: Annotated[
+        int, typer.Option(min=1, help="Rows held per api; requests beyond get 503.")
+    ] = 20_000,
+    drain_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
+    ] = 30.0,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.info,
+) -> None:
+    """Serve a model service behind a gateway that merges concurrent requests into batches."""
+    overrides = {
+        "policy": policy,
+        "mb_max_latency": mb_max_latency,
+        "mb_max_batch_size": mb_max_batch_size,
+    }
+    options = ServeOptions(
+        target=target,
+        workers=workers,
+        host=host,
+        port=port,
+        overrides={name: value for name, value in overrides.items() if value is not None},
+        max_body_bytes=max_body_bytes,
+        max_queue_rows=max_queue_rows,
+        drain_timeout_s=drain_timeout,
+        log_level=log_level.value,
+    )
+    try:
+        code = run(options)
+    except UsageError as error:
+        typer.echo(f"uncork serve: {error}", err=True)
+        code = 2
+    except OSError as error:
+        typer.echo(f"uncork serve: {error.strerror or error}", err=True)
+        code = 1
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Entry point of the ``uncork`` command."""
+    app()

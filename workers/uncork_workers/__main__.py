@@ -1,0 +1,7 @@
+"""``python -m uncork_workers``: one worker process, started by the supervisor."""
+
+import sys
+
+from uncork_workers.worker import main
+
+sys.exit(main())

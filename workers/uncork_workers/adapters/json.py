@@ -1,0 +1,34 @@
+"""Any JSON value, one item each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from uncork_workers.adapters.base import Adapter, InvalidInput
+
+_decoder = msgspec.json.Decoder()
+
+
+class Json(Adapter):
+    """A request is one JSON value of any kind; the handler gets a list of them."""
+
+    kind = "json"
+
+    def merge(self, bodies: Sequence[bytes]) -> list[Any]:
+        """Parse all bodies in one go."""
+        return _parse(b"[" + b",".join(bodies) + b"]")
+
+    def check(self, body: bytes, rows: int) -> None:
+        """Accept whatever is one JSON value."""
+        _parse(b"[" + body + b"]")
+
+
+def _parse(document: bytes) -> list[Any]:
+    try:
+        items: list[Any] = _decoder.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"not valid JSON: {error}") from error
+    return items

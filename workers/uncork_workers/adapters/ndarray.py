@@ -1,0 +1,97 @@
+"""Numbers as nested JSON lists, which become one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from uncork_workers.adapters.base import Adapter, InvalidInput
+from uncork_workers.description import DefinitionError
+
+_SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
+_NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or false"}
+
+
+class NdArray(Adapter):
+    """A request is one row, or many rows with the leading axis; the handler gets them as one array.
+
+    Args:
+        dtype: any real dtype of NumPy: floats, integers, booleans.
+        shape: of one row. ``None`` stands for any length; rows of different lengths do not share a
+            batch. The default is a row of any number of values; ``()`` is a row that is one number.
+
+    Raises:
+        DefinitionError: if dtype or shape is not of that kind.
+    """
+
+    kind = "ndarray"
+
+    def __init__(self, *, dtype: str = "float64", shape: tuple[int | None, ...] = (None,)) -> None:
+        try:
+            self._dtype: np.dtype[Any] = np.dtype(dtype)
+        except TypeError as error:
+            raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy") from error
+        if self._dtype.kind not in _SCALARS:
+            raise DefinitionError(f"NdArray: dtype must be float, integer or bool, got {dtype!r}")
+        if not isinstance(shape, tuple) or not all(_is_length(length) for length in shape):
+            raise DefinitionError(
+                f"NdArray: shape must be a tuple of lengths from 1, or None for any length, got {shape!r}"
+            )
+        self._shape = shape
+        rows_type: Any = _SCALARS[self._dtype.kind]
+        for _ in (*shape, "rows"):
+            rows_type = list[rows_type]
+        self._decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(rows_type)
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, dtype and shape of a row."""
+        return {"kind": self.kind, "dtype": self._dtype.name, "shape": list(self._shape)}
+
+    def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
+        """Parse all rows of the batch in one go, into an array of shape (rows, ``*shape``)."""
+        try:
+            rows = self._decoder.decode(b"[" + b",".join(bodies) + b"]")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidInput(self._wrong(str(error))) from error
+        try:
+            # Values that do not fit become infinite with a warning; they are looked for below.
+            with np.errstate(over="ignore"):
+                array = np.array(rows, dtype=self._dtype)
+        except (ValueError, OverflowError) as error:
+            raise InvalidInput(self._wrong(_reason(error))) from error
+        self._check_shape(array.shape[1:])
+        if self._dtype.kind == "f" and not np.isfinite(array).all():
+            raise InvalidInput(self._wrong(f"a value is too large for {self._dtype.name}"))
+        return array
+
+    def check(self, body: bytes, rows: int) -> None:
+        """Accept rows of numbers of the right shape."""
+        array = self.merge([body])
+        if len(array) != rows:
+            raise InvalidInput(self._wrong(f"{len(array)} rows where {rows} were counted"))
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        fits = len(shape) == len(self._shape) and all(
+            wanted in (None, got) and got > 0 for wanted, got in zip(self._shape, shape, strict=True)
+        )
+        if not fits:
+            raise InvalidInput(self._wrong(f"got a row of shape {shape}"))
+
+    def _wrong(self, reason: str) -> str:
+        shape = "(" + ", ".join("any" if n is None else str(n) for n in self._shape) + ")"
+        values = _NAMES[self._dtype.kind]
+        return f"{reason}; a row must have shape {shape}, each value {values} ({self._dtype.name})"
+
+
+def _is_length(length: object) -> bool:
+    if length is None:
+        return True
+    return isinstance(length, int) and not isinstance(length, bool) and length > 0
+
+
+def _reason(error: Exception) -> str:
+    # NumPy's own words for it speak of sequences and inhomogeneous parts.
+    return "rows are of different lengths" if isinstance(error, ValueError) else str(error)

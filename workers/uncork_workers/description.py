@@ -1,0 +1,101 @@
+"""What a service tells the gateway about itself: its apis, their settings, what they take in.
+
+The gateway never imports the user's code; this is all that it learns of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+# Paths that the gateway answers itself, now or in a later version.
+RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
+RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
+
+
+class DefinitionError(ValueError):
+    """A service is defined wrongly; the message names the api, the argument and what is accepted."""
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The tunable arguments of ``@api``, which command line and configuration may override.
+
+    Attributes:
+        mb_max_latency: latency goal in milliseconds.
+        mb_max_batch_size: most rows in a batch of several requests, and in one call of the handler.
+        mb_max_batch_bytes: most bytes of bodies in a batch of several requests.
+        policy: when to release a batch.
+        timeout: seconds a batch may run.
+        idempotent: whether a batch whose worker died may be run again.
+    """
+
+    mb_max_latency: float = 300
+    mb_max_batch_size: int = 1000
+    mb_max_batch_bytes: int = 64 * 2**20
+    policy: str = "cork"
+    timeout: float = 60
+    idempotent: bool = True
+
+    def check(self, api: str) -> None:
+        """Check every value.
+
+        Raises:
+            DefinitionError: for the first value that is of the wrong type or out of range.
+        """
+        _check_number(api, "mb_max_latency", self.mb_max_latency, unit=" milliseconds")
+        _check_number(api, "timeout", self.timeout, unit=" seconds")
+        _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
+        _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
+        if not isinstance(self.policy, str):
+            raise DefinitionError(f"api {api!r}: policy must be a name, got {self.policy!r}")
+        if not isinstance(self.idempotent, bool):
+            raise DefinitionError(f"api {api!r}: idempotent must be True or False, got {self.idempotent!r}")
+
+
+class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One api: ``input`` is what the gateway's codec is made from, by its ``kind``."""
+
+    name: str
+    route: str
+    input: dict[str, Any]
+    settings: ApiSettings = ApiSettings()
+    doc: str = ""
+
+
+class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A service and its apis, in the order of their definition."""
+
+    name: str
+    apis: list[ApiDescription]
+
+
+def check_route(api: str, route: object) -> None:
+    """Check that a route is a path of its own.
+
+    Raises:
+        DefinitionError: if it is not a plain path, or one that the gateway needs itself.
+    """
+    if not isinstance(route, str) or not route.startswith("/") or route == "/":
+        raise DefinitionError(f"api {api!r}: route must be a path such as '/{api}', got {route!r}")
+    if any(mark in route for mark in "{}?# \t\r\n"):
+        raise DefinitionError(
+            f"api {api!r}: route {route!r} must be a plain path without {{}}, ?, # or spaces"
+        )
+    if route in RESERVED_ROUTES or route.startswith(RESERVED_PREFIXES):
+        taken = ", ".join((*RESERVED_ROUTES, *RESERVED_PREFIXES))
+        raise DefinitionError(f"api {api!r}: route {route!r} is taken by the gateway (which has {taken})")
+
+
+def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not value > 0:  # type: ignore[arg-type,operator]
+        raise DefinitionError(f"api {api!r}: {argument} must be above 0{unit}, got {value!r}")
+
+
+def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise DefinitionError(
+            f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
+        )

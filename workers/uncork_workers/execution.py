@@ -1,0 +1,113 @@
+"""Runs one batch inside the worker: merge, call the handler, deal out the results."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from uncork_workers.adapters import Adapter, InvalidInput
+from uncork_workers.frames import Batch, Reply
+from uncork_workers.outputs import encode_rows
+from uncork_workers.service import ApiDefinition, Service, find_apis
+
+log = logging.getLogger("uncork.worker")
+
+_OK = 200
+_INVALID = 400
+_FAILED = 500
+
+
+class _Outcome(NamedTuple):
+    status: int
+    body: bytes
+
+
+class Executor:
+    """Runs the batches of one service object."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._apis = {definition.name: definition for definition in find_apis(type(service))}
+
+    def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
+        """Run a batch; every request gets a status and a body, whatever happens."""
+        definition = self._apis[batch.api]
+        chunks: list[tuple[int, float]] = []
+        refused: dict[int, _Outcome] = {}
+        worked = True
+        try:
+            merged = _merge(definition.adapter, bodies, batch.rows, refused)
+            rows = sum(count for at, count in enumerate(batch.rows) if at not in refused)
+            texts = iter(self._call(definition, merged, rows, batch.limit_rows, chunks))
+        except Exception as error:
+            worked = False
+            failure = _failure(batch, error)
+            outcomes = [refused.get(at, failure) for at in range(len(bodies))]
+        else:
+            outcomes = [
+                refused.get(at) or _Outcome(_OK, b",".join(itertools.islice(texts, count)))
+                for at, count in enumerate(batch.rows)
+            ]
+        reply = Reply(
+            batch=batch.batch,
+            worked=worked,
+            statuses=[outcome.status for outcome in outcomes],
+            lengths=[len(outcome.body) for outcome in outcomes],
+            chunks=chunks,
+        )
+        return reply, [outcome.body for outcome in outcomes]
+
+    def _call(
+        self,
+        definition: ApiDefinition,
+        merged: Any,
+        rows: int,
+        limit_rows: int,
+        chunks: list[tuple[int, float]],
+    ) -> list[bytes]:
+        """Call the handler with at most ``limit_rows`` rows at a time; returns one text per row."""
+        handler = getattr(self._service, definition.name)
+        texts: list[bytes] = []
+        for start in range(0, rows, limit_rows):
+            size = min(limit_rows, rows - start)
+            began = time.perf_counter()
+            results = handler(merged if size == rows else merged[start : start + size])
+            texts += encode_rows(results, expected=size)
+            chunks.append((size, time.perf_counter() - began))
+        return texts
+
+
+def _merge(
+    adapter: Adapter, bodies: Sequence[bytes], rows: Sequence[int], refused: dict[int, _Outcome]
+) -> Any:
+    """Parse all bodies at once. Only if that fails look for those to blame, note them, and leave them out."""
+    try:
+        return adapter.merge(bodies)
+    except InvalidInput:
+        for at, (body, count) in enumerate(zip(bodies, rows, strict=True)):
+            outcome = _check(adapter, body, count)
+            if outcome is not None:
+                refused[at] = outcome
+    good = [body for at, body in enumerate(bodies) if at not in refused]
+    return adapter.merge(good) if good else None
+
+
+def _check(adapter: Adapter, body: bytes, rows: int) -> _Outcome | None:
+    try:
+        adapter.check(body, rows)
+    except InvalidInput as error:
+        return _Outcome(_INVALID, str(error).encode())
+    return None
+
+
+def _failure(batch: Batch, error: Exception) -> _Outcome:
+    """What the callers of a failed batch get: an id, under which the log has the rest."""
+    error_id = uuid.uuid4().hex[:12]
+    log.error(
+        "api %s failed on a batch of %d rows [%s]", batch.api, sum(batch.rows), error_id, exc_info=error
+    )
+    return _Outcome(_FAILED, f"the handler of api {batch.api!r} failed; error id {error_id}".encode())

@@ -1,0 +1,166 @@
+"""The wire between gateway and worker: frames over a Unix socket.
+
+A frame is two lengths (unsigned 32 bit, network order), a msgpack header of the first length, and raw
+payload of the second. The header is one of the messages below; payload is the bodies of a batch, end to end.
+
+    worker                         gateway
+      Hello    (apis) ------------>          after the import of the service
+      Ready ---------------------->          after its setup
+             <------------------- Batch      then, one at a time,
+      Reply ---------------------->          until either side closes
+      Failed --------------------->          instead of Hello or Ready
+
+Nothing here executes what it reads (no pickle), and lengths are limited before memory is taken for them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from uncork_workers.description import ServiceDescription
+
+MAX_HEADER_BYTES = 64 * 2**20
+MAX_PAYLOAD_BYTES = 2**31
+_LENGTHS = struct.Struct("!II")
+
+
+class FrameError(ValueError):
+    """The other side sent something that is not a frame, or not one that belongs here."""
+
+
+class Hello(msgspec.Struct, tag="hello", frozen=True):
+    """The worker has imported its service."""
+
+    index: int
+    pid: int
+    service: ServiceDescription
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """The worker has set its service up, and takes batches."""
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True):
+    """The worker could not load or set up its service, and exits.
+
+    ``traceback`` is that of the user's code, or empty if there is nothing in it to see.
+    """
+
+    index: int
+    stage: Literal["load", "setup"]
+    message: str
+    traceback: str = ""
+
+
+class Batch(msgspec.Struct, tag="batch", frozen=True):
+    """Run these requests. Per request: the length of its body in bytes, and its rows.
+
+    The handler is called with at most ``limit_rows`` rows at a time.
+    """
+
+    batch: int
+    api: str
+    limit_rows: int
+    lengths: list[int]
+    rows: list[int]
+
+
+class Reply(msgspec.Struct, tag="reply", frozen=True):
+    """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
+
+    The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (rows, seconds) of
+    each call of the handler that worked; ``worked`` says whether all of them did.
+    """
+
+    batch: int
+    worked: bool
+    statuses: list[int]
+    lengths: list[int]
+    chunks: list[tuple[int, float]]
+
+
+Message = Hello | Ready | Failed | Batch | Reply
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class Frame(NamedTuple):
+    """A message and the payload that came with it."""
+
+    message: Message
+    payload: bytes
+
+
+def encode_frame(message: Message, bodies: Iterable[bytes] = ()) -> bytes:
+    """A frame as bytes, ready to be sent.
+
+    Raises:
+        FrameError: if it is larger than the other side would accept.
+    """
+    header = _encoder.encode(message)
+    payload = b"".join(bodies)
+    _check_lengths(len(header), len(payload))
+    return b"".join((_LENGTHS.pack(len(header), len(payload)), header, payload))
+
+
+def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """Cut a payload into bodies.
+
+    Raises:
+        FrameError: if the lengths do not add up to the payload.
+    """
+    if any(length < 0 for length in lengths) or sum(lengths) != len(payload):
+        raise FrameError(f"{len(payload)} bytes of payload cannot be cut into lengths {list(lengths)[:8]}")
+    bodies = []
+    end = 0
+    for length in lengths:
+        start, end = end, end + length
+        bodies.append(payload[start:end])
+    return bodies
+
+
+class FrameDecoder:
+    """Turns bytes as they arrive into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Take in some bytes and yield the frames that are complete now.
+
+        Raises:
+            FrameError: if the bytes are not frames; the connection is of no use then.
+        """
+        self._buffer += data
+        while len(self._buffer) >= _LENGTHS.size:
+            header_bytes, payload_bytes = _LENGTHS.unpack_from(self._buffer)
+            _check_lengths(header_bytes, payload_bytes)
+            header_end = _LENGTHS.size + header_bytes
+            end = header_end + payload_bytes
+            if len(self._buffer) < end:
+                return
+            with memoryview(self._buffer) as view:
+                header = bytes(view[_LENGTHS.size : header_end])
+                payload = bytes(view[header_end:end])
+            del self._buffer[:end]
+            yield Frame(_decode_header(header), payload)
+
+
+def _decode_header(header: bytes) -> Message:
+    try:
+        return _decoder.decode(header)
+    except msgspec.MsgspecError as error:
+        raise FrameError(f"not a header that is known here: {error}") from error
+
+
+def _check_lengths(header_bytes: int, payload_bytes: int) -> None:
+    if header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
+        raise FrameError(
+            f"a frame of {header_bytes} + {payload_bytes} bytes is over the limit of "
+            f"{MAX_HEADER_BYTES} + {MAX_PAYLOAD_BYTES}"
+        )

@@ -1,0 +1,176 @@
+"""How a service is written: subclass :class:`Service`, decorate handlers with :func:`api`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from uncork_workers.adapters import Adapter
+from uncork_workers.description import (
+    ApiDescription,
+    ApiSettings,
+    DefinitionError,
+    ServiceDescription,
+    check_route,
+)
+
+H = TypeVar("H", bound=Callable[..., Any])
+_MARK = "__uncork_api__"
+
+
+class Service:
+    """Base class of services. Every worker process makes one object of it, without arguments."""
+
+    def setup(self) -> None:
+        """Load what the handlers need. Called once in every worker, before it takes batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiDefinition:
+    """What ``@api`` wrote on a handler."""
+
+    name: str
+    adapter: Adapter
+    description: ApiDescription
+
+
+def api(
+    *,
+    input: Adapter,
+    output: None = None,
+    route: str | None = None,
+    mb_max_latency: float = 300,
+    mb_max_batch_size: int = 1000,
+    mb_max_batch_bytes: int = 64 * 2**20,
+    policy: str = "cork",
+    timeout: float = 60,
+    idempotent: bool = True,
+    cost: None = None,
+    warmup: None = None,
+    allowed_batch_sizes: None = None,
+) -> Callable[[H], H]:
+    """Make a method an api: it is called once per batch, with the rows of all its requests.
+
+    The method gets what ``input`` makes of the rows, and returns as many results, in order: an array
+    whose first axis is the rows, or a list.
+
+    Args:
+        input: adapter, for example ``NdArray(dtype="float32", shape=(64,))``.
+        output: not available in this version.
+        route: path of the api; ``/<method name>`` if not given.
+        mb_max_latency: latency goal in milliseconds. Requests are held only as long as it can be met.
+        mb_max_batch_size: most rows in a batch.
+        mb_max_batch_bytes: most bytes of request bodies in a batch.
+        policy: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"`` or ``"none"``.
+        timeout: seconds a batch may run before its worker is killed.
+        idempotent: whether a batch whose worker died may be run again on another.
+        cost: not available in this version.
+        warmup: not available in this version.
+        allowed_batch_sizes: not available in this version.
+
+    Raises:
+        DefinitionError: if an argument is wrong; the message names the api, the argument and the range.
+    """
+
+    def decorate(handler: H) -> H:
+        name = getattr(handler, "__name__", repr(handler))
+        later = {
+            "output": output,
+            "cost": cost,
+            "warmup": warmup,
+            "allowed_batch_sizes": allowed_batch_sizes,
+        }
+        for argument, value in later.items():
+            if value is not None:
+                raise DefinitionError(
+                    f"api {name!r}: {argument} is not available in this version of uncork; leave it out"
+                )
+        _check_input(name, input)
+        _check_handler(name, handler)
+        settings = ApiSettings(
+            mb_max_latency=mb_max_latency,
+            mb_max_batch_size=mb_max_batch_size,
+            mb_max_batch_bytes=mb_max_batch_bytes,
+            policy=policy,
+            timeout=timeout,
+            idempotent=idempotent,
+        )
+        settings.check(name)
+        path = f"/{name}" if route is None else route
+        check_route(name, path)
+        description = ApiDescription(
+            name=name,
+            route=path,
+            input=input.describe(),
+            settings=settings,
+            doc=inspect.getdoc(handler) or "",
+        )
+        setattr(handler, _MARK, ApiDefinition(name, input, description))
+        return handler
+
+    return decorate
+
+
+def find_apis(service: type[Service]) -> list[ApiDefinition]:
+    """The apis of a service in the order of their definition, those of base classes first.
+
+    Raises:
+        DefinitionError: if there is none, or two have the same route.
+    """
+    found: dict[str, ApiDefinition] = {}
+    for klass in reversed(service.__mro__):
+        for name, value in vars(klass).items():
+            definition = getattr(value, _MARK, None)
+            if isinstance(definition, ApiDefinition):
+                found[name] = definition
+            else:
+                found.pop(name, None)  # overridden by something that is not an api
+    if not found:
+        raise DefinitionError(
+            f"service {service.__name__} has no api: decorate a method with @api(input=...)"
+        )
+    by_route: dict[str, str] = {}
+    for name, definition in found.items():
+        other = by_route.setdefault(definition.description.route, name)
+        if other != name:
+            raise DefinitionError(
+                f"apis {other!r} and {name!r} have the same route {definition.description.route!r}"
+            )
+    return list(found.values())
+
+
+def describe_service(service: type[Service]) -> ServiceDescription:
+    """What the gateway is told about a service.
+
+    Raises:
+        DefinitionError: as :func:`find_apis`.
+    """
+    apis = [definition.description for definition in find_apis(service)]
+    return ServiceDescription(name=service.__name__, apis=apis)
+
+
+def _check_input(name: str, adapter: object) -> None:
+    if isinstance(adapter, Adapter):
+        return
+    hint = ""
+    if isinstance(adapter, type) and issubclass(adapter, Adapter):
+        hint = f"; write input={adapter.__name__}()"
+    raise DefinitionError(f"api {name!r}: input must be an adapter such as Json(), got {adapter!r}{hint}")
+
+
+def _check_handler(name: str, handler: object) -> None:
+    if not inspect.isfunction(handler):
+        raise DefinitionError(f"@api belongs on a method, got {handler!r}")
+    if inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler):
+        raise DefinitionError(f"api {name!r}: async handlers are not available in this version; use def")
+    if inspect.isgeneratorfunction(handler):
+        raise DefinitionError(f"api {name!r}: generators are not available in this version; return a list")
+    try:
+        inspect.signature(handler).bind("self", "rows")
+    except TypeError:
+        raise DefinitionError(
+            f"api {name!r}: the handler is called with self and the rows of the batch; write "
+            f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
+        ) from None

@@ -1,0 +1,98 @@
+"""The worker process: loads a service, sets it up, then runs one batch at a time from its socket."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from uncork_workers.execution import Executor
+from uncork_workers.frames import (
+    Batch,
+    Failed,
+    Frame,
+    FrameDecoder,
+    FrameError,
+    Hello,
+    Message,
+    Ready,
+    encode_frame,
+    split_payload,
+)
+from uncork_workers.loading import TargetError, load_service
+from uncork_workers.service import Service, describe_service
+
+_READ_BYTES = 256 * 1024
+EXIT_LOAD = 2
+EXIT_SETUP = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until the gateway closes the socket. Exit code 2: no such service; 1: its setup failed."""
+    parser = argparse.ArgumentParser(prog="python -m uncork_workers", description=__doc__)
+    parser.add_argument("target", help="MODULE:SERVICE or FILE.py:SERVICE")
+    parser.add_argument("--socket", required=True, help="Unix socket of the gateway")
+    parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
+    parser.add_argument("--log-level", default="info")
+    options = parser.parse_args(arguments)
+    # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format=f"%(asctime)s %(levelname)s worker {options.index}: %(message)s",
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(options.socket)
+        try:
+            return _serve(options.target, options.index, connection)
+        except (BrokenPipeError, ConnectionResetError):
+            return 0  # the gateway is gone
+
+
+def _serve(target: str, index: int, connection: socket.socket) -> int:
+    try:
+        service_class = load_service(target)
+    except TargetError as error:
+        _send(connection, _failed(index, "load", str(error), error.__cause__))
+        return EXIT_LOAD
+    hello = Hello(index=index, pid=os.getpid(), service=describe_service(service_class))
+    _send(connection, hello)
+    try:
+        service = service_class()
+        service.setup()
+    except Exception as error:
+        _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
+        return EXIT_SETUP
+    _send(connection, Ready())
+    _run_batches(service, connection)
+    return 0
+
+
+def _run_batches(service: Service, connection: socket.socket) -> None:
+    executor = Executor(service)
+    for message, payload in _frames(connection):
+        if not isinstance(message, Batch):
+            raise FrameError(f"a worker takes batches, not {type(message).__name__}")
+        reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+        _send(connection, reply, bodies)
+
+
+def _frames(connection: socket.socket) -> Iterator[Frame]:
+    decoder = FrameDecoder()
+    while data := connection.recv(_READ_BYTES):
+        yield from decoder.feed(data)
+
+
+def _send(connection: socket.socket, message: Message, bodies: Sequence[bytes] = ()) -> None:
+    connection.sendall(encode_frame(message, bodies))
+
+
+def _failed(index: int, stage: Literal["load", "setup"], message: str, cause: BaseException | None) -> Failed:
+    text = "" if cause is None else "".join(traceback.format_exception(cause))
+    return Failed(index=index, stage=stage, message=message, traceback=text)
