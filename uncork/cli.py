@@ -73,9 +73,7 @@ def serve(
     ] = None,
     mb_max_batch_size: Annotated[
         int | None,
-        typer.Option(
-            help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"
-        ),
+        typer.Option(help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"),
     ] = None,
     max_body_bytes: Annotated[
         int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")

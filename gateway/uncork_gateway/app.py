@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Mount, Route, Router
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran
 from uncork_gateway.codecs import make_codec
@@ -79,17 +79,23 @@ class Gateway:
         self._draining = False
         self._trouble = "workers are starting"
         self._shown_traceback = ""
+        self._failures: dict[int, str] = {}
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
         """Done when the first worker has said what it serves; :class:`ServiceUnusable` if it cannot."""
         self.ready = asyncio.Event()
         """Set when the first worker takes batches."""
-        self._fixed_routes: list[BaseRoute] = [
-            Route("/livez", self._livez),
-            Route("/readyz", self._readyz),
-            Route("/healthz", self._readyz),
-            Route("/metrics", self._render_metrics),
-        ]
-        self.app = Starlette(routes=self._fixed_routes, exception_handlers={HTTPException: self._http_error})
+        plain = Starlette(
+            routes=[
+                Route("/livez", self._livez),
+                Route("/readyz", self._readyz),
+                Route("/healthz", self._readyz),
+                Route("/metrics", self._render_metrics),
+            ],
+            exception_handlers={HTTPException: self._http_error},
+        )
+        # Starlette's middleware costs as much as all the rest of the hot route; only plain routes need it.
+        self._plain = Mount("/", app=plain)
+        self.app = Router([self._plain])
 
     async def listen(self, socket_path: str) -> None:
         """Wait for workers on a Unix socket."""
@@ -106,7 +112,10 @@ class Gateway:
 
     def worker_exited(self, index: int, how: str) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left."""
-        self._trouble = f"worker {index} {how}"
+        reason = self._failures.pop(index, None)
+        self._trouble = reason or f"worker {index} {how}"
+        if reason is None:
+            log.warning("%s", self._trouble)
 
     # The pool's listener
 
@@ -133,20 +142,22 @@ class Gateway:
         self._dispatcher.worker_lost(worker)
 
     def worker_failed(self, failed: Failed) -> None:
-        """Say why, once per reason."""
-        self._trouble = f"worker {failed.index} failed in {failed.stage}: {failed.message}"
+        """Say why, with the traceback of the user's code once per reason."""
+        reason = f"worker {failed.index} failed in {failed.stage}: {failed.message}"
+        self._failures[failed.index] = reason
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
-            log.error("%s\n%s", self._trouble, failed.traceback)
-        else:
-            log.error("%s", self._trouble)
+            log.error("%s\n%s", reason, failed.traceback)
+        elif failed.stage == "setup":
+            log.error("%s", reason)
         if failed.stage == "load":
             self._unusable(failed.message)
 
     def _unusable(self, message: str) -> None:
+        """The first worker's word decides; one that comes up later is only reported."""
         if not self.described.done():
             self.described.set_exception(ServiceUnusable(message))
-        else:
+        elif self.described.exception() is None:
             log.error("a worker came up with a service that cannot be served: %s", message)
 
     # Apis
@@ -162,11 +173,11 @@ class Gateway:
 
     def _put_in_force(self, service: ServiceDescription) -> None:
         apis = self._effective(service).apis
-        routes: list[BaseRoute] = [Route(api.route, self._hot_route(api), methods=["POST"]) for api in apis]
+        routes = [Route(api.route, self._hot_route(api), methods=["POST"]) for api in apis]
         for api in apis:
             self._dispatcher.set_api(self._rules(api))
             self._limits[api.name] = api.settings.mb_max_batch_size
-        self.app.router.routes[:] = [*routes, *self._fixed_routes]
+        self.app.routes[:] = [*routes, self._plain]
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings
@@ -239,15 +250,14 @@ class Gateway:
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == 404 and self._service is None:
+        path = request.url.path
+        if self._service is None and error.status_code == 404:
             return _problem(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
+        if self._service is not None and path in {api.route for api in self._service.apis}:
+            return _problem(405, f"{request.method} is not allowed for {path}; send POST", {"allow": "POST"})
         if error.status_code == 404:
-            detail = f"there is no {request.url.path} here"
-        elif error.status_code == 405:
-            detail = f"{request.method} is not allowed for {request.url.path}"
-        else:
-            detail = error.detail
-        return _problem(error.status_code, detail, dict(error.headers or {}))
+            return _problem(404, f"there is no {path} here")
+        return _problem(error.status_code, error.detail, dict(error.headers or {}))
 
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:

@@ -26,15 +26,21 @@ class DisconnectWatch:
         self._waits_for: asyncio.Future[Any] | None = None
 
     def __enter__(self) -> DisconnectWatch:
-        self._step()
+        self._next()
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._waits_for is not None:
             self._waits_for.remove_done_callback(self._step)
+            self._waits_for = None
             self._steps.close()
 
-    def _step(self, _: object = None) -> None:
+    def _step(self, _: object) -> None:
+        # The future can be done, and this scheduled, in the same turn in which the wait is over.
+        if self._waits_for is not None:
+            self._next()
+
+    def _next(self) -> None:
         try:
             self._waits_for = next(self._steps)
         except StopIteration as stop:

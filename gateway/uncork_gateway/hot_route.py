@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import secrets
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,6 +26,8 @@ from uncork_gateway.errors import (
     problem,
 )
 from uncork_gateway.metrics import Metrics
+
+log = logging.getLogger("uncork.gateway")
 
 _CLIENT_GONE = 499
 _JSON_TYPES = ("", "application/json")
@@ -71,10 +75,11 @@ class HotRoute:
         except _ClientGone:
             self._metrics.request_answered(self._api, _CLIENT_GONE, time.perf_counter() - arrived)
             return
-        except GatewayError as error:
-            status = error.status
-            body = problem(status, str(error))
-            headers = error.headers()
+        except Exception as error:
+            failure = error if isinstance(error, GatewayError) else _unexpected(error)
+            status = failure.status
+            body = problem(status, str(failure))
+            headers = failure.headers()
             headers.append((b"content-type", b"application/problem+json"))
         headers.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -142,6 +147,13 @@ class HotRoute:
             (b"x-batch-size", b"%d" % batch.start.rows),
             (b"server-timing", timing),
         ]
+
+
+def _unexpected(error: Exception) -> GatewayError:
+    """A fault of ours: the client gets an id, under which the log has the rest."""
+    error_id = secrets.token_hex(6)
+    log.error("internal error [%s]", error_id, exc_info=error)
+    return HandlerFailed(f"internal error; error id {error_id}")
 
 
 class _ClientGone(Exception):

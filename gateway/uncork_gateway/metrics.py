@@ -43,10 +43,17 @@ class Metrics:
             "uncork_batch_duration_seconds", "From release to the worker's reply.", _SECONDS
         )
 
+        # Looking a child up by its labels costs more than counting.
+        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
     def request_answered(self, api: str, status: int, seconds: float) -> None:
         """A client got its reply ``seconds`` after its request came; 499 if it had left."""
-        self._requests.labels(api, status).inc()
-        self._duration.labels(api).observe(seconds)
+        counted = self._answered.get((api, status))
+        if counted is None:
+            counted = self._requests.labels(api, status), self._duration.labels(api)
+            self._answered[api, status] = counted
+        counted[0].inc()
+        counted[1].observe(seconds)
 
     def render(self) -> bytes:
         """The exposition, as Prometheus scrapes it."""

@@ -13,7 +13,7 @@ import shlex
 import signal
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .generators import Trial
-from .pairs import Comparison, Settings, choose_generator, digits, echo
+from .pairs import Comparison, Settings, Spread, choose_generator, digits, echo, spread
 from .servers import BenchError
 
 _EXPERIMENTS = {"digits": digits, "echo": echo}
@@ -100,31 +100,21 @@ def _measure(settings: Settings, *, only: str | None, console: Console, progress
 
 
 def show(comparison: Comparison, *, console: Console) -> None:
-    """Print the medians over the rounds, the ratio with its spread, and the notes."""
-    table = Table(title=comparison.title, title_justify="left")
-    table.add_column("server")
-    for column in (
-        "requests/s",
-        "p50 ms",
-        "p99 ms",
-        "mean batch",
-        "refused",
-        "server cpu",
-        "workers cpu",
-        "load cpu",
-    ):
-        table.add_column(column, justify="right")
-    for name, trials in comparison.trials.items():
-        table.add_row(name, *_cells(trials))
-    console.print(table)
+    """Print the medians over the rounds, the ratios with their spread, and the notes."""
     first, second = comparison.trials
-    if comparison.ratio is None:
-        line = "not known"
-    else:
-        ratio = comparison.ratio
-        line = f"{ratio.median:.3g} ({ratio.low:.3g} .. {ratio.high:.3g})"
-    console.print(f"{comparison.metric} {first} / {second}: {line}, median (min .. max) of rounds")
-    console.print("cpu: processor seconds per 1000 requests; load: the generator itself")
+    table = Table(title=comparison.title, title_justify="left")
+    table.add_column("median over the rounds")
+    for column in (first, second, f"{first} / {second} (min .. max)"):
+        table.add_column(column, justify="right")
+    for row in _ROWS:
+        values = [[row.value(trial) for trial in comparison.trials[n]] for n in (first, second)]
+        ratio = _ratio(spread(values[0], by=values[1]))
+        # The ratio this comparison is about; the others explain it.
+        style = "bold" if row.metric == comparison.metric else None
+        table.add_row(row.label, *(_median(v, row=row) for v in values), ratio, style=style)
+    console.print(table)
+    about = comparison.metric.replace("_", " ")
+    console.print(f"{about}, {first} / {second}: {_ratio(comparison.ratio)}", markup=False)
     for note in comparison.notes:
         console.print(note, markup=False)
     for command in comparison.commands.values():
@@ -132,29 +122,48 @@ def show(comparison: Comparison, *, console: Console) -> None:
     console.print()
 
 
-def _cells(trials: Sequence[Trial]) -> list[str]:
-    seen = [trial.seen for trial in trials]
-    return [
-        _median([s.requests_per_second for s in seen], digits=0),
-        _median([s.p50 for s in seen], scale=1e3, digits=2),
-        _median([s.p99 for s in seen], scale=1e3, digits=2),
-        _median([s.batch_size for s in seen], digits=1),
-        str(sum(s.refused for s in seen)),
-        _median([t.server_cpu for t in trials], digits=4),
-        _median([t.workers_cpu for t in trials], digits=4),
-        _median([s.generator_cpu for s in seen], digits=4),
-    ]
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    label: str
+    value: Callable[[Trial], float | None]
+    digits: int
+    metric: str = ""
 
 
-def _median(values: Sequence[float | None], *, digits: int, scale: float = 1.0) -> str:
+_ROWS = (
+    _Row(
+        label="requests/s",
+        value=lambda trial: trial.seen.requests_per_second,
+        digits=0,
+        metric="requests_per_second",
+    ),
+    _Row(label="p50 latency, s", value=lambda trial: trial.seen.p50, digits=5, metric="p50"),
+    _Row(label="p99 latency, s", value=lambda trial: trial.seen.p99, digits=5),
+    _Row(label="mean batch, rows", value=lambda trial: trial.seen.batch_size, digits=1),
+    _Row(label="refused in a round", value=lambda trial: trial.seen.refused, digits=0),
+    _Row(label="server, cpu s/1000 req", value=lambda trial: trial.server_cpu, digits=4),
+    _Row(label="workers, cpu s/1000 req", value=lambda trial: trial.workers_cpu, digits=4),
+    _Row(label="load, cpu s/1000 req", value=lambda trial: trial.seen.generator_cpu, digits=4),
+)
+
+
+def _median(values: Sequence[float | None], *, row: _Row) -> str:
     known = [value for value in values if value is not None]
-    return f"{statistics.median(known) * scale:,.{digits}f}" if known else "-"
+    return f"{statistics.median(known):,.{row.digits}f}" if known else "-"
+
+
+def _ratio(ratio: Spread | None) -> str:
+    if ratio is None:
+        return "-"
+    digits = 2 if ratio.median >= 0.1 else 4
+    median, low, high = (f"{x:.{digits}f}" for x in (ratio.median, ratio.low, ratio.high))
+    return f"{median} ({low} .. {high})"
 
 
 def _show_origin(report: Report, *, console: Console) -> None:
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    console.print(f"{versions}; {report.processors} processors", style="dim", markup=False)
-    console.print(f"$ {report.command}", style="dim", markup=False)
+    console.print(f"{versions}; {report.processors} processors", style="dim", markup=False, soft_wrap=True)
+    console.print(f"$ {report.command}", style="dim", markup=False, soft_wrap=True)
 
 
 def _versions() -> dict[str, str]:

@@ -136,7 +136,7 @@ class Run:
     def _mismatch(self, index: int, *, body: bytes, expected: bytes) -> None:
         self.mismatches += 1
         if not self.first_mismatch:
-            sent, expected, body = self.load.bodies[index][:200], expected[:200], body[:200]
+            sent, expected, body = self.load.bodies[index][:80], expected[:80], body[:80]
             self.first_mismatch = f"sent {sent!r}, expected {expected!r}, got {body!r}"
 
     def fail(self, error: BaseException) -> None:

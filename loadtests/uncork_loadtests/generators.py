@@ -74,7 +74,7 @@ def wrk_path() -> str | None:
 def measure(server: Server, *, traffic: Traffic, generator: str) -> Trial:
     """Put `traffic` on `server` with generator "python" or "wrk"; nothing else should run."""
     before = server.cpu()
-    seen = (_wrk if generator == "wrk" else _closed_loop)(server.url(traffic.path), traffic)
+    seen = (_wrk if generator == "wrk" else _closed_loop)(server.url(traffic.path), traffic=traffic)
     after = server.cpu()
     server_cpu = workers_cpu = None
     if before and after and seen.answers:
@@ -83,7 +83,7 @@ def measure(server: Server, *, traffic: Traffic, generator: str) -> Trial:
     return Trial(generator=generator, seen=seen, server_cpu=server_cpu, workers_cpu=workers_cpu)
 
 
-def _closed_loop(url: str, traffic: Traffic) -> Seen:
+def _closed_loop(url: str, *, traffic: Traffic) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         bodies, expected = Path(folder, "bodies"), Path(folder, "expected")
         bodies.write_bytes(_lines(traffic.bodies))
@@ -126,7 +126,7 @@ def _fault(result: Result) -> str:
     return "; ".join(found)
 
 
-def _wrk(url: str, traffic: Traffic) -> Seen:
+def _wrk(url: str, *, traffic: Traffic) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "post.lua")
         script.write_bytes(

@@ -85,7 +85,7 @@ class ReplyParser:
     def feed(self, data: bytes) -> Reply | None:
         """Take the next bytes; answer the reply if they complete it, None if more must come."""
         if self._head is not None:
-            return self._feed_body(self._head, data)
+            return self._feed_body(data, head=self._head)
         if self._start:
             data = self._start + data
             self._start = b""
@@ -101,9 +101,9 @@ class ReplyParser:
         if len(body) == head.length:
             return Reply(head, body)
         self._head, self._pieces, self._missing = head, [], head.length
-        return self._feed_body(head, body)
+        return self._feed_body(body, head=head)
 
-    def _feed_body(self, head: Head, data: bytes) -> Reply | None:
+    def _feed_body(self, data: bytes, *, head: Head) -> Reply | None:
         # Pieces are joined once at the end: adding each to what came before is quadratic.
         self._pieces.append(data)
         self._missing -= len(data)

@@ -171,9 +171,9 @@ def choose_generator(wish: str) -> str:
     return "wrk" if there and wish in ("auto", "wrk") else "python"
 
 
-def spread(first: Sequence[float | None], second: Sequence[float | None]) -> Spread | None:
-    """Ratio of first to second, pair by pair; None if any value is missing or zero."""
-    ratios = [a / b for a, b in zip(first, second, strict=True) if a and b]
+def spread(first: Sequence[float | None], *, by: Sequence[float | None]) -> Spread | None:
+    """Ratio of `first` to `by`, pair by pair; None if any value is missing or zero."""
+    ratios = [a / b for a, b in zip(first, by, strict=True) if a and b]
     if not ratios or len(ratios) < len(first):
         return None
     return Spread(median=statistics.median(ratios), low=min(ratios), high=max(ratios))
@@ -228,7 +228,7 @@ def _compare(contest: _Contest, *, rounds: int, tell: Tell) -> Comparison:
         commands={server.name: shlex.join(server.command) for server, _ in contest.entries},
         trials=trials,
         metric=contest.metric,
-        ratio=spread(first, second),
+        ratio=spread(first, by=second),
     )
 
 

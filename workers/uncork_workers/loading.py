@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from uncork_workers.description import DefinitionError
 from uncork_workers.service import Service, find_apis
 
 
@@ -25,7 +26,14 @@ def load_service(target: str) -> type[Service]:
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
         raise TargetError(f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE")
-    module = _load_file(place) if place.endswith(".py") else _load_module(place)
+    try:
+        module = _load_file(place) if place.endswith(".py") else _load_module(place)
+    except TargetError:
+        raise
+    except DefinitionError as error:
+        raise TargetError(f"{place}: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
     service = getattr(module, name, None)
     if service is None:
         raise TargetError(f"{place} has no {name!r}; {_services_of(module)}")
@@ -33,7 +41,7 @@ def load_service(target: str) -> type[Service]:
         raise TargetError(f"{place}: {name} is not a subclass of uncork.Service; {_services_of(module)}")
     try:
         find_apis(service)
-    except ValueError as error:
+    except DefinitionError as error:
         raise TargetError(f"{place}: {error}") from None
     return service
 
@@ -49,10 +57,7 @@ def _load_file(place: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise TargetError(f"{place} cannot be imported: {_summary(error)}") from error
+    spec.loader.exec_module(module)
     return module
 
 
@@ -63,9 +68,7 @@ def _load_module(place: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
             raise TargetError(f"there is no module {error.name!r} here or among the installed ones") from None
-        raise TargetError(f"{place} cannot be imported: {_summary(error)}") from error
-    except Exception as error:
-        raise TargetError(f"{place} cannot be imported: {_summary(error)}") from error
+        raise
 
 
 def _services_of(module: ModuleType) -> str:
@@ -75,7 +78,3 @@ def _services_of(module: ModuleType) -> str:
         if isinstance(value, type) and issubclass(value, Service) and value is not Service
     ]
     return f"it has {', '.join(names)}" if names else "it has no service at all"
-
-
-def _summary(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

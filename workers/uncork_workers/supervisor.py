@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
-
-log = logging.getLogger("uncork.supervisor")
 
 _FIRST_BACKOFF_S = 0.1
 _LONGEST_BACKOFF_S = 10.0
@@ -85,7 +82,6 @@ class Supervisor:
             how = await self._live(index)
             lived_s = time.monotonic() - started
             failures = 0 if lived_s > _GROWN_UP_S else failures + 1
-            log.warning("worker %d %s after %.1f s", index, how, lived_s)
             self._on_exit(index, how)
             if failures:
                 await asyncio.sleep(min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failures - 1)))

@@ -48,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format=f"%(asctime)s %(levelname)s worker {options.index}: %(message)s",
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(options.socket)
         try:
+            connection.connect(options.socket)
             return _serve(options.target, options.index, connection)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
             return 0  # the gateway is gone
 
 

@@ -125,9 +125,10 @@ class _Connection(asyncio.Protocol):
 
     async def execute(self, batch: Batch, bodies: Sequence[bytes]) -> Executed:
         assert self._transport is not None
+        frame = encode_frame(batch, bodies)
         future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
         self._running = (batch, future)
-        self._transport.write(encode_frame(batch, bodies))
+        self._transport.write(frame)
         return await future
 
     def close(self) -> None:

@@ -1,0 +1,36 @@
+"""A tiny HTTP server for tests of clients: real sockets, scripted replies."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+"""Gets the body of a request and writes whatever the test wants the client to see."""
+
+
+def reply(body: bytes, *, status: str = "200 OK", fields: str = "") -> bytes:
+    """Build the bytes of a reply; `fields` are further header lines, each ended by CRLF."""
+    head = f"HTTP/1.1 {status}\r\ncOnTent-leNgth:  {len(body)} \r\n{fields}\r\n"
+    return head.encode() + body
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    """Serve on a free port until the block ends; gives the URL to post to."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while not writer.is_closing():
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"Content-Length: (\d+)", head)
+                body = await reader.readexactly(int(length[1]) if length else 0)
+                await handler(body, writer)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/predict"

@@ -1,0 +1,84 @@
+"""The reader of replies."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_loadtests.http_reply import Head, Reply, ReplyError, ReplyParser, parse_head
+
+from .fake_server import reply
+
+
+def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
+    """Every reply the pieces hold."""
+    found = [parser.feed(piece) for piece in pieces]
+    return [one for one in found if one is not None]
+
+
+@settings(max_examples=60, deadline=None)
+@given(body=st.binary(max_size=60), cuts=st.lists(st.integers(0, 160), max_size=6))
+def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> None:
+    """Any split of a reply, one that cuts a CRLF included, gives what the whole gives."""
+    whole = reply(body, fields="X-BATCH-Size: 7\r\nServer: fake\r\n")
+    ends = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    pieces = [whole[a:b] for a, b in itertools.pairwise(ends) if a < b]
+
+    found = feed_all(ReplyParser(), pieces=pieces)
+
+    assert found == [Reply(Head(200, len(body), True, 7), body)]
+
+
+def test_one_parser_reads_reply_after_reply() -> None:
+    """Nothing of a reply, in one piece or in many, is left for the next."""
+    parser = ReplyParser()
+    first, second = reply(b"first"), reply(b"", status="503 Busy")
+    pieces = [first[:10], first[10:50], first[50:], second, first]
+
+    found = feed_all(parser, pieces=pieces)
+
+    assert [(one.head.status, one.body) for one in found] == [
+        (200, b"first"),
+        (503, b""),
+        (200, b"first"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "stays"),
+    [
+        ("1.1", "", True),
+        ("1.1", "Connection: Close\r\n", False),
+        ("1.1", "connection: keep-alive, Upgrade\r\n", True),
+        ("1.0", "", False),
+        ("1.0", "CONNECTION: Keep-Alive\r\n", True),
+    ],
+)
+def test_a_reply_says_whether_the_connection_stays(version: str, connection: str, stays: bool) -> None:
+    """Version and Connection field decide together, in any case."""
+    head = f"HTTP/{version} 200 OK\r\nContent-Length: 0\r\n{connection}".encode()
+
+    assert parse_head(head).keep_alive is stays
+
+
+def test_a_reply_without_a_body_needs_no_length() -> None:
+    """204 ends with its head."""
+    assert ReplyParser().feed(b"HTTP/1.1 204 No Content\r\n\r\n") is not None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        reply(b"body") + b"more",
+        b"x" * 70_000,
+    ],
+)
+def test_what_is_no_reply_is_refused(data: bytes) -> None:
+    """Nothing is guessed at: a reader that is wrong about ends counts nonsense."""
+    with pytest.raises(ReplyError):
+        ReplyParser().feed(data)
