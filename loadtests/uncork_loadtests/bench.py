@@ -24,9 +24,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .generators import Trial
-from .pairs import Comparison, Settings, Spread, choose_generator, digits, echo, spread
-from .servers import BenchError
+from uncork_loadtests.generators import Trial
+from uncork_loadtests.pairs import Comparison, Settings, Spread, choose_generator, digits, echo, spread
+from uncork_loadtests.servers import BenchError
 
 _EXPERIMENTS = {"digits": digits, "echo": echo}
 _PACKAGES = ("uncork", "uvicorn", "httptools", "uvloop", "msgspec", "numpy", "scikit-learn")

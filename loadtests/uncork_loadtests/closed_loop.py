@@ -15,9 +15,9 @@ import msgspec
 import typer
 import uvloop
 
-from .connections import Run
-from .http_reply import ReplyError
-from .load import Load, Result, batch_sizes, percentiles
+from uncork_loadtests.connections import Run
+from uncork_loadtests.http_reply import ReplyError
+from uncork_loadtests.load import Load, Result, batch_sizes, percentiles
 
 
 async def drive(load: Load) -> Result:

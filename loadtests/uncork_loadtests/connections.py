@@ -10,8 +10,8 @@ from array import array
 from collections import defaultdict
 from typing import cast
 
-from .http_reply import Reply, ReplyError, ReplyParser
-from .load import Load
+from uncork_loadtests.http_reply import Reply, ReplyError, ReplyParser
+from uncork_loadtests.load import Load
 
 _CONNECT_SECONDS = 10.0
 # Longer than any sensible latency goal: what has no answer by then is reported as unanswered.

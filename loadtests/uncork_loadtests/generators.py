@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from .load import Result
-from .servers import BenchError, Server
+from uncork_loadtests.load import Result
+from uncork_loadtests.servers import BenchError, Server
 
 WARMUP_SECONDS = 1.0
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from .generators import Traffic, Trial, measure, wrk_path
-from .servers import HOST, BenchError, Server, serve
+from uncork_loadtests.generators import Traffic, Trial, measure, wrk_path
+from uncork_loadtests.servers import HOST, BenchError, Server, serve
 
 _SERVICES = Path(__file__).parent / "services"
 _DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "service.py"
@@ -96,15 +96,11 @@ def digits(settings: Settings, *, tell: Tell) -> list[Comparison]:
     }
     with _both(commands, tell=tell) as servers:
         tell("digits: asking for every answer alone")
-        answers = [ask_alone(server, path="/predict", bodies=bodies) for server in servers]
-        if answers[0] != answers[1]:
-            raise BenchError("digits: the two policies answer a lone request differently")
-        if len(set(answers[0])) < 2:
-            raise BenchError("digits: all answers are the same, comparing them proves nothing")
+        expected = _agreed([ask_alone(server, path="/predict", bodies=bodies) for server in servers])
         crowd = Traffic(
             path="/predict",
             bodies=bodies,
-            expected=answers[0],
+            expected=expected,
             connections=settings.connections,
             seconds=settings.seconds,
         )
@@ -230,6 +226,14 @@ def _compare(contest: _Contest, *, rounds: int, tell: Tell) -> Comparison:
         metric=contest.metric,
         ratio=spread(first, by=second),
     )
+
+
+def _agreed(answers: Sequence[list[bytes]]) -> list[bytes]:
+    if answers[0] != answers[1]:
+        raise BenchError("digits: the two policies answer a lone request differently")
+    if len(set(answers[0])) < 2:
+        raise BenchError("digits: all answers are the same, comparing them proves nothing")
+    return answers[0]
 
 
 def _uncork(service: str, *, workers: int) -> list[str]:

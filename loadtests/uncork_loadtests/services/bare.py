@@ -13,7 +13,7 @@ async def app(
 ) -> None:
     """Read the whole body and answer 200 with the same bytes, whatever the method and path."""
     if scope["type"] != "http":
-        raise NotImplementedError(f"only http is served here, not {scope['type']}")
+        raise ValueError(f"only http is served here, not {scope['type']}")
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body", False):

@@ -1,0 +1,131 @@
+"""Starts a real ``uncork serve`` with real workers, and ends it by process id."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+SERVICES = Path(__file__).parent / "services"
+PROBE = f"{SERVICES / 'probe.py'}:Probe"
+ROOT = Path(__file__).parent.parent.parent
+_BOUND_S = 30.0
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = _BOUND_S) -> None:
+    """Wait until something is so.
+
+    Raises:
+        AssertionError: if it is not so in time.
+    """
+    gives_up_at = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < gives_up_at, f"not so within {within_s} s"
+        time.sleep(0.01)
+
+
+class Server:
+    """A running ``uncork serve``."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self.process = process
+        self._output = output
+        self.base = ""
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far, both streams."""
+        return self._output.read_text()
+
+    def wait_for_address(self) -> None:
+        """Wait until it says where it listens."""
+        eventually(lambda: self._address() is not None or self.process.poll() is not None)
+        address = self._address()
+        assert address is not None, self.output
+        self.base = address
+
+    def wait_until_ready(self) -> None:
+        """Wait until a worker takes batches."""
+        self.wait_for_address()
+        eventually(lambda: self.ready(), within_s=_BOUND_S)
+
+    def ready(self) -> bool:
+        """Whether /readyz says so."""
+        return httpx.get(f"{self.base}/readyz").status_code == 200
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Sum of the samples of one name that have these labels."""
+        text = httpx.get(f"{self.base}/metrics").text
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers that live."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
+    def terminate(self) -> None:
+        """Ask it to stop, as a service manager does."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def exit_code(self) -> int:
+        """Wait for its end."""
+        return self.process.wait(_BOUND_S)
+
+    def _address(self) -> str | None:
+        found = re.search(r"POST (http://[^/\s]+)/", self.output)
+        return found[1] if found else None
+
+
+@contextmanager
+def serving(target: str, *arguments: str, wait: bool = True) -> Iterator[Server]:
+    """Serve ``target`` on a free port until the block ends."""
+    with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uncork", "serve", target, "--port", "0", *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            # A group of its own, so that a test can send what a terminal sends on Ctrl-C.
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        server = Server(process, Path(output.name))
+        try:
+            if wait:
+                server.wait_until_ready()
+            yield server
+        finally:
+            if process.poll() is None:
+                server.terminate()
+                try:
+                    process.wait(_BOUND_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def run_uncork(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "uncork", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=_BOUND_S,
+        cwd=ROOT,
+        check=False,
+    )

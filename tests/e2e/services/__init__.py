@@ -1,0 +1,1 @@
+"""Services that the end-to-end tests run."""

@@ -1,0 +1,81 @@
+"""A service whose apis do what the end-to-end tests need to see."""
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from uncork import Service, api
+from uncork.adapters import Json, NdArray
+
+
+class Probe(Service):
+    """Keeps what it has seen."""
+
+    def setup(self) -> None:
+        """Start with nothing seen."""
+        self.seen: list[Any] = []
+
+    @api(input=NdArray(shape=(2,)), mb_max_latency=5000)
+    def add(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Add the two numbers of each row, slowly enough that requests gather."""
+        time.sleep(0.005)
+        sums: np.ndarray[Any, Any] = rows.sum(axis=1)
+        return sums
+
+    @api(input=Json(), mb_max_latency=5000)
+    def remember(self, items: list[Any]) -> list[Any]:
+        """Return each item, and remember it."""
+        self.seen += items
+        return items
+
+    @api(input=Json())
+    def recall(self, items: list[Any]) -> list[Any]:
+        """Return everything that was remembered."""
+        return [self.seen] * len(items)
+
+    @api(input=Json(), mb_max_latency=5000)
+    def sleep(self, items: list[float]) -> list[int]:
+        """Sleep for the longest of the given seconds; return the process id."""
+        time.sleep(max(items))
+        return [os.getpid()] * len(items)
+
+    @api(input=Json(), timeout=0.5, mb_max_latency=5000)
+    def hang(self, items: list[float]) -> list[int]:
+        """Sleep like ``sleep``, under a timeout of half a second."""
+        time.sleep(max(items))
+        return [os.getpid()] * len(items)
+
+    @api(input=Json())
+    def fail(self, items: list[Any]) -> list[Any]:
+        """Raise."""
+        raise RuntimeError("secret detail")
+
+    @api(input=Json(), mb_max_latency=5000)
+    def die(self, items: list[Any]) -> list[Any]:
+        """End the worker process."""
+        os._exit(3)
+
+    @api(input=Json(), idempotent=False, mb_max_latency=5000)
+    def sleep_once(self, items: list[float]) -> list[int]:
+        """Sleep like ``sleep``; must not be run twice."""
+        time.sleep(max(items))
+        return [os.getpid()] * len(items)
+
+
+class NoSetup(Service):
+    """A service that cannot be set up."""
+
+    def setup(self) -> None:
+        """Raise."""
+        raise RuntimeError("no weights here")
+
+    @api(input=Json())
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Return the items."""
+        return items
+
+
+class NoApi(Service):
+    """A service without an api."""

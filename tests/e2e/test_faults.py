@@ -1,0 +1,157 @@
+"""Workers that die or hang, clients that leave: everyone gets an answer."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections import Counter
+from functools import partial
+
+import httpx
+
+from tests.e2e.server import PROBE, Server, eventually, serving
+
+
+def test_killing_workers_under_load_loses_nothing() -> None:
+    """Every request gets one answer, right or an honest error, while workers are killed again and again."""
+
+    async def client(server: Server, number: int, stop: asyncio.Event, statuses: Counter[int]) -> None:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+            n = 0
+            while not stop.is_set():
+                n += 1
+                reply = await http.post("/add", json=[number, n])
+                statuses[reply.status_code] += 1
+                if reply.status_code == 200:
+                    assert reply.json() == number + n
+                else:
+                    assert reply.status_code in (502, 503)
+                    await asyncio.sleep(0.02)
+
+    async def run(server: Server) -> Counter[int]:
+        stop = asyncio.Event()
+        statuses: Counter[int] = Counter()
+        clients = [asyncio.create_task(client(server, number, stop, statuses)) for number in range(16)]
+        for kills in range(1, 5):
+            os.kill(server.workers()[0], signal.SIGKILL)
+            await asyncio.to_thread(eventually, partial(restarted, server, kills))
+            await asyncio.to_thread(eventually, partial(exceeds, statuses, statuses[200] + 20))
+        stop.set()
+        await asyncio.gather(*clients)
+        return statuses
+
+    with serving(PROBE, "--workers", "2") as server:
+        statuses = asyncio.run(run(server))
+        eventually(lambda: server.metric("uncork_workers", state="idle") == 2)
+
+        assert statuses[200] >= 80
+        assert sum(statuses.values()) == server.metric("uncork_requests_total", api="add")
+
+
+def test_a_batch_whose_worker_was_killed_is_run_again_elsewhere() -> None:
+    """The client of an idempotent api does not notice; the other worker answers."""
+
+    async def run(server: Server) -> tuple[httpx.Response, list[int]]:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+            before = server.workers()
+            waiting = asyncio.create_task(http.post("/sleep", json=0.5))
+            await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
+            # Which of the two runs it is not known from outside; the first to start is idle longest.
+            for victim in before[:1]:
+                os.kill(victim, signal.SIGKILL)
+            return await waiting, before
+
+    with serving(PROBE, "--workers", "2") as server:
+        eventually(lambda: server.metric("uncork_workers", state="idle") == 2)
+        reply, before = asyncio.run(run(server))
+
+        assert reply.status_code == 200
+        assert reply.json() in before[1:]
+
+
+def test_what_kills_its_worker_twice_gets_502() -> None:
+    """It is tried once more, and then given up; the service goes on."""
+    with serving(PROBE, "--workers", "2") as server:
+        reply = httpx.post(f"{server.base}/die", json=1, timeout=30)
+        assert reply.status_code == 502
+        assert "worker died" in reply.json()["detail"]
+
+        eventually(server.ready)
+        assert httpx.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3
+
+
+def test_what_must_not_run_twice_gets_502_at_once() -> None:
+    """A batch of an api that is not idempotent is not tried again."""
+
+    async def run(server: Server) -> httpx.Response:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+            waiting = asyncio.create_task(http.post("/sleep_once", json=20))
+            await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
+            os.kill(server.workers()[0], signal.SIGKILL)
+            return await waiting
+
+    with serving(PROBE) as server:
+        assert asyncio.run(run(server)).status_code == 502
+
+
+def test_a_hung_worker_is_replaced() -> None:
+    """A batch past its timeout gets 504, its worker is killed, and the next request is answered."""
+    with serving(PROBE) as server:
+        before = server.workers()
+
+        reply = httpx.post(f"{server.base}/hang", json=60, timeout=30)
+
+        assert reply.status_code == 504
+        eventually(server.ready)
+        assert httpx.post(f"{server.base}/hang", json=0, timeout=30).json() not in before
+
+
+def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
+    """What it asked for is not run, and those around it are answered."""
+
+    async def run(server: Server) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+            busy = asyncio.create_task(http.post("/sleep", json=1))
+            await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
+            first = asyncio.create_task(http.post("/remember", json="first"))
+            await asyncio.to_thread(eventually, lambda: held(server) == 1)
+            with leaving(server, b'"left"') as connection:
+                await asyncio.to_thread(eventually, lambda: held(server) == 2)
+                last = asyncio.create_task(http.post("/remember", json="last"))
+                await asyncio.to_thread(eventually, lambda: held(server) == 3)
+                connection.close()
+            await asyncio.to_thread(eventually, lambda: held(server) == 2)
+            return [await busy, await first, await last, await http.post("/recall", json=0)]
+
+    with serving(PROBE) as server:
+        _, first, last, recalled = asyncio.run(run(server))
+
+        assert (first.json(), last.json()) == ("first", "last")
+        assert recalled.json() == ["first", "last"]
+        assert server.metric("uncork_requests_total", status="499") == 1
+
+
+def restarted(server: Server, times: int) -> bool:
+    """Whether workers have been started again this many times."""
+    return server.metric("uncork_worker_restarts_total") >= times
+
+
+def exceeds(statuses: Counter[int], answers: int) -> bool:
+    """Whether there are more good answers than this."""
+    return statuses[200] > answers
+
+
+def held(server: Server) -> float:
+    """Rows held for the api that remembers."""
+    return server.metric("uncork_queue_rows", api="remember")
+
+
+def leaving(server: Server, body: bytes) -> socket.socket:
+    """A connection that has sent a request and can be closed before the answer."""
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    connection = socket.create_connection((host, int(port)))
+    connection.sendall(
+        b"POST /remember HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n%b" % (len(body), body)
+    )
+    return connection

@@ -1,0 +1,183 @@
+"""Start and stop: usage errors, a port in use, setup that fails, drains, and no process left behind."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.server import PROBE, SERVICES, Server, eventually, run_uncork, serving
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (f"{SERVICES / 'broken.py'}:Broken", "No module named 'a_module_that_does_not_exist'"),
+        ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
+        (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
+        (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, NoApi"),
+        (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
+        (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
+        ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
+    ],
+)
+def test_a_target_that_cannot_be_served_is_a_usage_error(target: str, says: str) -> None:
+    """The message says what is wrong, once, and the exit code is 2."""
+    result = run_uncork("serve", target, "--port", "0", "--workers", "2")
+
+    assert result.returncode == 2
+    assert says in result.stderr.splitlines()[-1]
+    assert result.stderr.count("uncork serve: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--policy", "corky"], "there is no policy 'corky'"),
+        (["--mb-max-latency", "-1"], "mb_max_latency must be above 0 milliseconds"),
+        (["--mb-max-batch-size", "0"], "mb_max_batch_size must be a whole number of rows from 1"),
+        (["--workers", "0"], "--workers"),
+        (["--port", "70000"], "--port"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_wrong_options_are_usage_errors(arguments: list[str], says: str) -> None:
+    """Wrong values fail at start with a message that names them."""
+    result = run_uncork("serve", PROBE, "--port", "0", *arguments)
+
+    assert result.returncode == 2
+    assert says in result.stderr
+
+
+def test_a_port_in_use_is_said_at_once() -> None:
+    """No worker is started for nothing; the exit code is 1."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        result = run_uncork("serve", PROBE, "--port", str(port))
+
+    assert result.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_setup_that_fails_is_shown_and_told() -> None:
+    """The user's traceback is in the terminal, the gateway is alive but not ready and says why."""
+    with serving(f"{SERVICES / 'probe.py'}:NoSetup", wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: "no weights here" in server.output)
+
+        assert "Traceback" in server.output
+        assert "in setup" in server.output
+        assert httpx.get(f"{server.base}/livez").status_code == 200
+        ready = httpx.get(f"{server.base}/readyz")
+        assert ready.status_code == 503
+        eventually(lambda: "RuntimeError: no weights here" in httpx.get(f"{server.base}/readyz").text)
+        refused = httpx.post(f"{server.base}/echo", json=1)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+
+        server.terminate()
+        assert server.exit_code() == 0
+
+
+async def drain(server: Server, number: int) -> list[httpx.Response]:
+    """Stop a server with one batch running and one request held; return all answers."""
+    async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+        running = asyncio.create_task(http.post("/sleep", json=0.5))
+        await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
+        held = asyncio.create_task(http.post("/remember", json="held"))
+        await asyncio.to_thread(eventually, lambda: server.metric("uncork_queue_rows") == 1)
+        os.kill(server.process.pid, number)
+        eventually(lambda: httpx.get(f"{server.base}/readyz").status_code == 503)
+        late = await http.post("/remember", json="late")
+        return [await running, await held, late]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_answers_what_was_accepted_and_refuses_the_rest(number: int) -> None:
+    """What runs and what is held is answered; what comes later gets 503; the exit code is 0."""
+    with serving(PROBE) as server:
+        workers = server.workers()
+
+        running, held, late = asyncio.run(drain(server, number))
+
+        assert running.json() in workers
+        assert held.json() == "held"
+        assert late.status_code == 503
+        assert int(late.headers["retry-after"]) >= 1
+        assert server.exit_code() == 0
+        assert not any(is_alive(worker) for worker in workers)
+
+
+def test_ctrl_c_reaches_only_the_gateway() -> None:
+    """SIGINT to the whole process group, as a terminal sends it, is a clean stop too."""
+    with serving(PROBE, "--workers", "2") as server:
+        os.killpg(server.process.pid, signal.SIGINT)
+
+        assert server.exit_code() == 0
+        assert "Traceback" not in server.output
+
+
+def test_a_second_signal_ends_the_wait() -> None:
+    """Whoever does not want to wait for a slow batch need not."""
+
+    async def run(server: Server) -> int:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
+            slow = asyncio.create_task(http.post("/sleep", json=25))
+            await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
+            server.terminate()
+            eventually(lambda: httpx.get(f"{server.base}/readyz").status_code == 503)
+            server.terminate()
+            code = await asyncio.to_thread(server.exit_code)
+            await asyncio.gather(slow, return_exceptions=True)
+            return code
+
+    with serving(PROBE) as server:
+        workers = server.workers()
+
+        assert asyncio.run(run(server)) == 0
+        assert not any(is_alive(worker) for worker in workers)
+
+
+def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
+    """They see their socket close, and exit."""
+    with serving(PROBE, "--workers", "2") as server:
+        workers = server.workers()
+        assert len(workers) == 2
+
+        server.process.kill()
+        server.process.wait()
+
+        eventually(lambda: not any(is_alive(worker) for worker in workers))
+
+
+def test_help_shows_the_defaults() -> None:
+    """Every option of serve is explained with its default."""
+    result = run_uncork("serve", "--help")
+
+    assert result.returncode == 0
+    for text in ("--mb-max-latency", "else 300", "--policy", "else cork", "3000", "--log-level"):
+        assert text in result.stdout
+
+
+def test_version_is_printed() -> None:
+    """``uncork --version`` names program and version."""
+    result = run_uncork("--version")
+
+    assert result.returncode == 0
+    assert result.stdout.startswith("uncork 0.")
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process exists and is not a zombie that nobody has waited for."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

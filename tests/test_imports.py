@@ -1,0 +1,86 @@
+"""Who may import whom (DESIGN section 2): walks the imports of every room."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = {
+    "uncork": ROOT / "uncork",
+    "uncork_gateway": ROOT / "gateway/uncork_gateway",
+    "uncork_dispatcher": ROOT / "dispatcher/uncork_dispatcher",
+    "uncork_workers": ROOT / "workers/uncork_workers",
+    "uncork_loadtests": ROOT / "loadtests/uncork_loadtests",
+}
+ALLOWED = {
+    "uncork": {"uncork", "uncork_gateway", "uncork_workers", "uncork_dispatcher", "uncork_loadtests"},
+    "uncork_gateway": {
+        "uncork_gateway",
+        "uncork_dispatcher",
+        "uncork_workers.description",
+        "uncork_workers.frames",
+    },
+    "uncork_loadtests": {"uncork_loadtests", "uncork_dispatcher"},
+    "uncork_workers": {"uncork_workers"},
+    "uncork_dispatcher": {"uncork_dispatcher"},
+}
+# User code that the bench serves, run by path in a worker; no part of its room.
+SERVED = ROOMS["uncork_loadtests"] / "services"
+# What the dispatcher's core must do without. Its shell and @batched are not the core.
+IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}
+SHELL = {"__init__.py", "aio.py", "batched.py"}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Full names of the modules that a file imports."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            assert node.module is not None
+            yield node.module
+
+
+def is_within(module: str, packages: set[str]) -> bool:
+    """Whether a module is one of the packages or lies in one."""
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_the_design_allows(room: str) -> None:
+    """Every import of one of our packages is on the list of its room."""
+    files = [file for file in ROOMS[room].rglob("*.py") if not file.is_relative_to(SERVED)]
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in files
+        for module in imported(file)
+        if is_within(module, set(ROOMS)) and not is_within(module, ALLOWED[room])
+    ]
+
+    assert files
+    assert wrong == []
+
+
+def test_the_core_imports_no_clock_loop_or_log() -> None:
+    """The core of the dispatcher is pure: time comes in as an argument."""
+    files = [file for file in ROOMS["uncork_dispatcher"].rglob("*.py") if file.name not in SHELL]
+    wrong = [
+        f"{file.name} imports {module}"
+        for file in files
+        for module in imported(file)
+        if is_within(module, IMPURE)
+    ]
+
+    assert files
+    assert wrong == []
+
+
+def test_the_core_does_not_import_its_shell() -> None:
+    """Nothing of the core knows how it is driven."""
+    core = [file for file in ROOMS["uncork_dispatcher"].rglob("*.py") if file.name not in SHELL]
+    shell = {"uncork_dispatcher.aio", "uncork_dispatcher.batched"}
+
+    assert [file.name for file in core for module in imported(file) if module in shell] == []
