@@ -24,6 +24,8 @@ from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ServiceDescription
 from uncork_workers.supervisor import Supervisor
 
+log = logging.getLogger("uncork.gateway")
+
 # Load balancers keep connections open for about a minute; they should be the ones to close them.
 _KEEP_ALIVE_S = 75
 
@@ -126,9 +128,11 @@ async def _take_down(
         {draining, interrupted}, timeout=options.drain_timeout_s, return_when=asyncio.FIRST_COMPLETED
     )
     if not draining.done():
-        logging.getLogger("uncork.gateway").warning("stopping with requests unanswered")
+        log.warning("stopping with requests unanswered")
         server.force_exit = True
     server.should_exit = True
+    await asyncio.wait({serving, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+    server.force_exit = True
     await serving
     for task in (draining, interrupted):
         task.cancel()

@@ -81,7 +81,8 @@ class NdArray(Adapter):
             raise InvalidInput(self._wrong(f"got a row of shape {shape}"))
 
     def _wrong(self, reason: str) -> str:
-        shape = "(" + ", ".join("any" if n is None else str(n) for n in self._shape) + ")"
+        lengths = ["any" if length is None else str(length) for length in self._shape]
+        shape = f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
         values = _NAMES[self._dtype.kind]
         return f"{reason}; a row must have shape {shape}, each value {values} ({self._dtype.name})"
 
