@@ -69,6 +69,14 @@ caller of the batch.
 """
 
 
+def _check(ran: Ran[R], start: Start) -> None:
+    """What a runner says must fit its batch: callers and the estimate depend on it."""
+    if len(ran.results) != len(start.requests):
+        raise WrongResultCount(len(start.requests), len(ran.results))
+    if any(rows < 1 or not 0 <= seconds < math.inf for rows, seconds in ran.chunks):
+        raise ValueError(f"a call takes at least one row and some time, the runner says {ran.chunks}")
+
+
 class Observer(Protocol):
     """Told what happens, for metrics and logs. Must be quick and must not raise."""
 
@@ -266,8 +274,7 @@ class AsyncDispatcher(Generic[P, R]):
         failure: Exception | None = None
         try:
             ran = await self._run(job)
-            if len(ran.results) != len(start.requests):
-                raise WrongResultCount(len(start.requests), len(ran.results))
+            _check(ran, start)
         except WorkerLost:
             self._tasks.pop(start.batch, None)
             self.worker_lost(start.worker)

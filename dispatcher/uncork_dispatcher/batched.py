@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.aio import AsyncDispatcher, Job, Ran
+from uncork_dispatcher.errors import DispatchError, WorkerLost
 from uncork_dispatcher.rules import ApiRules
 
 T = TypeVar("T")
@@ -98,7 +99,9 @@ class _Batched(Generic[T, R]):
     async def _run(self, job: Job[T]) -> Ran[R]:
         try:
             return Ran(await self._function(job.payloads))
-        except asyncio.CancelledError:
-            # Past its timeout and now really over: the slot can be used again.
+        except WorkerLost as error:
+            # Of a dispatcher that the function itself uses; our own slot is whole.
+            raise DispatchError(str(error)) from error
+        finally:
+            # The slot of a call that ran past its timeout was given up; now it is really over.
             self.dispatcher().worker_ready(job.start.worker)
-            raise

@@ -157,8 +157,8 @@ class Dispatcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held and nothing runs."""
-        return not self._live and not self._slots.running
+        """Whether nothing is held, nothing runs, and nobody is yet to be told of a loss."""
+        return not self._live and not self._slots.running and not self._lost
 
     # What poll does
 
@@ -171,9 +171,10 @@ class Dispatcher:
     def _shed_hopeless(self) -> Iterator[Shed]:
         """Refuse held requests that can no longer be answered in time, most urgent first."""
         for queue in list(self._queues.values()):
-            api = self._apis[queue.api]
-            while queue and self._hopeless_at(api, queue.most_urgent) <= self._now:
-                entry = queue.most_urgent
+            while queue:
+                at, entry = self._next_refusal(queue)
+                if at > self._now:
+                    break
                 del self._live[entry.request]
                 self._unqueue(entry)
                 reason: ShedReason = "deadline"
@@ -181,19 +182,25 @@ class Dispatcher:
                     reason = "client_deadline"
                 elif not self._slots.workers:
                     reason = "no_worker"
-                yield self._shed(entry.request, api, reason)
+                yield self._shed(entry.request, self._apis[queue.api], reason)
 
-    def _hopeless_at(self, api: Api, entry: Entry) -> float:
-        """When the request is to be refused if it is still held.
+    def _next_refusal(self, queue: RequestQueue) -> tuple[float, Entry]:
+        """When one of the requests in a queue is to be refused if it is still held, and which.
 
         While a worker is idle there is capacity, and a late answer is better than none; except for a
         client that has said when it gives up.
         """
+        api = self._apis[queue.api]
+        entry = queue.most_urgent
+        at = math.inf
         if not self._slots.workers:
-            return entry.deadline
-        if self._slots.idle or self._draining or not api.may_shed:
-            return entry.expires_at
-        return entry.deadline - api.estimate.seconds(entry.rows)
+            at = entry.deadline
+        elif not self._slots.idle and not self._draining and api.may_shed:
+            at = entry.deadline - api.estimate.seconds(entry.rows)
+        leaving = queue.soonest_to_leave
+        if leaving is not None and leaving.expires_at <= at:
+            return leaving.expires_at, leaving
+        return at, entry
 
     def _release(self, actions: list[Action]) -> float:
         """Start batches on idle workers; returns until when the queues that are left want to be held.
@@ -251,10 +258,8 @@ class Dispatcher:
         return start
 
     def _next_event(self) -> float:
-        hopeless = [
-            self._hopeless_at(self._apis[queue.api], queue.most_urgent) for queue in self._queues.values()
-        ]
-        return min(self._slots.next_timeout(), *hopeless, math.inf)
+        refusals = [self._next_refusal(queue)[0] for queue in self._queues.values()]
+        return min(self._slots.next_timeout(), *refusals, math.inf)
 
     # Bookkeeping
 

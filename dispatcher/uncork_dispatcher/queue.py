@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -36,8 +37,9 @@ class RequestQueue:
         self.size_bytes = 0
         self.newest = 0.0
         self._entries: OrderedDict[int, Entry] = OrderedDict()
-        # Removed entries stay in the heap until they come to its top.
+        # By deadline, and by when the client gives up. Removed entries stay until they come to the top.
         self._deadlines: list[tuple[float, int]] = []
+        self._expiries: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -51,11 +53,12 @@ class RequestQueue:
         self.newest = entry.arrival
 
     def put_back(self, entries: Iterable[Entry]) -> None:
-        """Put requests that have been released once before all others, in their order."""
-        for entry in reversed(list(entries)):
+        """Put requests that have been released once where they stood: in the order of arrival."""
+        for entry in entries:
             self._insert(entry)
-            self._entries.move_to_end(entry.request, last=False)
             self.newest = max(self.newest, entry.arrival)
+        in_order = sorted(self._entries.values(), key=lambda entry: (entry.arrival, entry.request))
+        self._entries = OrderedDict((entry.request, entry) for entry in in_order)
 
     def remove(self, entry: Entry) -> None:
         """Take one request out, wherever it stands."""
@@ -84,12 +87,27 @@ class RequestQueue:
     @property
     def most_urgent(self) -> Entry:
         """The request with the earliest deadline. The queue must not be empty."""
-        while self._deadlines[0][1] not in self._entries:
-            heapq.heappop(self._deadlines)
-        return self._entries[self._deadlines[0][1]]
+        entry = self._top(self._deadlines)
+        assert entry is not None
+        return entry
+
+    @property
+    def soonest_to_leave(self) -> Entry | None:
+        """The request whose client gives up first; None if nobody has said when."""
+        return self._top(self._expiries)
+
+    def _top(self, heap: list[tuple[float, int]]) -> Entry | None:
+        while heap:
+            entry = self._entries.get(heap[0][1])
+            if entry is not None:
+                return entry
+            heapq.heappop(heap)
+        return None
 
     def _insert(self, entry: Entry) -> None:
         self._entries[entry.request] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
         heapq.heappush(self._deadlines, (entry.deadline, entry.request))
+        if entry.expires_at != math.inf:
+            heapq.heappush(self._expiries, (entry.expires_at, entry.request))

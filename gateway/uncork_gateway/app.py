@@ -173,10 +173,12 @@ class Gateway:
 
     def _put_in_force(self, service: ServiceDescription) -> None:
         apis = self._effective(service).apis
+        # All of it is made before any of it is used: a service that is wrong must change nothing.
+        rules = [self._rules(api) for api in apis]
         routes = [Route(api.route, self._hot_route(api), methods=["POST"]) for api in apis]
-        for api in apis:
-            self._dispatcher.set_api(self._rules(api))
-            self._limits[api.name] = api.settings.mb_max_batch_size
+        for one in rules:
+            self._dispatcher.set_api(one)
+        self._limits = {api.name: api.settings.mb_max_batch_size for api in apis}
         self.app.routes[:] = [*routes, self._plain]
 
     def _rules(self, api: ApiDescription) -> ApiRules:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import secrets
@@ -10,11 +9,11 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from uncork_dispatcher import Answer, AsyncDispatcher, DispatchError
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.disconnect import DisconnectWatch
+from uncork_gateway.disconnect import ClientGone, DisconnectWatch
 from uncork_gateway.errors import (
     BadRequest,
     BodyTooLarge,
@@ -72,7 +71,7 @@ class HotRoute:
             body = self._codec.encode(answer.result.body, single=marshalled.single)
             headers = self._provenance(answer)
             headers.append((b"content-type", b"application/json"))
-        except _ClientGone:
+        except ClientGone:
             self._metrics.request_answered(self._api, _CLIENT_GONE, time.perf_counter() - arrived)
             return
         except Exception as error:
@@ -87,9 +86,8 @@ class HotRoute:
         self._metrics.request_answered(self._api, status, time.perf_counter() - arrived)
 
     async def _answer(self, marshalled: Marshalled, head: _Head, receive: Receive) -> Answer[RowsReply]:
-        watch = DisconnectWatch(receive)
         try:
-            with watch:
+            with DisconnectWatch(receive):
                 answer = await self._dispatcher.call(
                     self._api,
                     marshalled.body,
@@ -100,10 +98,6 @@ class HotRoute:
                 )
         except DispatchError as error:
             raise from_dispatcher(error) from error
-        except asyncio.CancelledError:
-            if watch.gone:
-                raise _ClientGone from None
-            raise
         if answer.result.status != 200:
             kind = _ERRORS_BY_STATUS.get(answer.result.status, HandlerFailed)
             raise kind(answer.result.body.decode())
@@ -116,24 +110,19 @@ class HotRoute:
             )
         if head.content_length > self._max_body_bytes:
             raise self._too_large()
-        message = await receive()
-        body: bytes = _body_of(message)
-        if not message.get("more_body", False):
-            return self._within_limit(body)
-        parts = [body]
-        size = len(body)
-        while message.get("more_body", False):
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
             message = await receive()
-            parts.append(_body_of(message))
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self._max_body_bytes:
                 raise self._too_large()
-        return b"".join(parts)
-
-    def _within_limit(self, body: bytes) -> bytes:
-        if len(body) > self._max_body_bytes:
-            raise self._too_large()
-        return body
+            more = message.get("more_body", False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"the body is over the limit of {self._max_body_bytes} bytes")
@@ -154,10 +143,6 @@ def _unexpected(error: Exception) -> GatewayError:
     error_id = secrets.token_hex(6)
     log.error("internal error [%s]", error_id, exc_info=error)
     return HandlerFailed(f"internal error; error id {error_id}")
-
-
-class _ClientGone(Exception):
-    """The client left before it had its answer."""
 
 
 class _Head(NamedTuple):
@@ -192,10 +177,3 @@ def _timeout_s(value: bytes) -> float:
             f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value.decode('latin-1')!r}"
         )
     return timeout_ms / 1000
-
-
-def _body_of(message: Message) -> bytes:
-    if message["type"] == "http.disconnect":
-        raise _ClientGone
-    body: bytes = message.get("body", b"")
-    return body

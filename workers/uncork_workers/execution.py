@@ -86,12 +86,15 @@ def _merge(
 ) -> Any:
     """Parse all bodies at once. Only if that fails look for those to blame, note them, and leave them out."""
     try:
-        return adapter.merge(bodies)
+        merged = adapter.merge(bodies)
     except InvalidInput:
-        for at, (body, count) in enumerate(zip(bodies, rows, strict=True)):
-            outcome = _check(adapter, body, count)
-            if outcome is not None:
-                refused[at] = outcome
+        merged = ()
+    if len(merged) == sum(rows):
+        return merged
+    for at, (body, count) in enumerate(zip(bodies, rows, strict=True)):
+        outcome = _check(adapter, body, count)
+        if outcome is not None:
+            refused[at] = outcome
     good = [body for at, body in enumerate(bodies) if at not in refused]
     return adapter.merge(good) if good else None
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,11 @@ from uncork_workers.description import ServiceDescription
 MAX_HEADER_BYTES = 64 * 2**20
 MAX_PAYLOAD_BYTES = 2**31
 _LENGTHS = struct.Struct("!II")
+
+_Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+# Neither negative, nor infinite, nor not a number.
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class FrameError(ValueError):
@@ -78,9 +83,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
 
     batch: int
     worked: bool
-    statuses: list[int]
+    statuses: list[_Status]
     lengths: list[int]
-    chunks: list[tuple[int, float]]
+    chunks: list[tuple[_Count, _Seconds]]
 
 
 Message = Hello | Ready | Failed | Batch | Reply
@@ -154,7 +159,7 @@ class FrameDecoder:
 def _decode_header(header: bytes) -> Message:
     try:
         return _decoder.decode(header)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"not a header that is known here: {error}") from error
 
 

@@ -35,6 +35,8 @@ def encode_rows(results: object, *, expected: int) -> list[bytes]:
 
 def _plain(value: object) -> Any:
     """NumPy's values inside lists and dicts."""
+    if isinstance(value, np.floating):
+        return float(value)  # tolist() leaves a long double what it is
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -124,6 +124,8 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
         for name, value in vars(klass).items():
             definition = getattr(value, _MARK, None)
             if isinstance(definition, ApiDefinition):
+                if definition.name != name:
+                    raise DefinitionError(f"api {definition.name!r} has another name in the class: {name!r}")
                 found[name] = definition
             else:
                 found.pop(name, None)  # overridden by something that is not an api

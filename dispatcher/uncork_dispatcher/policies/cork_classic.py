@@ -19,6 +19,7 @@ the first batch and until then nothing is held.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
@@ -37,7 +38,7 @@ class CorkClassicPolicy:
     def __init__(self, *, limit_rows: int) -> None:
         self.limit_rows = limit_rows
         self._batches: deque[BatchDone] = deque(maxlen=_BATCHES)
-        self._fitted_at = -_REFIT_S
+        self._fitted_at = -math.inf
         self._slope_s = 0.0
         self._held_s = 0.0
 

@@ -23,7 +23,8 @@ class Json(Adapter):
 
     def check(self, body: bytes, rows: int) -> None:
         """Accept whatever is one JSON value."""
-        _parse(b"[" + body + b"]")
+        if len(_parse(b"[" + body + b"]")) != rows:
+            raise InvalidInput("not exactly one JSON value")
 
 
 def _parse(document: bytes) -> list[Any]:

@@ -32,7 +32,7 @@ class NdArray(Adapter):
     def __init__(self, *, dtype: str = "float64", shape: tuple[int | None, ...] = (None,)) -> None:
         try:
             self._dtype: np.dtype[Any] = np.dtype(dtype)
-        except TypeError as error:
+        except (TypeError, ValueError, SyntaxError) as error:
             raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy") from error
         if self._dtype.kind not in _SCALARS:
             raise DefinitionError(f"NdArray: dtype must be float, integer or bool, got {dtype!r}")

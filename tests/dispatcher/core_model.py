@@ -1,0 +1,219 @@
+"""What must be true of the core, kept as a second, naive set of books beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, Start
+from uncork_dispatcher.api import ApiStats
+from uncork_dispatcher.rules import ApiRules
+
+Place = Literal["held", "running", "losing", "answered", "shed", "abandoned", "lost", "cancelled"]
+"""Where a request is, or how it ended. ``losing``: it is lost, and the next poll will say so."""
+
+
+@dataclass
+class Request:
+    """A request that was taken in."""
+
+    number: int
+    api: str
+    key: Hashable
+    rows: int
+    size_bytes: int
+    deadline: float
+    expires_at: float
+    place: Place = "held"
+    retried: bool = False
+
+
+@dataclass
+class Batch:
+    """A batch that runs, as it was started."""
+
+    start: Start
+    gives_up_at: float
+
+
+class Model:
+    """The books. Every action of the core is checked against them, then entered."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, ApiRules] = {}
+        self.requests: dict[int, Request] = {}
+        self.queues: dict[tuple[str, Hashable], list[Request]] = {}
+        self.workers: set[int] = set()
+        self.running: dict[int, Batch] = {}
+        self.draining = False
+
+    def held(self, api: str | None = None) -> list[Request]:
+        """Requests in the queues, of one api or of all."""
+        return [one for queue in self.queues.values() for one in queue if api in (None, one.api)]
+
+    @property
+    def idle(self) -> set[int]:
+        """Workers that run nothing."""
+        return self.workers - {batch.start.worker for batch in self.running.values()}
+
+    # Inputs
+
+    def submitted(self, request: Request, refused: Shed | None, *, now: float, stats: ApiStats) -> None:
+        """Check the answer at the door, and enter the request if it was taken in."""
+        held, rules = self.held(request.api), self.rules[request.api]
+        rows = request.rows + sum(one.rows for one in held)
+        size_bytes = request.size_bytes + sum(one.size_bytes for one in held)
+        expected = None
+        if self.draining:
+            expected = "draining"
+        elif not self.workers:
+            expected = "no_worker"
+        elif request.expires_at <= now:
+            expected = "client_deadline"
+        elif held and (rows > rules.max_queue_rows or size_bytes > rules.max_queue_bytes):
+            expected = "queue_full"
+        elif refused is not None:
+            expected = "deadline"
+            assert held or not self.idle, "a lone request was refused though a worker is idle"
+            assert stats.estimate.earned_rows > 0
+        assert (refused and refused.reason) == expected
+        if refused is None:
+            self.requests[request.number] = request
+            self.queues.setdefault((request.api, request.key), []).append(request)
+        else:
+            assert (refused.request, refused.api) == (request.number, request.api)
+            assert refused.retry_after_s >= 1.0
+
+    def cancelled(self, number: int) -> None:
+        """A caller left; those whose request is over have left already."""
+        request = self.requests.get(number)
+        if request is None or request.place not in ("held", "running"):
+            return
+        if request.place == "held":
+            self._unqueue(request)
+        request.place = "cancelled"
+
+    def lost_worker(self, worker: int) -> None:
+        """Its batch goes back to the head of the queue, but for those who may not or have left."""
+        self.workers.discard(worker)
+        batch = next((one for one in self.running.values() if one.start.worker == worker), None)
+        if batch is None:
+            return
+        del self.running[batch.start.batch]
+        again = []
+        for request in self._of(batch.start):
+            if request.place == "cancelled":
+                continue
+            if request.retried or not self.rules[request.api].idempotent:
+                request.place = "losing"
+            else:
+                request.place, request.retried = "held", True
+                again.append(request)
+        if again:
+            place = (batch.start.api, batch.start.key)
+            self.queues[place] = again + self.queues.get(place, [])
+
+    def done(self, number: int, outcome: Outcome) -> None:
+        """A running batch has come back."""
+        assert outcome in ("worked", "failed")
+        self._end(self.running.pop(number).start, "answered")
+
+    # Outputs
+
+    def polled(self, actions: list[Action], *, now: float, wakeup: float, stats: list[ApiStats]) -> None:
+        """Enter the actions in order, then check that nothing is left to do."""
+        estimates = {each.name: each.estimate for each in stats}
+        for action in actions:
+            match action:
+                case Lost(number):
+                    assert self.requests[number].place == "losing"
+                    self.requests[number].place = "lost"
+                case Abandon(batch, worker, requests):
+                    overdue = self.running.pop(batch)
+                    assert overdue.gives_up_at <= now
+                    assert (overdue.start.worker, overdue.start.requests) == (worker, requests)
+                    self.workers.remove(worker)
+                    self._end(overdue.start, "abandoned")
+                case Shed():
+                    request = self.requests[action.request]
+                    self._shed(request, action, now, estimates[request.api].seconds(request.rows))
+                case Start():
+                    self._start(action, now)
+        self._at_rest(now, wakeup)
+
+    def agrees(self, stats: list[ApiStats]) -> None:
+        """The totals of every api are those of the requests held."""
+        for each in stats:
+            held = self.held(each.name)
+            assert each.queued_requests == len(held)
+            assert each.queued_rows == sum(one.rows for one in held)
+            assert each.queued_bytes == sum(one.size_bytes for one in held)
+
+    def _start(self, start: Start, now: float) -> None:
+        assert start.worker in self.idle, "one batch per worker, and none on a lost one"
+        assert start.batch not in self.running
+        rules, queue = self.rules[start.api], self.queues[start.api, start.key]
+        taken = self._of(start)
+        assert taken
+        assert {(one.api, one.key, one.place) for one in taken} == {(start.api, start.key, "held")}
+        # Requests of two lost batches may stand in either order.
+        by_age = sorted(queue, key=lambda one: one.number)
+        assert taken in (queue[: len(taken)], by_age[: len(taken)]), "first in, first out"
+        assert all(one.expires_at > now for one in taken), "its client has given up"
+        assert start.rows == sum(one.rows for one in taken)
+        if len(taken) > 1:
+            assert start.rows <= rules.max_batch_rows
+            assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
+            assert rules.policy != "none"
+        assert 0 <= start.predicted_s < math.inf
+        assert (start.reason == "drain") == self.draining
+        for request in taken:
+            self._unqueue(request)
+            request.place = "running"
+        self.running[start.batch] = Batch(start, now + rules.timeout_s)
+
+    def _shed(self, request: Request, shed: Shed, now: float, predicted_s: float) -> None:
+        assert shed.api == request.api
+        assert shed.retry_after_s >= 1.0
+        self._unqueue(request)
+        request.place = "shed"
+        if request.expires_at <= now:
+            assert shed.reason == "client_deadline"
+        elif not self.workers:
+            assert shed.reason == "no_worker"
+            assert request.deadline <= now
+        else:
+            assert shed.reason == "deadline"
+            assert not self.idle
+            assert not self.draining
+            assert request.deadline - predicted_s <= now + 1e-9
+            assert predicted_s > 0
+
+    def _at_rest(self, now: float, wakeup: float) -> None:
+        assert wakeup > now, "the driver would spin"
+        assert all(one.place != "losing" for one in self.requests.values())
+        for batch in self.running.values():
+            assert wakeup <= batch.gives_up_at, "a batch would run past its timeout"
+        for request in self.held():
+            assert wakeup <= request.expires_at, "a client would give up unseen"
+            if not self.workers:
+                assert wakeup <= request.deadline
+            if self.idle:
+                assert wakeup < math.inf, "held for ever"
+                assert not self.draining
+                assert self.rules[request.api].policy != "none"
+
+    def _of(self, start: Start) -> list[Request]:
+        return [self.requests[number] for number in start.requests]
+
+    def _end(self, start: Start, place: Place) -> None:
+        for request in self._of(start):
+            if request.place != "cancelled":
+                assert request.place == "running"
+                request.place = place
+
+    def _unqueue(self, request: Request) -> None:
+        assert request.place == "held"
+        self.queues[request.api, request.key].remove(request)

@@ -1,0 +1,143 @@
+"""What the tests of the core share: entries and batches to order, and a driver on virtual time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple
+
+from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.slots import Running
+
+
+def entry(
+    request: int = 1,
+    *,
+    arrival: float = 0.0,
+    rows: int = 1,
+    size_bytes: int = 0,
+    deadline: float = 1.0,
+    queue: RequestQueue | None = None,
+) -> Entry:
+    """A request as the core keeps it; one that nobody's client gives up."""
+    home = queue if queue is not None else RequestQueue("a", None)
+    return Entry(request, arrival, rows, size_bytes, deadline, math.inf, home)
+
+
+def running(
+    *,
+    batch: int = 1,
+    worker: int = 0,
+    rows: int = 1,
+    started: float = 0.0,
+    predicted_s: float = 0.0,
+    gives_up_at: float = math.inf,
+    arrivals: Iterable[float] = (0.0,),
+) -> Running:
+    """A batch under way."""
+    entries = [entry(number, arrival=arrival) for number, arrival in enumerate(arrivals, 1)]
+    requests = tuple(one.request for one in entries)
+    start = Start(batch, worker, "a", None, requests, rows, "idle", predicted_s)
+    return Running(start, entries, started, gives_up_at)
+
+
+def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:
+    """A core with these apis and ``workers`` idle workers, numbered from 0, at time 0."""
+    core = Dispatcher()
+    for each in rules:
+        core.set_api(each)
+    for worker in range(workers):
+        core.worker_ready(worker, now=0.0)
+    return core
+
+
+def starts(actions: Iterable[Action]) -> list[Start]:
+    """Only the batches that start."""
+    return [action for action in actions if isinstance(action, Start)]
+
+
+def start_one(core: Dispatcher, request: int, *, now: float, api: str = "a") -> Start:
+    """Submit one request to a core with an idle worker, and return the batch that it goes in."""
+    assert core.submit(request, api=api, now=now) is None
+    [start] = core.poll(now)
+    assert isinstance(start, Start)
+    return start
+
+
+def teach(core: Dispatcher, seconds: float, *, batches: int = 5, api: str = "a", now: float = 0.0) -> float:
+    """Let batches of one row take ``seconds`` each, one after another; returns when the last is done."""
+    for number in range(batches):
+        start = start_one(core, 900_000 + number, now=now, api=api)
+        now += seconds
+        assert core.batch_done(start.batch, outcome="worked", now=now)
+        assert core.poll(now) == []
+    return now
+
+
+class Arrival(NamedTuple):
+    """A request that will come at ``at`` seconds."""
+
+    at: float
+    api: str = "a"
+    rows: int = 1
+    key: Hashable = None
+
+
+class Driver:
+    """Drives a core through arrivals, with workers that take ``seconds(batch)`` for each batch.
+
+    As the shell does: everything that happens at one instant comes in, then one poll. The results are by
+    the arrival's place in the list.
+    """
+
+    def __init__(self, core: Dispatcher, arrivals: list[Arrival], seconds: Callable[[Start], float]) -> None:
+        self.latency: dict[int, float] = {}
+        self.refused: dict[int, Shed] = {}
+        self.batches: list[tuple[float, Start]] = []
+        self._core = core
+        self._arrivals = arrivals
+        self._seconds = seconds
+        self._order = itertools.count()
+        self._events: list[tuple[float, int, int | Start]] = []
+        for number, arrival in enumerate(arrivals):
+            self._later(arrival.at, number)
+
+    def run(self) -> Driver:
+        """Until everything is over."""
+        while (now := min(self._next_event(), self._core.next_wakeup())) != math.inf:
+            while self._next_event() == now:
+                self._happens(heapq.heappop(self._events)[2], now)
+            for action in self._core.poll(now):
+                self._carry_out(action, now)
+        return self
+
+    def _later(self, at: float, what: int | Start) -> None:
+        heapq.heappush(self._events, (at, next(self._order), what))
+
+    def _next_event(self) -> float:
+        return self._events[0][0] if self._events else math.inf
+
+    def _happens(self, what: int | Start, now: float) -> None:
+        if isinstance(what, Start):
+            assert self._core.batch_done(what.batch, outcome="worked", now=now)
+            self.latency |= {one: now - self._arrivals[one].at for one in what.requests}
+            return
+        _, api, rows, key = self._arrivals[what]
+        refused = self._core.submit(what, api=api, key=key, rows=rows, now=now)
+        if refused is not None:
+            self.refused[what] = refused
+
+    def _carry_out(self, action: Action, now: float) -> None:
+        match action:
+            case Start():
+                self.batches.append((now, action))
+                self._later(now + self._seconds(action), action)
+            case Shed(request):
+                self.refused[request] = action
+            case Abandon() | Lost():
+                raise AssertionError(f"these workers neither hang nor die: {action}")

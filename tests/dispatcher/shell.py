@@ -1,0 +1,92 @@
+"""Fakes around the asyncio shell: workers on virtual time, and an observer that takes notes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from uncork_dispatcher.actions import Outcome, ShedReason, Start
+from uncork_dispatcher.aio import Answer, AsyncDispatcher, BatchFacts, Job, Ran, Runner
+from uncork_dispatcher.rules import ApiRules
+
+Call = asyncio.Task[Answer[str]]
+
+
+def shout(job: Job[str]) -> Ran[str]:
+    """The model of these tests: every payload in capitals."""
+    return Ran([payload.upper() for payload in job.payloads])
+
+
+@dataclass
+class Workers:
+    """A runner: takes ``seconds`` for a batch, then answers with ``then(job)``, which may raise."""
+
+    seconds: float = 0.05
+    then: Callable[[Job[str]], Ran[str]] = shout
+    jobs: list[Job[str]] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+
+    async def __call__(self, job: Job[str]) -> Ran[str]:
+        """Run one batch."""
+        self.jobs.append(job)
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cancelled.append(job.start.batch)
+            raise
+        return self.then(job)
+
+    @property
+    def payloads(self) -> list[list[str]]:
+        """What went together."""
+        return [job.payloads for job in self.jobs]
+
+    @property
+    def workers(self) -> list[int]:
+        """Where it went."""
+        return [job.start.worker for job in self.jobs]
+
+
+@dataclass
+class Log:
+    """An observer: one line for each thing that it is told."""
+
+    lines: list[tuple[object, ...]] = field(default_factory=list)
+
+    def batch_started(self, start: Start, held_s: Sequence[float]) -> None:
+        """A batch was released."""
+        self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in held_s]))
+
+    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None:
+        """A batch came back."""
+        self.lines.append(
+            ("ended", batch.start.batch, outcome, round(batch.started, 6), round(batch.seconds, 6))
+        )
+
+    def request_shed(self, api: str, reason: ShedReason) -> None:
+        """A request was refused."""
+        self.lines.append(("shed", api, reason))
+
+
+def dispatcher(
+    run: Runner[str, str], *rules: ApiRules, workers: int = 1, observer: Log | None = None
+) -> AsyncDispatcher[str, str]:
+    """A shell on the clock of the running loop, with one api ``a`` if no others are given."""
+    made = AsyncDispatcher(run, observer=observer, clock=asyncio.get_running_loop().time)
+    for each in rules or (ApiRules(name="a"),):
+        made.set_api(each)
+    for worker in range(workers):
+        made.worker_ready(worker)
+    return made
+
+
+def calls(shell: AsyncDispatcher[str, str], *payloads: str, key: Hashable = None) -> list[Call]:
+    """Callers, one for each payload, that call in the next turn of the loop."""
+    return [asyncio.ensure_future(shell.call("a", payload, key=key)) for payload in payloads]
+
+
+async def outcomes(callers: Sequence[Call]) -> list[str]:
+    """What became of each caller: its result, or the name of its error."""
+    ends = await asyncio.gather(*callers, return_exceptions=True)
+    return [end.result if isinstance(end, Answer) else type(end).__name__ for end in ends]

@@ -1,0 +1,309 @@
+"""The asyncio shell when runners fail, workers die, time runs out or requests are refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from uncork_dispatcher.aio import Job, Ran
+from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
+from uncork_dispatcher.rules import ApiRules
+
+from .shell import Log, Workers, calls, dispatcher, outcomes, shout
+from .virtual_loop import run
+
+
+def failing(error: Exception, *, times: int = 1) -> Callable[[Job[str]], Ran[str]]:
+    """Raises the error for the first batches, then answers."""
+    left = iter([error] * times)
+
+    def then(job: Job[str]) -> Ran[str]:
+        if (failure := next(left, None)) is not None:
+            raise failure
+        return shout(job)
+
+    return then
+
+
+def test_an_error_of_the_runner_goes_to_every_caller() -> None:
+    """The same one; the worker is used again, and nothing is learned from it."""
+
+    async def main() -> None:
+        log, error = Log(), KeyError("no such column")
+        shell = dispatcher(Workers(then=failing(error)), observer=log)
+        ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
+        assert ends == [error, error]
+        assert shell.stats()[0].estimate.seconds(1) == 0.0
+
+        assert (await shell.call("a", "z")).result == "Z"
+        assert log.lines[:2] == [("started", 1, [0.0, 0.0]), ("ended", 1, "failed", 0.0, 0.05)]
+
+    run(main())
+
+
+def test_a_caller_that_left_a_failing_batch_disturbs_nobody() -> None:
+    """The error goes to the others."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(then=failing(KeyError())))
+        callers = calls(shell, "x", "y")
+        await asyncio.sleep(0.02)
+        callers[0].cancel()
+
+        assert await outcomes(callers) == ["CancelledError", "KeyError"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("results", [[], ["X"], ["X", "Y", "Z"]])
+def test_a_wrong_number_of_results_is_nobodys_answer(results: list[str]) -> None:
+    """Nobody knows whose is missing; the message says how many came."""
+
+    async def main() -> None:
+        log = Log()
+        shell = dispatcher(Workers(then=lambda job: Ran(results)), observer=log)
+        ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
+
+        assert [type(end) for end in ends] == [WrongResultCount] * 2
+        assert str(ends[0]) == f"the batch function returned {len(results)} results for 2 items"
+        assert log.lines[-1][:3] == ("ended", 1, "failed")
+
+    run(main())
+
+
+def test_a_batch_may_fail_and_still_have_answers() -> None:
+    """The runner's own answers for a batch that is to teach nothing: an error reply each, say."""
+
+    async def main() -> None:
+        log = Log()
+        shell = dispatcher(Workers(then=lambda job: Ran(["sorry"], "failed")), observer=log)
+
+        assert await outcomes(calls(shell, "x")) == ["sorry"]
+        assert shell.stats()[0].estimate.seconds(1) == 0.0
+        assert log.lines[-1] == ("ended", 1, "failed", 0.0, 0.05)
+
+    run(main())
+
+
+def test_chunks_teach_the_estimate() -> None:
+    """40 rows that were run in two calls of 20."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(20, 0.02), (20, 0.02)])))
+        await shell.call("a", "x", rows=40)
+
+        assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
+
+    run(main())
+
+
+def test_chunks_that_make_no_sense_leave_nobody_waiting() -> None:
+    """A runner's bookkeeping is not worth a caller who hangs for ever."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(0, -1.0)])))
+        callers = calls(shell, "x")
+        await asyncio.wait(callers, timeout=5.0)
+
+        assert callers[0].done()
+        assert await outcomes(callers) in (["X"], ["ValueError"])
+
+    run(main())
+
+
+# Workers that die
+
+
+def test_a_batch_whose_worker_dies_runs_elsewhere() -> None:
+    """At once, in the same order; the dead worker gets nothing more until it is ready again."""
+
+    async def main() -> None:
+        workers = Workers(then=failing(WorkerLost()))
+        shell = dispatcher(workers, workers=2)
+
+        assert await outcomes(calls(shell, "x", "y")) == ["X", "Y"]
+        assert workers.payloads == [["x", "y"]] * 2
+        await shell.call("a", "z")
+        assert workers.workers == [0, 1, 1]
+
+        shell.worker_ready(0)
+        await asyncio.gather(shell.call("a", "v", key=1), shell.call("a", "w", key=2))
+        assert workers.workers[3:] == [1, 0]
+
+    run(main())
+
+
+def test_a_batch_waits_for_a_new_worker() -> None:
+    """There was only one; the new one is put to work as soon as it is ready."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(then=failing(WorkerLost())), ApiRules(name="a", goal_s=5.0))
+        [caller] = calls(shell, "x")
+        await asyncio.sleep(1.0)
+        shell.worker_ready(1)
+
+        assert (await caller).held_s == pytest.approx(1.0)
+
+    run(main())
+
+
+def test_a_batch_that_loses_two_workers_is_lost() -> None:
+    """Its callers are told."""
+
+    async def main() -> None:
+        workers = Workers(then=failing(WorkerLost(), times=2))
+        shell = dispatcher(workers, workers=3)
+
+        assert await outcomes(calls(shell, "x", "y")) == ["WorkerLost", "WorkerLost"]
+        assert await outcomes(calls(shell, "z")) == ["Z"]
+        assert workers.workers == [0, 1, 2]
+
+    run(main())
+
+
+def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:
+    """The api is not idempotent."""
+
+    async def main() -> None:
+        workers = Workers(then=failing(WorkerLost()))
+        shell = dispatcher(workers, ApiRules(name="a", idempotent=False), workers=2)
+
+        assert await outcomes(calls(shell, "x")) == ["WorkerLost"]
+        assert len(workers.jobs) == 1
+
+    run(main())
+
+
+def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
+    """The supervisor said that it is gone; what it still says is not believed."""
+
+    async def main() -> None:
+        log = Log()
+        workers = Workers(then=lambda job: Ran([f"from {job.start.worker}"]))
+        shell = dispatcher(workers, workers=2, observer=log)
+        [caller] = calls(shell, "x")
+        await asyncio.sleep(0.03)
+        shell.worker_lost(0)
+
+        assert (await caller).result == "from 1"
+        assert (await caller).held_s == pytest.approx(0.03)
+        assert [line[:2] for line in log.lines] == [("started", 1), ("started", 2), ("ended", 2)]
+
+    run(main())
+
+
+def test_draining_tells_those_whose_worker_died() -> None:
+    """Even if it died in the very turn in which the drain began."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(), ApiRules(name="a", idempotent=False))
+        [caller] = calls(shell, "x")
+        await asyncio.sleep(0.02)
+        shell.worker_lost(0)
+        await shell.drain()
+
+        assert caller.done()
+        assert await outcomes([caller]) == ["WorkerLost"]
+
+    run(main())
+
+
+# Time
+
+
+def test_a_batch_past_its_timeout_is_cancelled() -> None:
+    """Its callers are told, its worker gets nothing more until it is ready again."""
+
+    async def main() -> None:
+        workers = Workers(seconds=9.0)
+        shell = dispatcher(workers, ApiRules(name="a", timeout_s=2.0))
+        callers = calls(shell, "x", "y")
+        ends = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(end) for end in ends] == [BatchTimedOut] * 2
+        assert asyncio.get_running_loop().time() == pytest.approx(2.0)
+        await asyncio.sleep(0)
+        assert workers.cancelled == [1]
+
+        with pytest.raises(RequestShed, match="no_worker"):
+            await shell.call("a", "z")
+        workers.seconds = 1.0
+        shell.worker_ready(0)
+        assert (await shell.call("a", "z")).result == "Z"
+
+    run(main())
+
+
+def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
+    """What it returns in the end goes nowhere, and its slot does not come back by it."""
+
+    async def main() -> None:
+        async def stubborn(job: Job[str]) -> Ran[str]:
+            try:
+                await asyncio.sleep(9.0)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1.0)
+            return shout(job)
+
+        log = Log()
+        shell = dispatcher(stubborn, ApiRules(name="a", timeout_s=2.0), observer=log)
+        assert await outcomes(calls(shell, "x")) == ["BatchTimedOut"]
+        await asyncio.sleep(2.0)
+
+        assert await outcomes(calls(shell, "y")) == ["RequestShed"]
+        assert log.lines == [("started", 1, [0.0]), ("shed", "a", "no_worker")]
+
+    run(main())
+
+
+def test_draining_does_not_wait_for_a_batch_that_hangs() -> None:
+    """Longer than its timeout."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(seconds=1e6), ApiRules(name="a", timeout_s=2.0))
+        [caller] = calls(shell, "x")
+        await asyncio.sleep(0.5)
+        await shell.drain()
+
+        assert caller.done()
+        assert asyncio.get_running_loop().time() == pytest.approx(2.0)
+        assert await outcomes([caller]) == ["BatchTimedOut"]
+
+    run(main())
+
+
+def test_a_client_that_is_in_a_hurry_is_told_in_time() -> None:
+    """It is refused when its time is over, held or not; nobody else is."""
+
+    async def main() -> None:
+        log, workers = Log(), Workers(seconds=1.0)
+        shell = dispatcher(workers, observer=log)
+        callers = calls(shell, "x")
+        await asyncio.sleep(0.1)
+        hurried = asyncio.ensure_future(shell.call("a", "y", client_timeout_s=0.2))
+        callers += calls(shell, "z")
+        with pytest.raises(RequestShed) as caught:
+            await hurried
+
+        assert asyncio.get_running_loop().time() == pytest.approx(0.3)
+        assert (caught.value.reason, caught.value.retry_after_s) == ("client_deadline", 1.0)
+        assert await outcomes(callers) == ["X", "Z"]
+        assert workers.payloads == [["x"], ["z"]]
+        assert ("shed", "a", "client_deadline") in log.lines
+
+    run(main())
+
+
+def test_a_refusal_says_why_and_when_to_try_again() -> None:
+    """At the door, in words and in fields."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(), workers=0)
+        with pytest.raises(RequestShed, match=r"request shed: no_worker; try again in 1\.0 s") as caught:
+            await shell.call("a", "x")
+
+        assert (caught.value.reason, caught.value.retry_after_s) == ("no_worker", 1.0)
+        assert shell.stats()[0].queued_requests == 0
+
+    run(main())

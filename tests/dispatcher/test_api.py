@@ -1,0 +1,124 @@
+"""What belongs to an api rather than to one of its queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from uncork_dispatcher.api import Api
+from uncork_dispatcher.policy import Hold
+from uncork_dispatcher.queue import RequestQueue
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.slots import Slots
+
+from .driver import entry, running
+
+RULES = ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100)
+
+
+def queue(*sizes: tuple[int, int]) -> RequestQueue:
+    """Requests of so many rows and bytes, that came at 1.0, 2.0, ... and are due in reverse order."""
+    made = RequestQueue("a", None)
+    for number, (rows, size_bytes) in enumerate(sizes, 1):
+        made.append(
+            entry(number, arrival=float(number), rows=rows, size_bytes=size_bytes, deadline=20.0 - number)
+        )
+    return made
+
+
+def slots() -> Slots:
+    """Two idle workers, and one that is busy until 9.0."""
+    made = Slots()
+    for worker in range(3):
+        made.add(worker)
+    made.occupy(running(worker=made.take(), started=1.0, predicted_s=8.0))
+    return made
+
+
+def test_the_view_of_a_queue() -> None:
+    """Sums and extremes of what is held, the slots, the estimate and the rate."""
+    api = Api(RULES)
+    api.learn(running(rows=1, started=0.0), (), 0.25)
+    api.rate.arrived(3, now=5.0)
+    view = api.view(queue((2, 10), (3, 10)), slots(), 5.0)
+
+    assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
+    assert (view.oldest, view.newest, view.deadline) == (1.0, 2.0, 18.0)
+    assert (view.idle_workers, view.busy_until) == (2, (9.0,))
+    assert view.estimate.seconds(1) == pytest.approx(0.25)
+    assert view.rate == pytest.approx(60.0)
+    assert not view.full
+
+
+@pytest.mark.parametrize(
+    ("size", "full"), [((7, 99), False), ((8, 0), True), ((1, 100), True), ((9, 200), True)]
+)
+def test_full_by_rows_or_by_bytes(size: tuple[int, int], full: bool) -> None:
+    """At the limit, where one more row or byte could not go along."""
+    assert Api(RULES).view(queue(size), slots(), 5.0).full is full
+
+
+def test_urgency_is_the_oldest_arrival_plus_the_goal() -> None:
+    """Or plus twice the time of one row, if that is more."""
+    api = Api(RULES)
+    assert api.urgency(queue((1, 0), (1, 0))) == 1.5
+
+    api.learn(running(), (), 0.5)
+    assert api.urgency(queue((1, 0))) == pytest.approx(2.0)
+
+
+def test_a_prediction_must_be_earned_and_make_sense() -> None:
+    """Five batches, and one row within the goal."""
+    quick, slow = Api(RULES), Api(RULES)
+    seen = []
+    for _ in range(5):
+        seen.append(quick.may_shed)
+        quick.learn(running(), (), 0.499)
+        slow.learn(running(), (), 0.501)
+
+    assert seen == [False] * 5
+    assert quick.may_shed
+    assert not slow.may_shed
+
+
+def test_a_batch_teaches_from_its_start_to_its_end() -> None:
+    """Not from the arrival of its requests."""
+    api = Api(RULES)
+    api.learn(running(rows=4, started=2.0, arrivals=[0.5, 1.0]), (), 3.0)
+
+    assert api.estimate.seconds(4) == pytest.approx(1.0)
+
+
+def test_a_batch_teaches_the_policy_how_long_its_oldest_was_held() -> None:
+    """``cork-classic`` then holds 0.95 times as long, less its tick and its slope."""
+    api = Api(ApiRules(name="a", policy="cork-classic"))
+    api.learn(running(started=2.0, arrivals=[1.0, 0.5]), (), 2.05)
+    decision = api.policy.decide(api.view(queue((1, 0)), slots(), 1.0))
+
+    # Two requests in 50 ms: the least-norm line through that gives each of them 2 / 5 of it.
+    assert isinstance(decision, Hold)
+    assert decision.until == pytest.approx(1.0 + 0.95 * 1.5 - 0.001 - 0.02)
+
+
+def test_changed_rules_come_with_their_policy() -> None:
+    """The same rules again keep the policy and what it has learned."""
+    api = Api(RULES)
+    policy = api.policy
+    api.change(ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100))
+    assert api.policy is policy
+
+    api.change(ApiRules(name="a", policy="none"))
+    assert api.policy.limit_rows == 1
+    assert api.rules.goal_s == 0.3
+
+
+def test_stats_are_a_picture() -> None:
+    """Later changes do not show in it."""
+    api = Api(RULES)
+    api.count(entry(1, rows=3, size_bytes=7), 1)
+    api.count(entry(2, rows=2, size_bytes=1), 1)
+    before = api.stats(0.0)
+    api.count(entry(1, rows=3, size_bytes=7), -1)
+    after = api.stats(0.0)
+
+    assert (before.name, before.queued_requests, before.queued_rows, before.queued_bytes) == ("a", 2, 5, 8)
+    assert (after.queued_requests, after.queued_rows, after.queued_bytes) == (1, 2, 1)

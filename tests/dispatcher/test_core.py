@@ -1,0 +1,294 @@
+"""The core, one literal situation at a time. ``test_core_machine.py`` does everything in any order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from uncork_dispatcher.actions import Abandon, Shed, Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.rules import ApiRules
+
+from .driver import core_with, start_one, starts, teach
+
+
+def api(policy: str = "cork", /, **limits: float) -> ApiRules:
+    """An api called ``a``."""
+    return ApiRules(name="a", policy=policy, **limits)  # type: ignore[arg-type]
+
+
+def requests(core: Dispatcher, now: float) -> list[tuple[int, ...]]:
+    """Which requests go together in the batches that start now."""
+    return [start.requests for start in starts(core.poll(now))]
+
+
+def busy(rules: ApiRules) -> tuple[Dispatcher, Start]:
+    """A core whose only worker runs request 0 since time 0."""
+    core = core_with(rules)
+    return core, start_one(core, 0, now=0.0)
+
+
+def test_a_lone_request_starts_at_once() -> None:
+    """With everything that the driver must know."""
+    core = core_with(api())
+    assert core.submit(5, api="a", key="k", rows=3, now=1.0) is None
+
+    assert core.poll(1.0) == [Start(1, 0, "a", "k", (5,), 3, "idle", 0.0)]
+    assert core.poll(1.0) == []
+
+
+def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
+    """It is held, then released in the order in which it came."""
+    core, first = busy(api())
+    for number in (1, 2, 3):
+        core.submit(number, api="a", now=0.1)
+        assert core.poll(0.1) == []
+
+    assert core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert requests(core, 0.2) == [(1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"max_batch_rows": 6}, [(1, 2), (3,)]),
+        ({"max_batch_rows": 5}, [(1,), (2,), (3,)]),
+        ({"max_batch_bytes": 20}, [(1, 2), (3,)]),
+        ({"max_batch_bytes": 19}, [(1,), (2,), (3,)]),
+        ({"max_batch_rows": 1, "max_batch_bytes": 1}, [(1,), (2,), (3,)]),
+    ],
+)
+def test_a_batch_keeps_to_its_limits(limits: dict[str, float], expected: list[tuple[int, ...]]) -> None:
+    """Three requests of 3 rows and 10 bytes: rows and bytes up to the limit; a larger request goes alone."""
+    core = core_with(api(**limits), workers=3)
+    for number in (1, 2, 3):
+        core.submit(number, api="a", rows=3, size_bytes=10, now=0.0)
+
+    assert requests(core, 0.0) == expected
+
+
+def test_a_key_keeps_requests_apart() -> None:
+    """Only requests of one key share a batch."""
+    core = core_with(api(), workers=2)
+    for number, key in ((1, "x"), (2, "y"), (3, "x")):
+        core.submit(number, api="a", key=key, now=0.0)
+
+    assert [(start.key, start.requests) for start in starts(core.poll(0.0))] == [("x", (1, 3)), ("y", (2,))]
+
+
+def test_the_policy_none_never_batches() -> None:
+    """Every request alone, also what was held."""
+    core, first = busy(api("none"))
+    core.submit(1, api="a", now=0.1)
+    core.submit(2, api="a", now=0.1)
+    core.batch_done(first.batch, outcome="worked", now=0.2)
+
+    assert requests(core, 0.2) == [(1,)]
+
+
+def test_a_hold_ends_by_itself() -> None:
+    """The core asks to be woken when the policy's hold is over, and then releases."""
+    core = core_with(api("fixed:50"))
+    core.submit(1, api="a", now=1.0)
+    assert core.poll(1.0) == []
+    assert core.next_wakeup() == pytest.approx(1.05)
+
+    assert core.poll(1.049) == []
+    assert requests(core, core.next_wakeup()) == [(1,)]
+
+
+def test_an_empty_core_wants_no_wakeup() -> None:
+    """Nor does one whose workers are all idle; a running batch has a timeout."""
+    core = core_with(api(timeout_s=7.0))
+    core.poll(0.0)
+    assert core.next_wakeup() == math.inf
+
+    start = start_one(core, 1, now=2.0)
+    assert core.next_wakeup() == 9.0
+
+    core.batch_done(start.batch, outcome="worked", now=3.0)
+    core.poll(3.0)
+    assert core.next_wakeup() == math.inf
+
+
+INPUTS: dict[str, Callable[[Dispatcher, float], object]] = {
+    "submit": lambda core, now: core.submit(1, api="a", now=now),
+    "cancel": lambda core, now: core.cancel(1, now=now),
+    "worker_ready": lambda core, now: core.worker_ready(1, now=now),
+    "worker_lost": lambda core, now: core.worker_lost(1, now=now),
+    "batch_done": lambda core, now: core.batch_done(1, outcome="worked", now=now),
+    "drain": lambda core, now: core.drain(now=now),
+    "poll": lambda core, now: core.poll(now),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_time_does_not_go_back(name: str) -> None:
+    """Each input says so, and each moves time on; the same time twice is fine."""
+    core = core_with(api())
+    INPUTS[name](core, 2.0)
+    core.poll(2.0)
+
+    with pytest.raises(ValueError, match=r"time went back from 2\.0 to 1\.9"):
+        INPUTS[name](core, 1.9)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_every_input_moves_time_on(name: str) -> None:
+    """What comes after it may not be earlier."""
+    core = core_with(api())
+    INPUTS[name](core, 2.0)
+
+    with pytest.raises(ValueError, match="time went back"):
+        core.poll(1.9)
+
+
+def test_an_unknown_api_is_the_callers_mistake() -> None:
+    """Nothing is made up for it."""
+    with pytest.raises(KeyError):
+        core_with(api()).submit(1, api="b", now=0.0)
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_a_cancelled_request_leaves_its_mates_alone(gone: int) -> None:
+    """First, middle and last: the others go, and the totals know."""
+    core, first = busy(api())
+    for number in (1, 2, 3):
+        core.submit(number, api="a", rows=2, size_bytes=5, now=0.1)
+    core.cancel(gone, now=0.2)
+    [stats] = core.stats(now=0.2)
+    assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (2, 4, 10)
+
+    core.batch_done(first.batch, outcome="worked", now=0.3)
+    assert requests(core, 0.3) == [tuple({1, 2, 3} - {gone})]
+
+
+def test_the_last_to_leave_leaves_nothing_behind() -> None:
+    """No timer, no queue; cancelling again, or somebody unknown, changes nothing."""
+    core = core_with(api("fixed:50"))
+    core.submit(1, api="a", now=0.0)
+    core.poll(0.0)
+    core.cancel(1, now=0.01)
+    core.cancel(1, now=0.01)
+    core.cancel(99, now=0.01)
+
+    assert core.poll(0.02) == []
+    assert core.next_wakeup() == math.inf
+    assert core.is_empty
+    assert repr(core) == "<Dispatcher held=0 running=0 idle=1>"
+
+
+def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
+    """The batch goes on for the others; the worker is idle when it comes back."""
+    core, first = busy(api())
+    core.cancel(0, now=0.1)
+    core.submit(1, api="a", now=0.1)
+    assert core.poll(0.1) == []
+    assert not core.is_empty
+
+    assert core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert requests(core, 0.2) == [(1,)]
+
+
+def test_a_batch_comes_back_once() -> None:
+    """Then, and for a batch that never was, the core says no and frees no slot."""
+    core, first = busy(api())
+    assert core.batch_done(first.batch, outcome="worked", now=0.1)
+
+    assert not core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert not core.batch_done(77, outcome="worked", now=0.2)
+    assert repr(core) == "<Dispatcher held=0 running=0 idle=1>"
+
+
+def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
+    """A handler that raises at once would else be taken for a fast model."""
+    core, first = busy(api())
+    core.batch_done(first.batch, outcome="failed", now=0.1)
+    assert core.stats(now=0.1)[0].estimate.seconds(1) == 0.0
+
+    second = start_one(core, 1, now=0.2)
+    core.batch_done(second.batch, outcome="worked", now=0.5)
+    assert core.stats(now=0.5)[0].estimate.seconds(1) == pytest.approx(0.3)
+    assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
+
+
+def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
+    """Not that its rows took as long as all of it."""
+    core = core_with(api())
+    core.submit(1, api="a", rows=30, now=0.0)
+    [start] = starts(core.poll(0.0))
+    core.batch_done(start.batch, outcome="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
+
+    estimate = core.stats(now=1.0)[0].estimate
+    assert (estimate.seconds(20), estimate.seconds(10)) == pytest.approx((0.3, 0.2))
+
+
+def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
+    """At that moment, not before; its requests are over, and no other batch goes to that worker."""
+    core, first = busy(api(timeout_s=2.0, goal_s=9.0))
+    core.submit(1, api="a", now=1.0)
+    assert core.poll(1.999) == []
+    assert core.next_wakeup() == 2.0
+
+    assert core.poll(2.0) == [Abandon(first.batch, 0, (0,))]
+    assert repr(core) == "<Dispatcher held=1 running=0 idle=0>"
+    assert not core.batch_done(first.batch, outcome="worked", now=2.1)
+    assert core.poll(2.1) == []
+
+    core.worker_ready(0, now=3.0)
+    assert requests(core, 3.0) == [(1,)]
+
+
+def test_draining_releases_what_is_held_and_refuses_what_comes() -> None:
+    """At once if a worker is idle, whatever the policy would say."""
+    core = core_with(api("fixed:50"))
+    core.submit(1, api="a", now=0.0)
+    assert core.poll(0.0) == []
+    core.drain(now=0.01)
+
+    [start] = starts(core.poll(0.01))
+    assert (start.requests, start.reason) == ((1,), "drain")
+    assert core.submit(2, api="a", now=0.02) == Shed(2, "a", "draining", 1.0)
+    assert not core.is_empty
+
+    core.batch_done(start.batch, outcome="worked", now=0.1)
+    assert core.poll(0.1) == []
+    assert core.is_empty
+
+
+def test_a_drain_keeps_to_the_limits() -> None:
+    """And waits for workers; nobody is refused by prediction any more."""
+    core = core_with(api(max_batch_rows=2, goal_s=0.3))
+    now = teach(core, 0.05)
+    for number in range(5):
+        core.submit(number, api="a", now=now)
+    [start] = starts(core.poll(now))
+    core.drain(now=now)
+    seen = [start.requests]
+    for _ in range(2):
+        now += 1.0
+        assert core.poll(now) == []
+        core.batch_done(start.batch, outcome="worked", now=now)
+        [start] = starts(core.poll(now))
+        seen.append(start.requests)
+
+    assert seen == [(0, 1), (2, 3), (4,)]
+
+
+def test_changed_rules_hold_for_what_is_held() -> None:
+    """The new policy is asked and the new limit kept; what was learned stays."""
+    core = core_with(api("fixed:50"))
+    core.submit(1, api="a", now=0.0)
+    [start] = starts(core.poll(0.0) + core.poll(0.05))
+    core.batch_done(start.batch, outcome="worked", now=0.25)
+    for number in (2, 3, 4):
+        core.submit(number, api="a", now=0.25)
+    assert core.poll(0.25) == []
+    core.set_api(api("cork", max_batch_rows=2))
+
+    assert requests(core, 0.25) == [(2, 3)]
+    [stats] = core.stats(now=0.25)
+    assert stats.queued_requests == 1
+    assert stats.estimate.seconds(1) == pytest.approx(0.2)

@@ -1,0 +1,143 @@
+"""Several apis and several keys share the workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from uncork_dispatcher.rules import ApiRules
+
+from .driver import Arrival, Driver, core_with, start_one, starts, teach
+
+TIGHT = ApiRules(name="tight", goal_s=0.1)
+LOOSE = ApiRules(name="loose", goal_s=1.0)
+
+
+def test_the_tight_goal_goes_first() -> None:
+    """Both came while the worker was busy; the loose one came first, and waits."""
+    core = core_with(TIGHT, LOOSE)
+    first = start_one(core, 0, now=0.0, api="loose")
+    core.submit(1, api="loose", now=0.01)
+    core.submit(2, api="tight", now=0.02)
+    core.batch_done(first.batch, outcome="worked", now=0.05)
+    [start] = starts(core.poll(0.05))
+    assert start.requests == (2,)
+
+    core.batch_done(start.batch, outcome="worked", now=0.06)
+    assert [start.requests for start in starts(core.poll(0.06))] == [(1,)]
+
+
+def test_who_waits_long_becomes_urgent() -> None:
+    """0.9 s later the loose one has as little time left as a fresh one of the other, and goes first."""
+    core = core_with(TIGHT, LOOSE)
+    first = start_one(core, 0, now=0.0, api="loose")
+    core.submit(1, api="loose", now=0.0)
+    core.submit(2, api="tight", now=0.91)
+    core.batch_done(first.batch, outcome="failed", now=0.92)
+
+    assert [start.requests for start in starts(core.poll(0.92))] == [(1,)]
+
+
+def test_a_goal_that_cannot_be_met_does_not_push_ahead() -> None:
+    """A model of 2 s counts with 4 s, whatever its goal says."""
+    core = core_with(TIGHT, LOOSE)
+    now = teach(core, 2.0, api="tight", batches=1)
+    first = start_one(core, 0, now=now, api="loose")
+    core.submit(1, api="tight", now=now)
+    core.submit(2, api="loose", now=now)
+    core.batch_done(first.batch, outcome="failed", now=now + 0.1)
+
+    assert [start.requests for start in starts(core.poll(now + 0.1))] == [(2,)]
+
+
+def test_the_keys_of_one_api_go_by_age() -> None:
+    """Whichever has the oldest request."""
+    core = core_with(LOOSE)
+    first = start_one(core, 0, now=0.0, api="loose")
+    for number, key in enumerate(("x", "y", "x"), 1):
+        core.submit(number, api="loose", key=key, now=number / 100)
+    core.cancel(1, now=0.04)
+    core.batch_done(first.batch, outcome="worked", now=0.05)
+
+    assert [start.key for start in starts(core.poll(0.05))] == ["y"]
+
+
+def test_a_hold_of_one_api_blocks_nobody() -> None:
+    """The more urgent queue wants to wait; the other takes the worker."""
+    holding = ApiRules(name="holding", goal_s=0.1, policy="fixed:50")
+    core = core_with(holding, LOOSE)
+    core.submit(1, api="holding", now=0.0)
+    core.submit(2, api="loose", now=0.0)
+
+    assert [start.requests for start in starts(core.poll(0.0))] == [(2,)]
+
+
+def test_the_earliest_end_of_several_holds_counts() -> None:
+    """The core wakes for the first, whatever the order of urgency."""
+    slow = ApiRules(name="slow", goal_s=0.1, policy="fixed:90")
+    quick = ApiRules(name="quick", goal_s=1.0, policy="fixed:20")
+    core = core_with(slow, quick)
+    core.submit(1, api="slow", now=0.0)
+    core.submit(2, api="quick", now=0.0)
+    assert core.poll(0.0) == []
+    assert core.next_wakeup() == pytest.approx(0.02)
+
+    assert [start.requests for start in starts(core.poll(core.next_wakeup()))] == [(2,)]
+
+
+def test_a_hold_goes_on_while_another_api_uses_the_worker() -> None:
+    """When the worker is back the hold is over, and the held one goes."""
+    holding = ApiRules(name="holding", goal_s=0.5, policy="fixed:50")
+    core = core_with(holding, LOOSE)
+    core.submit(1, api="holding", now=0.0)
+    start = start_one(core, 2, now=0.0, api="loose")
+    core.batch_done(start.batch, outcome="worked", now=0.2)
+
+    assert [start.requests for start in starts(core.poll(0.2))] == [(1,)]
+
+
+def test_idle_workers_go_to_different_queues_in_one_poll() -> None:
+    """As many batches as there are workers, the most urgent first."""
+    core = core_with(TIGHT, LOOSE, workers=2)
+    core.submit(1, api="loose", key="x", now=0.0)
+    core.submit(2, api="loose", key="y", now=0.0)
+    core.submit(3, api="tight", now=0.0)
+
+    batches = [(start.worker, start.requests) for start in starts(core.poll(0.0))]
+    assert batches == [(0, (3,)), (1, (1,))]
+
+
+def test_a_flood_does_not_starve_the_tight_goal() -> None:
+    """500 requests/s of a loose api, 10 of a tight one, a worker that is always busy: all in time."""
+    flood = [Arrival(i / 500, api="loose") for i in range(1000)]
+    tight = [Arrival(i / 10 + 0.003, api="tight") for i in range(20)]
+    end = Driver(core_with(TIGHT, LOOSE), flood + tight, lambda start: 0.02 + start.rows * 0.0005).run()
+
+    assert end.refused == {}
+    assert max(end.latency[number] for number in range(1000, 1020)) < 0.1
+
+
+def test_the_tight_goal_does_not_starve_the_others() -> None:
+    """The other way round: the loose one is answered within its goal too."""
+    flood = [Arrival(i / 500, api="tight") for i in range(1000)]
+    loose = [Arrival(i / 10 + 0.003, api="loose") for i in range(20)]
+    end = Driver(core_with(TIGHT, LOOSE), flood + loose, lambda start: 0.02 + start.rows * 0.0005).run()
+
+    assert end.refused == {}
+    assert max(end.latency[number] for number in range(1000, 1020)) < 1.0
+
+
+def test_apis_learn_for_themselves() -> None:
+    """What one takes says nothing of the other; each counts its own requests."""
+    core = core_with(TIGHT, LOOSE)
+    now = teach(core, 0.25, api="tight", batches=1)
+    first = start_one(core, 1, now=now, api="loose")
+    core.submit(2, api="loose", rows=4, size_bytes=9, now=now)
+    tight, loose = core.stats(now=now)
+
+    assert (tight.name, loose.name) == ("tight", "loose")
+    assert tight.estimate.seconds(1) == pytest.approx(0.25)
+    assert loose.estimate.seconds(1) == 0.0
+    assert first.predicted_s == 0.0
+    assert (tight.queued_requests, tight.queued_rows, tight.queued_bytes) == (0, 0, 0)
+    assert (loose.queued_requests, loose.queued_rows, loose.queued_bytes) == (1, 4, 9)
+    assert tight.rate_rows != loose.rate_rows

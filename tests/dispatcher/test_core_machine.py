@@ -1,0 +1,240 @@
+"""Whatever happens to the core, in any order, it keeps its promises: see ``core_model.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from uncork_dispatcher.actions import Outcome
+from uncork_dispatcher.api import ApiStats
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.rules import ApiRules
+
+from .core_model import Model, Request
+
+SETTINGS = settings(
+    max_examples=60,
+    stateful_step_count=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    report_multiple_bugs=False,
+    phases=[Phase.generate],  # add Phase.shrink for the shortest way to a failure: it takes minutes
+)
+WORKERS = st.integers(0, 2)
+ANY = st.integers(0, 10_000)
+"""Points at one of however many there are."""
+OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(["worked", "worked", "worked", "failed"])
+SOON = st.sampled_from([0.0, 0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 2.0]) | st.integers(0, 200_000).map(
+    lambda microseconds: microseconds / 1e6
+)
+PATIENCE = st.sampled_from([math.inf, math.inf, 0.15, 0.25, 1.0]) | st.floats(-0.01, 0.5)
+POLL = st.sampled_from([True, True, True, False])
+"""Most inputs are followed by a poll; several may come in before one."""
+
+
+def rules_of(policy: str) -> list[ApiRules]:
+    """An api with tight limits and one with loose ones that may not be run again."""
+    tight = ApiRules(
+        name="tight",
+        policy=policy,
+        goal_s=0.1,
+        max_batch_rows=8,
+        max_batch_bytes=100,
+        timeout_s=0.5,
+        max_queue_rows=25,
+        max_queue_bytes=300,
+    )
+    loose = ApiRules(name="loose", policy=policy, goal_s=0.4, timeout_s=1.0, idempotent=False)
+    return [tight, loose]
+
+
+class CoreMachine(RuleBasedStateMachine):
+    """Does everything that a driver may do to a core, and keeps the books of it."""
+
+    policy = "cork"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core, self.books = Dispatcher(), Model()
+        self.now = 0.0
+        self.submitted = 0
+        for rules in rules_of(self.policy):
+            self._set_api(rules)
+        self.worker_ready(worker=0, poll=True)
+
+    def _set_api(self, rules: ApiRules) -> None:
+        self.core.set_api(rules)
+        self.books.rules[rules.name] = rules
+
+    def _stats(self) -> list[ApiStats]:
+        return self.core.stats(now=self.now)
+
+    def _poll(self, wanted: bool = True) -> None:
+        if wanted:
+            actions = self.core.poll(self.now)
+            self.books.polled(actions, now=self.now, wakeup=self.core.next_wakeup(), stats=self._stats())
+            assert self.core.is_empty == (not self.books.held() and not self.books.running)
+
+    @rule(
+        api=st.sampled_from(["tight", "tight", "loose"]),
+        key=st.sampled_from([None, None, "other"]),
+        rows=st.integers(1, 4) | st.integers(1, 12),
+        size_bytes=st.integers(0, 30) | st.integers(0, 150),
+        patience=PATIENCE,
+        copies=st.integers(1, 4),
+        poll=POLL,
+    )
+    def submit(
+        self,
+        *,
+        api: str,
+        key: str | None,
+        rows: int,
+        size_bytes: int,
+        patience: float,
+        copies: int,
+        poll: bool,
+    ) -> None:
+        """Some alike come at once."""
+        for _ in range(copies):
+            self.submitted += 1
+            expires_at = self.now + patience
+            deadline = min(self.now + self.books.rules[api].goal_s, expires_at)
+            request = Request(self.submitted, api, key, rows, size_bytes, deadline, expires_at)
+            refused = self.core.submit(
+                request.number,
+                api=api,
+                key=key,
+                rows=rows,
+                size_bytes=size_bytes,
+                expires_at=expires_at,
+                now=self.now,
+            )
+            [stats] = [each for each in self._stats() if each.name == api]
+            self.books.submitted(request, refused, now=self.now, stats=stats)
+        self._poll(poll)
+
+    @precondition(lambda self: self.submitted)
+    @rule(which=ANY, poll=POLL)
+    def cancel(self, *, which: int, poll: bool) -> None:
+        """Any request, held, running, finished or never submitted."""
+        number = self.submitted - which % (self.submitted + 1)  # 0 was never submitted
+        self.core.cancel(number, now=self.now)
+        self.books.cancelled(number)
+        self._poll(poll)
+
+    @rule(worker=WORKERS, poll=POLL)
+    def worker_ready(self, *, worker: int, poll: bool) -> None:
+        """A new one, one that comes back, or one that is known."""
+        self.core.worker_ready(worker, now=self.now)
+        self.books.workers.add(worker)
+        self._poll(poll)
+
+    @rule(worker=st.sampled_from([0, 1, 2, 2, 7]), poll=POLL)
+    def worker_lost(self, *, worker: int, poll: bool) -> None:
+        """An idle one, a busy one, or one that is gone."""
+        self.core.worker_lost(worker, now=self.now)
+        self.books.lost_worker(worker)
+        self._poll(poll)
+
+    @precondition(lambda self: self.books.running)
+    @rule(which=ANY, outcome=OUTCOMES, took=SOON, poll=POLL)
+    def batch_done(self, *, which: int, outcome: Outcome, took: float, poll: bool) -> None:
+        """One that runs, a little later, well or badly."""
+        self.now += took
+        running = list(self.books.running)
+        number = running[which % len(running)]
+        assert self.core.batch_done(number, outcome=outcome, now=self.now)
+        self.books.done(number, outcome)
+        self._poll(poll)
+
+    @rule(batches=st.integers(1, 6), seconds=st.sampled_from([0.02, 0.05, 0.2]))
+    def traffic(self, *, batches: int, seconds: float) -> None:
+        """Single requests, each answered before the next comes: the estimate is earned."""
+        for _ in range(batches):
+            self.submit(api="tight", key=None, rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True)
+            if self.books.running:
+                self.batch_done(which=0, outcome="worked", took=seconds, poll=True)
+
+    @rule(number=st.integers(0, 40))
+    def batch_done_too_late(self, *, number: int) -> None:
+        """One that never ran, came back already, or was given up."""
+        if number not in self.books.running:
+            assert not self.core.batch_done(number, outcome="worked", now=self.now)
+
+    @rule(seconds=SOON, poll=POLL)
+    def time_passes(self, *, seconds: float, poll: bool) -> None:
+        """The driver may be late."""
+        self.now += seconds
+        self._poll(poll)
+
+    @precondition(lambda self: self.core.next_wakeup() < math.inf)
+    @rule()
+    def timer_fires(self) -> None:
+        """The driver keeps its appointment."""
+        self.now = max(self.now, self.core.next_wakeup())
+        self._poll()
+
+    @rule(seconds=st.floats(1e-6, 10))
+    def time_goes_back(self, *, seconds: float) -> None:
+        """It does not."""
+        self.core.cancel(0, now=self.now)
+        with pytest.raises(ValueError, match="time went back"):
+            self.core.poll(self.now - seconds)
+
+    @rule(limit=st.integers(1, 8))
+    def rules_change(self, *, limit: int) -> None:
+        """A limit may change under what is held."""
+        self._set_api(dataclasses.replace(self.books.rules["tight"], max_batch_rows=limit))
+
+    @precondition(lambda self: self.submitted > 30)
+    @rule()
+    def drain(self) -> None:
+        """The gateway shuts down, but for what is still to happen to it."""
+        self.core.drain(now=self.now)
+        self.books.draining = True
+        self._poll()
+
+    @invariant()
+    def totals_are_right(self) -> None:
+        """After every step, polled or not."""
+        self.books.agrees(self._stats())
+        held, running, idle = len(self.books.held()), len(self.books.running), len(self.books.idle)
+        assert repr(self.core) == f"<Dispatcher held={held} running={running} idle={idle}>"
+
+    def teardown(self) -> None:
+        """A drained core ends empty, and every request has ended in exactly one way."""
+        self.core.drain(now=self.now)
+        self.books.draining = True
+        self.worker_ready(worker=0, poll=True)
+        while self.books.running:
+            for number in list(self.books.running):
+                self.batch_done(which=0, outcome="worked", took=0.0, poll=False)
+                assert number not in self.books.running
+            self._poll()
+        assert self.core.is_empty
+        assert self.core.next_wakeup() == math.inf
+        ends = {"answered", "shed", "abandoned", "lost", "cancelled"}
+        assert {request.place for request in self.books.requests.values()} <= ends
+
+
+@pytest.mark.parametrize("name", ["cork", "cork-classic", "fixed:25", "fixed:1000", "none"])
+def test_the_core_keeps_its_promises(name: str) -> None:
+    """With every policy, and with one that holds beyond every goal."""
+
+    class Machine(CoreMachine):
+        policy = name
+
+    run_state_machine_as_test(Machine, settings=SETTINGS)

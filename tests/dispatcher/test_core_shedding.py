@@ -1,0 +1,269 @@
+"""Whom the core refuses, when, and with what words; and whom it must never refuse."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from uncork_dispatcher.actions import Shed, Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.rules import ApiRules
+
+from .driver import Arrival, Driver, core_with, start_one, starts, teach
+
+
+def model(start: Start) -> float:
+    """A worker that takes 50 ms and half a millisecond for each row."""
+    return 0.050 + 0.0005 * start.rows
+
+
+def burst(requests: int, at: float = 0.0) -> list[Arrival]:
+    """Requests that come 0.1 ms apart."""
+    return [Arrival(at + number * 1e-4) for number in range(requests)]
+
+
+def taught(seconds: float = 0.1, **limits: float) -> tuple[Dispatcher, float]:
+    """A core that has seen five batches of one row, its worker busy with a sixth from the time returned."""
+    core = core_with(ApiRules(name="a", **limits))  # type: ignore[arg-type]
+    now = teach(core, seconds)
+    start_one(core, 0, now=now)
+    return core, now
+
+
+# Who is never refused
+
+
+@pytest.mark.parametrize("policy", ["cork", "cork-classic"])
+def test_a_burst_on_a_cold_start_is_answered(policy: str) -> None:
+    """50 requests, nothing known yet, a goal of 300 ms: all answered, and in time."""
+    arrivals = burst(50)
+    end = Driver(core_with(ApiRules(name="a", policy=policy)), arrivals, model).run()
+
+    assert end.refused == {}
+    assert len(end.latency) == 50
+    assert max(end.latency.values()) < 0.3
+
+
+@pytest.mark.parametrize("policy", ["cork", "cork-classic"])
+def test_a_burst_after_single_requests_is_answered(policy: str) -> None:
+    """500 batches of one row have not taught that 30 rows take 30 times as long."""
+    arrivals = [Arrival(i * 0.1) for i in range(500)] + burst(30, at=50.0)
+    end = Driver(core_with(ApiRules(name="a", policy=policy, goal_s=0.5)), arrivals, model).run()
+
+    assert end.refused == {}
+    assert max(end.latency.values()) < 0.5
+
+
+def test_a_goal_that_cannot_be_met_refuses_nobody() -> None:
+    """One row takes longer than the goal: every request is late, and none is refused."""
+    arrivals = [Arrival(i * 0.02) for i in range(300)]
+    end = Driver(core_with(ApiRules(name="a", goal_s=0.03)), arrivals, model).run()
+
+    assert end.refused == {}
+    assert len(end.latency) == 300
+
+
+def test_a_goal_that_can_just_be_met_refuses() -> None:
+    """The boundary of the last test: one row takes a little less than the goal."""
+    arrivals = [Arrival(i * 0.02) for i in range(300)]
+    end = Driver(core_with(ApiRules(name="a", goal_s=0.055)), arrivals, model).run()
+
+    assert end.refused != {}
+
+
+@pytest.mark.parametrize("rows", [1, 5000])
+def test_a_lone_request_on_an_idle_gateway_is_never_refused(rows: int) -> None:
+    """However large, and however late the prediction says that it will be."""
+    core = core_with(ApiRules(name="a", goal_s=0.2, max_batch_rows=10_000, max_queue_rows=10))
+    now = teach(core, 0.1)
+    assert core.stats(now=now)[0].estimate.seconds(5000) > 1.0
+
+    assert core.submit(1, api="a", rows=rows, size_bytes=2**40, now=now) is None
+    assert [start.requests for start in starts(core.poll(now))] == [(1,)]
+
+
+def test_nobody_is_refused_before_the_estimate_is_earned() -> None:
+    """Four slow batches refuse nobody, neither at the door nor later; the fifth makes the difference."""
+    core = core_with(ApiRules(name="a", goal_s=0.3))
+    now = teach(core, 0.2, batches=4)
+    start = start_one(core, 0, now=now)
+    assert core.submit(1, api="a", now=now) is None
+    assert core.poll(now + 0.19) == []
+    assert core.poll(now + 5.0) == []
+
+    core.batch_done(start.batch, outcome="worked", now=now + 5.0)
+    assert [start.requests for start in starts(core.poll(now + 5.0))] == [(1,)]
+
+
+def test_overload_refuses_some_and_answers_the_others_in_time() -> None:
+    """Twice what the worker can do, batches of 4 at most: the goal is met but for a batch's extra rows."""
+    arrivals = [Arrival(i / 150) for i in range(3000)]
+    rules = ApiRules(name="a", goal_s=0.3, max_batch_rows=4)
+    end = Driver(core_with(rules), arrivals, model).run()
+    late = [latency for number, latency in end.latency.items() if number > 100 and latency > 0.31]
+
+    assert {shed.reason for shed in end.refused.values()} == {"deadline"}
+    assert len(end.latency) + len(end.refused) == 3000
+    assert len(end.latency) > 0.9 * 3000 * (4 / 0.052) / 150
+    assert late == []
+
+
+# At the door
+
+
+def test_no_worker() -> None:
+    """Nobody knows when there will be one: try again in a second."""
+    core = core_with(ApiRules(name="a"), workers=0)
+
+    assert core.submit(1, api="a", now=0.0) == Shed(1, "a", "no_worker", 1.0)
+    assert core.poll(0.0) == []
+    assert core.is_empty
+
+
+def test_a_client_that_has_given_up_already() -> None:
+    """At the very moment; a little patience is enough on an idle gateway."""
+    core = core_with(ApiRules(name="a"))
+
+    assert core.submit(1, api="a", now=1.0, expires_at=1.0) == Shed(1, "a", "client_deadline", 1.0)
+    assert core.submit(2, api="a", now=1.0, expires_at=1.001) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"),
+    [
+        ({"max_queue_rows": 6}, 2),
+        ({"max_queue_rows": 5}, 1),
+        ({"max_queue_rows": 1}, 1),
+        ({"max_queue_bytes": 20}, 2),
+        ({"max_queue_bytes": 19}, 1),
+        ({"max_queue_bytes": 1}, 1),
+    ],
+)
+def test_a_full_queue(limits: dict[str, float], allowed: int) -> None:
+    """Requests of 3 rows and 10 bytes up to the limit; an empty queue takes any request."""
+    core = core_with(ApiRules(name="a", **limits))  # type: ignore[arg-type]
+    start_one(core, 0, now=0.0)
+    answers = [core.submit(n, api="a", key=n, rows=3, size_bytes=10, now=0.0) for n in range(1, 4)]
+
+    assert [shed and shed.reason for shed in answers] == [None] * allowed + ["queue_full"] * (3 - allowed)
+
+
+def test_a_backlog_that_keeps_it_beyond_the_goal() -> None:
+    """Busy for 0.1 s and 0.1 s for each: the goal of 0.35 s takes two more, the third cannot make it."""
+    core, now = taught(goal_s=0.35, max_batch_rows=1)
+    answers = [core.submit(number, api="a", now=now) for number in (1, 2, 3)]
+
+    assert [shed and shed.reason for shed in answers] == [None, None, "deadline"]
+
+
+def test_a_client_in_a_hurry_is_refused_where_another_is_not() -> None:
+    """Its own deadline counts when it comes first."""
+    core, now = taught(goal_s=1.0, max_batch_rows=1)
+
+    refused = core.submit(1, api="a", now=now, expires_at=now + 0.15)
+
+    assert refused is not None
+    assert refused.reason == "deadline"
+    assert core.submit(2, api="a", now=now, expires_at=now + 0.25) is None
+
+
+def test_retry_after_grows_with_the_backlog() -> None:
+    """A second at the least; then until what is held is done."""
+    core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
+    told = []
+    for number in range(1, 7):
+        core.submit(number, api="a", now=now)
+        refused = core.submit(100, api="a", rows=10, now=now)
+        assert refused is not None
+        told.append(refused.retry_after_s)
+
+    assert told == pytest.approx([2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+
+
+# After it was held
+
+
+def test_hopeless_requests_are_refused_when_they_become_so() -> None:
+    """The worker hangs: 0.1 s before the deadline is the last moment to start, and the core wakes for it."""
+    core, now = taught(goal_s=0.5)
+    core.submit(1, api="a", now=now)
+    core.poll(now)
+    last = core.next_wakeup()
+    assert last == pytest.approx(now + 0.4)
+    assert core.poll(last - 1e-6) == []
+
+    assert core.poll(last) == [Shed(1, "a", "deadline", 1.0)]
+    assert core.stats(now=last)[0].queued_requests == 0
+
+
+def test_only_the_hopeless_are_refused() -> None:
+    """Those that came later still have time."""
+    core, now = taught(goal_s=0.5)
+    core.submit(1, api="a", now=now)
+    core.submit(2, api="a", now=now)
+    core.submit(3, api="a", now=now + 0.1)
+
+    refused = [action.request for action in core.poll(now + 0.45) if isinstance(action, Shed)]
+    assert refused == [1, 2]
+
+
+def test_nobody_is_refused_while_a_worker_is_idle() -> None:
+    """The batch comes back after the last moment: late, but answered."""
+    core, now = taught(goal_s=0.5)
+    core.submit(1, api="a", now=now)
+    core.batch_done(6, outcome="worked", now=now + 0.6)
+
+    assert [start.requests for start in starts(core.poll(now + 0.6))] == [(1,)]
+
+
+def test_what_the_release_leaves_behind_is_looked_at_again() -> None:
+    """The worker that comes back takes one request, and for the other it is too late."""
+    core, now = taught(goal_s=0.5, max_batch_rows=1)
+    core.submit(1, api="a", now=now)
+    core.submit(2, api="a", now=now)
+    core.batch_done(6, outcome="worked", now=now + 0.45)
+
+    start, shed = core.poll(now + 0.45)
+    assert isinstance(start, Start)
+    assert start.requests == (1,)
+    assert isinstance(shed, Shed)
+    assert (shed.request, shed.reason) == (2, "deadline")
+
+
+def test_a_client_that_gives_up_is_refused_then() -> None:
+    """Also while nothing is known; and it is not started any more."""
+    core = core_with(ApiRules(name="a"))
+    start_one(core, 0, now=0.0)
+    core.submit(1, api="a", now=0.0, expires_at=0.2)
+    assert core.poll(0.1) == []
+    assert core.next_wakeup() == 0.2
+
+    core.batch_done(1, outcome="worked", now=0.2)
+    assert core.poll(0.2) == [Shed(1, "a", "client_deadline", 1.0)]
+
+
+def test_a_client_that_gives_up_is_not_hidden_by_one_more_urgent() -> None:
+    """Before it stands a request with an earlier goal, and a client that waits for ever."""
+    core = core_with(ApiRules(name="a", goal_s=0.3))
+    start_one(core, 0, now=0.0)
+    core.submit(1, api="a", now=0.0)
+    core.submit(2, api="a", now=0.1, expires_at=0.5)
+    core.poll(0.1)
+
+    assert core.next_wakeup() == 0.5
+    assert core.poll(0.5) == [Shed(2, "a", "client_deadline", 1.0)]
+
+
+def test_held_when_the_last_worker_goes() -> None:
+    """A new worker may still come until the deadline."""
+    core = core_with(ApiRules(name="a", goal_s=0.3))
+    start_one(core, 0, now=0.0)
+    core.submit(1, api="a", now=0.1)
+    core.cancel(0, now=0.1)
+    core.worker_lost(0, now=0.2)
+    assert core.poll(0.2) == []
+    assert core.next_wakeup() == 0.4
+
+    assert core.poll(0.4) == [Shed(1, "a", "no_worker", 1.0)]
+    assert core.next_wakeup() == math.inf

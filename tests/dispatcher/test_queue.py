@@ -1,0 +1,132 @@
+"""The requests held for one (api, batch key)."""
+
+from uncork_dispatcher.queue import Entry, RequestQueue
+
+from .driver import entry
+
+
+def filled(*entries: Entry) -> RequestQueue:
+    """A queue that these were appended to."""
+    queue = RequestQueue("a", None)
+    for each in entries:
+        queue.append(each)
+    return queue
+
+
+def numbers(entries: list[Entry]) -> list[int]:
+    """Which requests these are."""
+    return [each.request for each in entries]
+
+
+def test_an_empty_queue_is_false_and_counts_nothing() -> None:
+    """The core drops a queue by its truth value."""
+    queue = filled()
+
+    assert not queue
+    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
+    assert 1 not in queue
+
+
+def test_totals_follow_what_is_appended_taken_and_removed() -> None:
+    """Requests, rows and bytes always add up to what is inside."""
+    first, second, third = (entry(n, rows=n, size_bytes=10 * n) for n in (1, 2, 3))
+    queue = filled(first, second, third)
+    assert (len(queue), queue.rows, queue.size_bytes) == (3, 6, 60)
+
+    queue.remove(second)
+    assert (len(queue), queue.rows, queue.size_bytes) == (2, 4, 40)
+    assert 2 not in queue
+
+    queue.take(rows=1, size_bytes=1000)
+    assert (len(queue), queue.rows, queue.size_bytes) == (1, 3, 30)
+    assert 1 not in queue
+
+    queue.put_back([first])
+    assert (len(queue), queue.rows, queue.size_bytes) == (2, 4, 40)
+
+
+def test_take_is_first_in_first_out_up_to_the_rows() -> None:
+    """Exactly as many rows as allowed may go, not one more."""
+    queue = filled(entry(1, rows=2), entry(2, rows=3), entry(3, rows=1))
+
+    assert numbers(queue.take(rows=5, size_bytes=0)) == [1, 2]
+    assert numbers(queue.take(rows=5, size_bytes=0)) == [3]
+
+
+def test_take_stops_one_row_short() -> None:
+    """A request of 3 rows does not go where 2 are left."""
+    queue = filled(entry(1, rows=2), entry(2, rows=3))
+
+    assert numbers(queue.take(rows=4, size_bytes=0)) == [1]
+
+
+def test_take_keeps_to_the_bytes() -> None:
+    """Exactly as many bytes as allowed may go, not one more."""
+    both = filled(entry(1, size_bytes=40), entry(2, size_bytes=60))
+    one = filled(entry(1, size_bytes=40), entry(2, size_bytes=61))
+
+    assert numbers(both.take(rows=10, size_bytes=100)) == [1, 2]
+    assert numbers(one.take(rows=10, size_bytes=100)) == [1]
+
+
+def test_take_always_takes_the_first() -> None:
+    """A request larger than the limit goes, alone."""
+    queue = filled(entry(1, rows=50, size_bytes=500), entry(2))
+
+    assert numbers(queue.take(rows=10, size_bytes=100)) == [1]
+
+
+def test_nobody_overtakes_a_request_that_does_not_fit() -> None:
+    """A small request behind a large one waits for its turn."""
+    queue = filled(entry(1), entry(2, rows=9), entry(3))
+
+    assert numbers(queue.take(rows=9, size_bytes=100)) == [1]
+    assert numbers(queue.take(rows=10, size_bytes=100)) == [2, 3]
+
+
+def test_the_oldest_is_at_the_head() -> None:
+    """And the next one after that has been taken."""
+    queue = filled(entry(1, arrival=1.0), entry(2, arrival=2.0))
+    assert queue.oldest.request == 1
+
+    queue.take(rows=1, size_bytes=0)
+    assert queue.oldest.request == 2
+
+
+def test_the_newest_arrival_is_remembered() -> None:
+    """Of appended ones; what is put back changes it only where the queue was empty or older."""
+    late, early = entry(1, arrival=3.0), entry(2, arrival=2.0)
+    queue = filled(late)
+    queue.put_back([early])
+    assert queue.newest == 3.0
+
+    queue = filled()
+    queue.put_back([early])
+    assert queue.newest == 2.0
+
+
+def test_the_most_urgent_has_the_earliest_deadline() -> None:
+    """Wherever it stands, and whoever left before."""
+    first, second, third = (entry(n, deadline=d) for n, d in ((1, 5.0), (2, 3.0), (3, 4.0)))
+    queue = filled(first, second, third)
+    assert queue.most_urgent is second
+
+    queue.remove(second)
+    assert queue.most_urgent is third
+
+    queue.remove(third)
+    assert queue.most_urgent is first
+
+
+def test_what_is_put_back_comes_first_in_its_order() -> None:
+    """Before those that came while it ran, and its deadlines count again."""
+    first, second, third = (entry(n, deadline=float(n)) for n in (1, 2, 3))
+    queue = filled(first, second, third)
+    taken = queue.take(rows=2, size_bytes=0)
+    assert queue.most_urgent is third
+
+    queue.put_back(taken)
+
+    assert queue.oldest is first
+    assert queue.most_urgent is first
+    assert numbers(queue.take(rows=10, size_bytes=0)) == [1, 2, 3]

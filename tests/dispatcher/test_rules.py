@@ -1,0 +1,43 @@
+"""The rules of one api are checked when they are made."""
+
+import math
+from typing import Any
+
+import pytest
+
+from uncork_dispatcher.rules import ApiRules
+
+NUMBERS = ("goal_s", "max_batch_rows", "max_batch_bytes", "timeout_s", "max_queue_rows", "max_queue_bytes")
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+@pytest.mark.parametrize("value", [0, -1, math.nan])
+def test_limits_are_positive(field: str, value: float) -> None:
+    """The message names the api, the field and the value."""
+    wrong: dict[str, Any] = {field: value}
+    with pytest.raises(ValueError, match=rf"api 'digits': {field} must be positive, got {value}"):
+        ApiRules(name="digits", **wrong)
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+def test_one_is_enough_of_everything(field: str) -> None:
+    """The smallest whole limit is allowed."""
+    least: dict[str, Any] = {field: 1}
+
+    assert getattr(ApiRules(name="a", **least), field) == 1
+
+
+def test_the_policy_is_checked() -> None:
+    """The message names the api and lists what there is."""
+    with pytest.raises(
+        ValueError, match=r"api 'digits': policy: there is no policy 'clever'; there are cork"
+    ):
+        ApiRules(name="digits", policy="clever")
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    """300 ms, 1000 rows, one minute, run again when lost."""
+    rules = ApiRules(name="a")
+
+    assert (rules.goal_s, rules.max_batch_rows, rules.policy) == (0.3, 1000, "cork")
+    assert (rules.timeout_s, rules.idempotent) == (60.0, True)

@@ -1,0 +1,82 @@
+"""The codec of JSON values."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.json import JsonCodec
+from uncork_gateway.errors import BadRequest
+from uncork_workers.adapters import InvalidInput, Json
+
+from .bodies import VALUES, mutated, written
+
+CODEC = JsonCodec()
+BODIES = VALUES.flatmap(written)
+
+
+@settings(deadline=None)
+@given(body=BODIES)
+def test_any_value_is_one_row_and_travels_as_it_came(body: bytes) -> None:
+    """Not a byte is changed, so that big integers and the text of floats survive; all share batches."""
+    assert CODEC.decode(body) == Marshalled(body, rows=1, key=None, single=True)
+
+
+@settings(deadline=None)
+@given(value=VALUES, data=st.data())
+def test_an_answer_is_one_value(value: object, data: st.DataObject) -> None:
+    """An echo gives back the value that was sent."""
+    marshalled = CODEC.decode(data.draw(written(value)))
+
+    assert json.loads(CODEC.encode(marshalled.body, single=marshalled.single)) == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"nul",
+        b"NaN",
+        b"1 2",
+        b"1,2",
+        b"1],[2",
+        b"[1",
+        b"1]",
+        b"[1,]",
+        b"{",
+        b'{"a"}',
+        b'"',
+        b"'a'",
+    ],
+)
+def test_what_is_not_one_value_is_refused(body: bytes) -> None:
+    """400; also what would be two values among others."""
+    with pytest.raises(BadRequest, match=r"^the body is not valid JSON: .+"):
+        CODEC.decode(body)
+
+
+def test_nesting_without_end_is_refused() -> None:
+    """A body of brackets costs its sender a 400, and nobody anything else."""
+    with pytest.raises(BadRequest, match=r"the body is not valid JSON: .*recursion"):
+        CODEC.decode(b"[" * 1_000_000)
+
+
+@settings(deadline=None)
+@given(body=st.binary(max_size=30) | mutated(BODIES))
+def test_whatever_is_accepted_stays_one_value_among_others(body: bytes) -> None:
+    """Any bytes are refused with 400, or at the worker alone, or are one value and shift no other."""
+    try:
+        accepted = CODEC.decode(body)
+    except BadRequest:
+        return
+    try:
+        merged = Json().merge([b"1", accepted.body, b"2"])
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            Json().check(accepted.body, 1)
+    else:
+        assert len(merged) == 3
+        assert (merged[0], merged[-1]) == (1, 2)

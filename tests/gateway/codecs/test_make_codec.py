@@ -1,0 +1,29 @@
+"""From what an adapter says of itself to its codec."""
+
+from typing import Any
+
+import pytest
+
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs.json import JsonCodec
+from uncork_gateway.codecs.ndarray import NdArrayCodec
+from uncork_workers.adapters import Json, NdArray
+
+
+def test_every_adapter_has_its_codec() -> None:
+    """The gateway can make one from the description of each adapter there is."""
+    assert isinstance(make_codec(Json().describe()), JsonCodec)
+    assert isinstance(make_codec(NdArray(shape=(2, None)).describe()), NdArrayCodec)
+
+
+def test_the_codec_of_arrays_knows_the_shape_of_a_row() -> None:
+    """One row of two axes, told from two rows of one."""
+    assert make_codec(NdArray(shape=(2, 2)).describe()).decode(b"[[1,2],[3,4]]").rows == 1
+    assert make_codec(NdArray(shape=(2,)).describe()).decode(b"[[1,2],[3,4]]").rows == 2
+
+
+@pytest.mark.parametrize("description", [{}, {"kind": "image"}, {"kind": "ndarray"}, {"shape": [1]}])
+def test_an_unknown_kind_is_refused(description: dict[str, Any]) -> None:
+    """The message shows the description; a newer worker may have kinds that this gateway lacks."""
+    with pytest.raises(ValueError, match="there is no codec for"):
+        make_codec(description)

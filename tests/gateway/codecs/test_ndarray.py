@@ -1,0 +1,196 @@
+"""The codec of arrays."""
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs.ndarray import NdArrayCodec
+from uncork_gateway.errors import BadRequest
+from uncork_workers.adapters import InvalidInput, NdArray
+
+from .bodies import mutated, written
+
+Shape = tuple[int | None, ...]
+
+
+class Case(NamedTuple):
+    """The shape that an api has, rows that fit it, whether they are one without the leading axis."""
+
+    shape: Shape
+    rows: list[Any]
+    single: bool
+
+    @property
+    def codec(self) -> NdArrayCodec:
+        """The codec of the api."""
+        return NdArrayCodec(shape=self.shape)
+
+    @property
+    def value(self) -> Any:
+        """What the client sends."""
+        return self.rows[0] if self.single else self.rows
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Any shape, open here and there, and some rows of it."""
+    lengths = draw(st.lists(st.integers(1, 3), max_size=3))
+    shape = tuple(draw(st.sampled_from([length, None])) for length in lengths)
+    rows: st.SearchStrategy[Any] = st.integers(-9, 9) | st.booleans() | st.floats(-1, 1)
+    for length in reversed(lengths):
+        rows = st.lists(rows, min_size=length, max_size=length)
+    single = draw(st.booleans())
+    return Case(shape, draw(st.lists(rows, min_size=1, max_size=1 if single else 5)), single)
+
+
+@settings(deadline=None)
+@given(case=cases(), data=st.data())
+def test_rows_are_counted_and_come_back_as_they_were(case: Case, data: st.DataObject) -> None:
+    """One row is told from many by its depth; an echo of the rows is the value that was sent."""
+    marshalled = case.codec.decode(data.draw(written(case.value)))
+
+    assert (marshalled.rows, marshalled.single) == (len(case.rows), case.single)
+    assert json.loads(b"[" + marshalled.body + b"]") == case.rows
+    answer = case.codec.encode(marshalled.body, single=marshalled.single)
+    assert json.loads(answer) == case.value
+
+
+@settings(deadline=None)
+@given(
+    shape=st.lists(st.sampled_from([1, 2, None]), max_size=3).map(tuple),
+    data=st.data(),
+)
+def test_requests_have_one_key_exactly_if_they_can_be_merged(shape: Shape, data: st.DataObject) -> None:
+    """Rows that differ where the shape is open cannot become one array; others can."""
+    lengths = st.tuples(*(st.integers(1, 2) if length is None else st.just(length) for length in shape))
+    bodies = [np.zeros(data.draw(lengths), dtype=int).tolist() for _ in range(2)]
+    codec, adapter = NdArrayCodec(shape=shape), NdArray(shape=shape)
+
+    first, second = (
+        codec.decode(json.dumps(data.draw(st.sampled_from([body, [body]]))).encode()) for body in bodies
+    )
+
+    if first.key == second.key:
+        assert len(adapter.merge([first.body, second.body])) == 2
+    else:
+        with pytest.raises(InvalidInput, match="rows are of different lengths"):
+            adapter.merge([first.body, second.body])
+
+
+def test_rows_of_different_lengths_have_different_keys() -> None:
+    """And those of the same length the same, whether alone or many."""
+    codec = NdArrayCodec(shape=(None, 2, None))
+    bodies = [b"[[[1],[2]]]", b"[[[1],[2]],[[3],[4]]]", b"[[[1,1],[2,2]]]", b"[[[[5],[6]]],[[[7],[8]]]]"]
+
+    assert [codec.decode(body).key for body in bodies] == [(1, 1), (2, 1), (1, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "rows", "single"),
+    [
+        ((2,), b" \r\n\t[ 1 , 2 ] ", 1, True),
+        ((2,), b" [ [ 1 , 2 ] ] ", 1, False),
+        ((2,), b"\n[\n[1,2]\n,\n[3,4]\n]\n", 2, False),
+        ((), b" 5 ", 1, True),
+        ((), b"[ 5 , 6 , 7 ]", 3, False),
+        ((None,), b" [ 1 ] ", 1, True),
+    ],
+)
+def test_white_space_means_nothing(shape: Shape, body: bytes, rows: int, *, single: bool) -> None:
+    """Wherever it is."""
+    marshalled = NdArrayCodec(shape=shape).decode(body)
+
+    assert (marshalled.rows, marshalled.single) == (rows, single)
+    assert len(json.loads(b"[" + marshalled.body + b"]")) == rows
+
+
+@pytest.mark.parametrize("shape", [(2,), (None,), (), (2, 2)])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b" ", b"[", b"[1,2", b"[1,2]]", b"[1,2],[3,4]", b"[[1,2]", b"[[1,2],]", b"[[1,2] [3,4]]", b"x"],
+)
+def test_what_is_not_json_is_refused(shape: Shape, body: bytes) -> None:
+    """400 with the place of the fault, whatever the depth."""
+    with pytest.raises(BadRequest, match=r"^the body is not valid JSON: .+"):
+        NdArrayCodec(shape=shape).decode(body)
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "depth"),
+    [
+        ((2,), b"5", 0),
+        ((2,), b'{"instances":[[1,2]]}', 0),
+        ((2,), b"[[[1,2]]]", 3),
+        ((2, 2), b"[1,2]", 1),
+        ((), b"[[1]]", 2),
+        ((None,), b"null", 0),
+    ],
+)
+def test_a_wrong_depth_is_refused(shape: Shape, body: bytes, depth: int) -> None:
+    """The message says how deep one row, many rows and this body are."""
+    with pytest.raises(BadRequest) as caught:
+        NdArrayCodec(shape=shape).decode(body)
+
+    assert str(caught.value) == (
+        f"a row is a list nested {len(shape)} deep, many rows are nested {len(shape) + 1} deep; "
+        f"this body is nested {depth} deep"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "reason"),
+    [
+        ((), b" [ ] ", "the body has no rows"),
+        ((None,), b"[]", "a row has no values"),
+        ((None,), b"[[]]", "a row has no values"),
+        ((None,), b"[[],[1]]", "a row has no values"),
+        ((None, None), b"[[]]", "a row has no values"),
+        ((2, None), b"[[],[]]", "a row has no values"),
+        ((None, None), b'[["a"],1]', None),
+        ((None, None), b"[[[1]],2]", None),
+        ((None, None), b"[[1,2],3]", None),
+        ((None,), b"[[1],[]]", None),
+        ((2, 2), b"[[]]", None),
+        ((2,), b"[]", None),
+    ],
+)
+def test_what_only_looks_like_rows_does_no_harm(shape: Shape, body: bytes, reason: str | None) -> None:
+    """Empty rows and rows that are deep enough only at first are refused here, or else by the worker."""
+    if reason is not None:
+        with pytest.raises(BadRequest, match=reason):
+            NdArrayCodec(shape=shape).decode(body)
+    else:
+        marshalled = NdArrayCodec(shape=shape).decode(body)
+        with pytest.raises(InvalidInput, match="; a row must have shape "):
+            NdArray(shape=shape).check(marshalled.body, marshalled.rows)
+
+
+@pytest.mark.parametrize("shape", [(2,), (None,), (), (None, None)])
+def test_nesting_without_end_is_refused(shape: Shape) -> None:
+    """A body of brackets costs its sender a 400, and nobody anything else."""
+    for body in (b"[" * 100_000, b"[1," + b"[" * 100_000, b"[[1," + b"[" * 100_000):
+        with pytest.raises(BadRequest):
+            NdArrayCodec(shape=shape).decode(body)
+
+
+@settings(deadline=None)
+@given(case=cases(), data=st.data())
+def test_whatever_is_accepted_keeps_its_count_among_others(case: Case, data: st.DataObject) -> None:
+    """Any bytes are refused with 400, or at the worker alone, or are as many rows as were counted."""
+    body = data.draw(mutated(written(case.value)) | st.binary(max_size=20))
+    try:
+        accepted = case.codec.decode(body)
+    except BadRequest:
+        return
+    adapter = NdArray(shape=case.shape)
+    try:
+        rows = len(adapter.merge([accepted.body]))
+    except InvalidInput:
+        return
+    assert rows == accepted.rows
+    adapter.check(accepted.body, accepted.rows)
+    assert len(adapter.merge([accepted.body, accepted.body])) == 2 * rows

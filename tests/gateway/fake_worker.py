@@ -1,0 +1,92 @@
+"""A worker process as the gateway sees it: a connection to its Unix socket that speaks frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.frames import Batch, Frame, FrameDecoder, Hello, Message, Ready, Reply, encode_frame
+
+
+def service(*apis: ApiDescription, name: str = "Fake") -> ServiceDescription:
+    """A service with these apis, or one called ``echo`` that takes JSON."""
+    return ServiceDescription(name=name, apis=list(apis) or [json_api()])
+
+
+def json_api(name: str = "echo", settings: ApiSettings | None = None) -> ApiDescription:
+    """An api that takes JSON."""
+    settings = settings or ApiSettings()
+    return ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, settings=settings)
+
+
+class FakeWorker:
+    """One worker; it does nothing by itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._frames = self._receive()
+
+    @classmethod
+    async def connect(cls, socket_path: str) -> FakeWorker:
+        """Connect to a gateway."""
+        return cls(*await asyncio.open_unix_connection(socket_path))
+
+    @classmethod
+    async def ready(
+        cls, socket_path: str, *, index: int = 0, serves: ServiceDescription | None = None
+    ) -> FakeWorker:
+        """Connect, say hello and be ready."""
+        worker = await cls.connect(socket_path)
+        worker.send(Hello(index=index, pid=1, service=serves or service()))
+        worker.send(Ready())
+        return worker
+
+    def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
+        """Send a frame."""
+        self.send_bytes(encode_frame(message, bodies))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send anything."""
+        self._writer.write(data)
+
+    async def batch(self) -> tuple[Batch, bytes]:
+        """Wait for a batch; the message and its payload."""
+        message, payload = await anext(self._frames)
+        assert isinstance(message, Batch)
+        return message, payload
+
+    def answer(
+        self,
+        batch: Batch,
+        bodies: Sequence[bytes],
+        *,
+        statuses: Sequence[int] | None = None,
+        worked: bool = True,
+        chunks: Sequence[tuple[int, float]] | None = None,
+    ) -> None:
+        """Send the reply to a batch: every request worked, in one call, unless something else is said."""
+        reply = Reply(
+            batch=batch.batch,
+            worked=worked,
+            statuses=list(statuses or [200] * len(bodies)),
+            lengths=[len(body) for body in bodies],
+            chunks=[(sum(batch.rows), 0.001)] if chunks is None else list(chunks),
+        )
+        self.send(reply, bodies)
+
+    async def dropped(self) -> None:
+        """Wait until the gateway closes the connection; fails if it sends something."""
+        assert [frame async for frame in self._frames] == []
+        self.close()
+
+    def close(self) -> None:
+        """Die."""
+        self._writer.close()
+
+    async def _receive(self) -> AsyncIterator[Frame]:
+        decoder = FrameDecoder()
+        while data := await self._reader.read(65536):
+            for frame in decoder.feed(data):
+                yield frame

@@ -1,0 +1,85 @@
+"""A whole gateway on a real Unix socket, fake workers, and a client inside the process."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_workers.description import ServiceDescription
+from uncork_workers.frames import Batch
+
+from .fake_worker import FakeWorker
+from .running import turns
+
+
+class GatewayStage:
+    """A gateway, those who connect to it, and what it asks of its supervisor."""
+
+    def __init__(self, socket_path: str, settings: GatewaySettings) -> None:
+        self.socket_path = socket_path
+        self.killed: list[int] = []
+        self.gateway = Gateway(settings, kill_worker=self.killed.append, restarts=lambda: 4)
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=self.gateway.app), base_url="http://gateway"
+        )
+        self._workers: list[FakeWorker] = []
+
+    async def connect(self) -> FakeWorker:
+        """A worker that has said nothing yet."""
+        worker = await FakeWorker.connect(self.socket_path)
+        self._workers.append(worker)
+        return worker
+
+    async def worker(self, *, index: int = 0, serves: ServiceDescription | None = None) -> FakeWorker:
+        """A worker that takes batches."""
+        worker = await FakeWorker.ready(self.socket_path, index=index, serves=serves)
+        self._workers.append(worker)
+        await self.gateway.ready.wait()
+        await turns()
+        return worker
+
+    def post(self, path: str, value: Any) -> asyncio.Task[httpx.Response]:
+        """Send a request; its answer will come when a worker has given one."""
+        return asyncio.create_task(self.http.post(path, json=value))
+
+    async def echo(self, worker: FakeWorker, path: str, value: Any) -> tuple[Batch, httpx.Response]:
+        """One request, answered by a worker with what it got; its batch and the reply."""
+        asking = self.post(path, value)
+        batch, payload = await worker.batch()
+        worker.answer(batch, [payload])
+        return batch, await asking
+
+    async def ready(self) -> httpx.Response:
+        """What /readyz says."""
+        return await self.http.get("/readyz")
+
+    async def close(self) -> None:
+        """Close everything."""
+        await self.http.aclose()
+        await self.gateway.close()
+        for worker in self._workers:
+            worker.close()
+        await turns()
+
+
+@contextlib.asynccontextmanager
+async def gateway(folder: Path, **settings: Any) -> AsyncIterator[GatewayStage]:
+    """A gateway on a socket in a folder."""
+    made = GatewayStage(str(folder / "s"), GatewaySettings(**settings))
+    await made.gateway.listen(made.socket_path)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def problem(reply: httpx.Response, status: int) -> str:
+    """The detail of a problem document; fails if the reply is not one of that status."""
+    assert (reply.status_code, reply.json()["status"]) == (status, status)
+    assert reply.headers["content-type"] == "application/problem+json"
+    text: str = reply.json()["detail"]
+    return text

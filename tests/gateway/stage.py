@@ -1,0 +1,95 @@
+"""A hot route with everything around it: a real dispatcher, a scripted runner, a clock that can be set."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran
+from uncork_gateway.codecs import Codec, make_codec
+from uncork_gateway.hot_route import HotRoute, RowsReply
+from uncork_gateway.metrics import Metrics
+
+from .asgi import JSON, Client, Reply
+
+RULES = ApiRules(name="echo")
+LIMIT_BYTES = 100
+
+
+class Runner:
+    """Answers every request with its own body, once the gate is open, or as the test says."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job[bytes]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.reply: Callable[[bytes], RowsReply] = lambda body: RowsReply(200, body)
+        self.error: Exception | None = None
+
+    async def __call__(self, job: Job[bytes]) -> Ran[RowsReply]:
+        """Run a batch."""
+        self.jobs.append(job)
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return Ran([self.reply(body) for body in job.payloads])
+
+    @property
+    def batches(self) -> list[list[bytes]]:
+        """The bodies of each batch that was run."""
+        return [job.payloads for job in self.jobs]
+
+
+class Stage:
+    """A hot route with everything around it."""
+
+    def __init__(
+        self,
+        *,
+        input: dict[str, Any] | None = None,
+        codec: Codec | None = None,
+        rules: ApiRules = RULES,
+        workers: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.runner = Runner()
+        self.metrics = Metrics()
+        self.dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(
+            self.runner, observer=self.metrics, clock=clock
+        )
+        self.dispatcher.set_api(rules)
+        for worker in range(workers):
+            self.dispatcher.worker_ready(worker)
+        self.route = HotRoute(
+            "echo",
+            codec=codec or make_codec(input or {"kind": "json"}),
+            dispatcher=self.dispatcher,
+            metrics=self.metrics,
+            max_body_bytes=LIMIT_BYTES,
+            batch_id=lambda batch: f"gateway-{batch}",
+        )
+
+    def post(self, client: Client) -> asyncio.Task[Reply | None]:
+        """Have a client ask, as a server would: in a task of its own."""
+        return asyncio.create_task(client.ask(self.route))
+
+    async def reply(self, *pieces: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> Reply:
+        """The reply to one request."""
+        reply = await self.post(Client(*pieces, headers=[JSON] if headers is None else headers))
+        assert reply is not None
+        return reply
+
+    def counted(self, status: int) -> float | None:
+        """How many requests were answered with a status."""
+        labels = {"api": "echo", "status": str(status)}
+        return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
+
+
+def detail(reply: Reply, status: int) -> str:
+    """The detail of a problem document; fails if the reply is not one of that status."""
+    document = json.loads(reply.body)
+    assert (reply.status, document["status"]) == (status, status)
+    assert reply.headers["content-type"] == "application/problem+json"
+    text: str = document["detail"]
+    return text

@@ -1,0 +1,223 @@
+"""The gateway put together: what workers say they serve, and what is in force."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from uncork_gateway.app import ServiceUnusable
+from uncork_workers.description import ApiDescription, ApiSettings
+from uncork_workers.frames import Failed, Hello
+
+from .fake_worker import json_api, service
+from .gateway_stage import gateway, problem
+from .running import run, turns
+
+
+def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
+    """With the settings that are in force, before the worker is ready."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            (await on.connect()).send(Hello(index=0, pid=1, service=service()))
+
+            assert await on.gateway.described == service()
+            assert not on.gateway.ready.is_set()
+
+    run(scenario())
+
+
+def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
+    """In all apis; what is not overridden stays each api's own."""
+    overrides = {"mb_max_batch_size": 2, "policy": "none"}
+    serves = service(json_api("one", ApiSettings(mb_max_batch_size=9, timeout=5)), json_api("two"))
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides=overrides) as on:
+            worker = await on.worker(serves=serves)
+            one, two = (await on.gateway.described).apis
+
+            assert one.settings == ApiSettings(mb_max_batch_size=2, policy="none", timeout=5)
+            assert two.settings == ApiSettings(mb_max_batch_size=2, policy="none")
+            asking = [on.post("/one", value) for value in range(2)]
+            for value in range(2):  # one by one, as the policy says
+                batch, payload = await worker.batch()
+                assert (batch.limit_rows, payload) == (2, b"%d" % value)
+                worker.answer(batch, [payload])
+            assert [reply.json() for reply in await asyncio.gather(*asking)] == [0, 1]
+
+    run(scenario())
+
+
+def test_a_batch_has_at_most_the_rows_in_force(tmp_path: Path) -> None:
+    """The override holds for the dispatcher, too."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides={"mb_max_batch_size": 2}) as on:
+            worker = await on.worker()
+            asking = [on.post("/echo", value) for value in range(5)]
+            sizes = []
+            for _ in range(3):
+                batch, _ = await worker.batch()
+                sizes.append(len(batch.rows))
+                worker.answer(batch, [b"0"] * len(batch.rows))
+            await asyncio.gather(*asking)
+
+            assert sizes == [2, 2, 1]
+
+    run(scenario())
+
+
+def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
+    """The size of a body, and the rows that are held."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, max_body_bytes=5, max_queue_rows=1) as on:
+            worker = await on.worker()
+            assert problem(await on.http.post("/echo", json="too long"), 413)
+            asking = [on.post("/echo", 0)]
+            batch, _ = await worker.batch()
+            asking.append(on.post("/echo", 1))
+            await turns(50)
+            full = await on.http.post("/echo", json=2)
+            worker.answer(batch, [b"0"])
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"1"])
+
+            assert problem(full, 503) == "overloaded: the queue of this api is full"
+            assert [(await one).status_code for one in asking] == [200, 200]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "overrides", "message"),
+    [
+        ({"policy": "magic"}, {}, "api 'echo': policy: there is no policy 'magic'; there are cork, "),
+        ({}, {"policy": "fixed:x"}, "api 'echo': policy: there is no policy 'fixed:x'; there are cork, "),
+        ({}, {"mb_max_latency": -1}, "api 'echo': mb_max_latency must be above 0 milliseconds, got -1"),
+        ({"timeout": 0}, {}, "api 'echo': timeout must be above 0 seconds, got 0"),
+    ],
+)
+def test_wrong_settings_make_the_service_unusable(
+    tmp_path: Path, settings: dict[str, Any], overrides: dict[str, Any], message: str
+) -> None:
+    """The message names the api, the argument and what there is."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides=overrides) as on:
+            serves = service(json_api(settings=ApiSettings(**settings)))
+            (await on.connect()).send(Hello(index=0, pid=1, service=serves))
+
+            with pytest.raises(ServiceUnusable) as caught:
+                await on.gateway.described
+            assert str(caught.value).startswith(message)
+            problem(await on.http.post("/echo", json=1), 503)
+
+    run(scenario())
+
+
+def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusable(tmp_path: Path) -> None:
+    """As from a worker of another version."""
+    api = ApiDescription(name="see", route="/see", input={"kind": "hologram"})
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
+
+            with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
+                await on.gateway.described
+
+    run(scenario())
+
+
+def test_a_service_that_cannot_be_loaded_is_unusable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message is the worker's; the traceback of the user's code is in the log once, not per worker."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            for index in range(2):
+                worker = await on.connect()
+                worker.send(Failed(index, "load", "svc cannot be imported", "line 1\nline 2"))
+
+            with pytest.raises(ServiceUnusable, match=r"^svc cannot be imported$"):
+                await on.gateway.described
+            await turns(50)
+
+    run(scenario())
+    assert caplog.text.count("worker 0 failed in load: svc cannot be imported\nline 1\nline 2") == 1
+    assert caplog.text.count("line 2") == 1
+
+
+def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next start may work: a crash loop is for the operator to see, in /readyz and in the log."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.connect()
+            worker.send(Hello(index=2, pid=1, service=service()))
+            worker.send(Failed(2, "setup", "OSError: no model", "line 1"))
+            await on.gateway.described
+            await turns(50)
+            on.gateway.worker_exited(2, "exited with code 1")
+            reason = "worker 2 failed in setup: OSError: no model"
+            assert problem(await on.ready(), 503) == f"no worker is ready: {reason}"
+            on.gateway.worker_exited(2, "exited with code 9")
+            assert problem(await on.ready(), 503) == "no worker is ready: worker 2 exited with code 9"
+            await on.worker(index=2)
+            assert (await on.ready()).status_code == 200
+
+    run(scenario())
+    messages = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert messages == [
+        (logging.ERROR, "worker 2 failed in setup: OSError: no model\nline 1"),
+        (logging.WARNING, "worker 2 exited with code 9"),
+    ]
+
+
+def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
+    """A worker that was started again may serve something else; what is gone is gone."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            await on.worker(serves=service(json_api("old"), json_api("both")))
+            new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
+            (await on.connect()).send(Hello(index=1, pid=1, service=new))
+            await turns(50)
+
+            problem(await on.http.post("/old", json=1), 404)
+            problem(await on.http.get("/new"), 405)
+            problem(await on.http.get("/both"), 405)
+            assert [api.name for api in (await on.gateway.described).apis] == ["old", "both"]
+
+    run(scenario())
+
+
+def test_a_changed_service_that_is_unusable_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is reported, and the apis stay as they were, those that come before the wrong one included."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            wrong = service(
+                json_api("echo", ApiSettings(mb_max_batch_size=3)),
+                json_api("bad", ApiSettings(policy="magic")),
+            )
+            (await on.connect()).send(Hello(index=1, pid=1, service=wrong))
+            await turns(50)
+            batch, reply = await on.echo(worker, "/echo", 1)
+
+            assert (batch.limit_rows, reply.json()) == (1000, 1)
+            problem(await on.http.post("/bad", json=1), 404)
+
+    run(scenario())
+    (record,) = caplog.records
+    assert "a worker came up with a service that cannot be served: api 'bad': policy" in record.getMessage()

@@ -1,0 +1,105 @@
+"""What a client can be told other than an answer."""
+
+import json
+from http import HTTPStatus
+
+import pytest
+
+from uncork_dispatcher import (
+    BatchTimedOut,
+    DispatchError,
+    RequestShed,
+    ShedReason,
+    WorkerLost,
+    WrongResultCount,
+)
+from uncork_gateway.errors import (
+    BadGateway,
+    BadRequest,
+    BodyTooLarge,
+    GatewayError,
+    HandlerFailed,
+    TimedOut,
+    Unavailable,
+    UnsupportedMediaType,
+    from_dispatcher,
+    problem,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "headers"),
+    [
+        (GatewayError("x"), 500, []),
+        (BadRequest("x"), 400, []),
+        (BodyTooLarge("x"), 413, [(b"connection", b"close")]),
+        (UnsupportedMediaType("x"), 415, []),
+        (HandlerFailed("x"), 500, []),
+        (BadGateway("x"), 502, []),
+        (Unavailable("x", 2), 503, [(b"retry-after", b"2")]),
+        (TimedOut("x"), 504, []),
+    ],
+)
+def test_every_error_has_its_status_and_headers(
+    error: GatewayError, status: int, headers: list[tuple[bytes, bytes]]
+) -> None:
+    """The message is what the client reads."""
+    assert (error.status, error.headers(), str(error)) == (status, headers, "x")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "header"), [(0.0, b"0"), (0.001, b"1"), (1.0, b"1"), (1.01, b"2"), (59.5, b"60")]
+)
+def test_retry_after_is_rounded_up(seconds: float, header: bytes) -> None:
+    """The header has whole seconds, and a client that comes too early is refused again."""
+    assert Unavailable("full", seconds).headers() == [(b"retry-after", header)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("deadline", "overloaded: the latency goal of this api cannot be met for this request"),
+        ("queue_full", "overloaded: the queue of this api is full"),
+        ("no_worker", "no worker is ready"),
+        ("draining", "the server is shutting down"),
+    ],
+)
+def test_a_request_that_was_shed_may_come_again(reason: ShedReason, message: str) -> None:
+    """503 with the dispatcher's time; the message says why."""
+    error = from_dispatcher(RequestShed(reason, 2.5))
+
+    assert type(error) is Unavailable
+    assert (str(error), error.retry_after_s) == (message, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (RequestShed("client_deadline", 1), TimedOut, "the time that X-Request-Timeout-Ms allows has passed"),
+        (BatchTimedOut("x"), TimedOut, "the batch ran past the timeout of this api"),
+        (WorkerLost("worker 5 at /secret died"), BadGateway, "the worker died while it ran this request"),
+        (WrongResultCount(2, 3), HandlerFailed, "the batch function returned 3 results for 2 items"),
+        (DispatchError("something else"), HandlerFailed, "something else"),
+    ],
+)
+def test_every_end_in_the_dispatcher_has_its_error(
+    error: DispatchError, kind: type[GatewayError], message: str
+) -> None:
+    """None of them tells a client about the inside."""
+    told = from_dispatcher(error)
+
+    assert type(told) is kind
+    assert str(told) == message
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 413, 415, 500, 502, 503, 504])
+def test_a_problem_is_an_rfc_9457_document(status: int) -> None:
+    """Type, title, status and detail; the title is the phrase of the status."""
+    document = json.loads(problem(status, 'what "was" wrong: \n é'))
+
+    assert document == {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": 'what "was" wrong: \n é',
+    }

@@ -1,0 +1,234 @@
+"""The hot route: how it reads a request, and what an answer looks like."""
+
+import asyncio
+import re
+
+import pytest
+
+from uncork_gateway.hot_route import RowsReply
+
+from .asgi import JSON, Client, Reply
+from .running import run, turns
+from .stage import Stage, detail
+
+
+def test_an_answer_says_where_it_comes_from() -> None:
+    """200, the body, and which batch it was in and how long that took."""
+
+    async def scenario() -> None:
+        stage = Stage()
+
+        reply = await stage.reply(b' {"a": 1}')
+
+        timing = reply.headers.pop("server-timing")
+        assert reply == Reply(
+            200,
+            {
+                "content-type": "application/json",
+                "content-length": "9",
+                "x-batch-id": "gateway-1",
+                "x-batch-size": "1",
+            },
+            b' {"a": 1}',
+        )
+        assert re.fullmatch(r"queue;dur=\d+\.\d\d, batch;dur=\d+\.\d\d", timing)
+        assert stage.counted(200) == 1
+
+    run(scenario())
+
+
+def test_times_are_told_in_milliseconds() -> None:
+    """How long the request was held, and how long its batch ran."""
+
+    async def scenario() -> None:
+        now = 100.0
+
+        def reply_after_1500_ms(body: bytes) -> RowsReply:
+            nonlocal now
+            now += 1.5
+            return RowsReply(200, body)
+
+        stage = Stage(clock=lambda: now)
+        stage.runner.reply = reply_after_1500_ms
+        stage.runner.gate.clear()
+        first = stage.post(Client(b"1"))
+        await turns()
+        second = stage.post(Client(b"2"))
+        await turns()
+        now += 0.25
+        stage.runner.gate.set()
+        replies = await asyncio.gather(first, second)
+
+        assert [reply and reply.headers["server-timing"] for reply in replies] == [
+            "queue;dur=0.00, batch;dur=1750.00",
+            "queue;dur=1750.00, batch;dur=1500.00",
+        ]
+
+    run(scenario())
+
+
+def test_requests_that_come_together_share_a_batch() -> None:
+    """Each gets its own rows; the size is that of the batch in rows."""
+
+    async def scenario() -> None:
+        stage = Stage(input={"kind": "ndarray", "shape": [1]})
+
+        single, many = await asyncio.gather(stage.reply(b"[1]"), stage.reply(b"[[2], [3]]"))
+
+        assert stage.runner.batches == [[b"[1]", b"[2], [3]"]]
+        assert stage.runner.jobs[0].rows == [1, 2]
+        assert (single.body, many.body) == (b"[1]", b"[[2], [3]]")
+        assert single.headers["x-batch-size"] == many.headers["x-batch-size"] == "3"
+        assert single.headers["x-batch-id"] == many.headers["x-batch-id"] == "gateway-1"
+
+    run(scenario())
+
+
+def test_requests_of_different_keys_do_not_share_a_batch() -> None:
+    """Rows of different lengths cannot become one array."""
+
+    async def scenario() -> None:
+        stage = Stage(input={"kind": "ndarray", "shape": [None]})
+
+        await asyncio.gather(*(stage.reply(body) for body in (b"[1]", b"[1,2]", b"[[3],[4]]")))
+
+        assert stage.runner.batches == [[b"[1]", b"[3],[4]"], [b"[1,2]"]]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pieces", [(b"[1,", b"2", b"]"), (b"", b"[1,2]", b""), (b"[1,2]", b"")])
+def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
+    """It is put together."""
+
+    async def scenario() -> None:
+        assert (await Stage().reply(*pieces)).body == b"[1,2]"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [b"application/json", b"application/json; charset=utf-8", b"Application/JSON ;x=y", b"", None],
+)
+def test_json_is_accepted_under_its_names(content_type: bytes | None) -> None:
+    """With parameters, in any case, or unsaid."""
+
+    async def scenario() -> None:
+        headers = [] if content_type is None else [(b"content-type", content_type)]
+
+        assert (await Stage().reply(b"1", headers=headers)).status == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/jsonl", "multipart/form-data; x=y"])
+def test_other_content_types_are_refused(content_type: str) -> None:
+    """415; the message says what to send. The body is not read."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        client = Client(b"1", headers=[(b"content-type", content_type.encode())])
+
+        reply = await stage.post(client)
+
+        assert reply is not None
+        name = content_type.partition(";")[0]
+        message = f"content type {name!r} is not accepted; send application/json"
+        assert detail(reply, 415) == message
+        assert client.received == 0
+        assert (stage.counted(415), stage.runner.jobs) == (1, [])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"1 2", b"[1],[2]"])
+def test_a_malformed_body_is_refused(body: bytes) -> None:
+    """400 with the reason, at once; no worker hears of it."""
+
+    async def scenario() -> None:
+        stage = Stage(workers=0)
+
+        assert detail(await stage.reply(body), 400).startswith("the body is not valid JSON: ")
+        assert (stage.counted(400), stage.runner.jobs) == (1, [])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "length"),
+    [
+        ((b"1" * 101,), b"101"),
+        ((b"1" * 101,), None),
+        ((b"1" * 60, b"1" * 41), None),
+        ((b"1" * 60, b"1" * 40, b"1", b"1"), None),
+    ],
+    ids=["said", "unsaid", "two pieces", "many pieces"],
+)
+def test_a_body_over_the_limit_is_refused(pieces: tuple[bytes, ...], length: bytes | None) -> None:
+    """413, without reading more than need be; the rest is unread, so the connection is closed."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        said = [] if length is None else [(b"content-length", length)]
+        client = Client(*pieces, headers=[JSON, *said])
+
+        reply = await stage.post(client)
+
+        assert reply is not None
+        assert detail(reply, 413) == "the body is over the limit of 100 bytes"
+        assert reply.headers["connection"] == "close"
+        assert client.received == (0 if length else min(len(pieces), 3))
+        assert (stage.counted(413), stage.runner.jobs) == (1, [])
+
+    run(scenario())
+
+
+def test_a_first_piece_over_the_limit_is_enough() -> None:
+    """Nobody waits for more of a body that is too large already."""
+
+    async def scenario() -> None:
+        client = Client(b"1" * 101, b"1")
+
+        reply = await Stage().post(client)
+
+        assert reply is not None
+        detail(reply, 413)
+        assert client.received == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pieces", [(b"1" * 100,), (b"1" * 60, b"1" * 40)])
+def test_a_body_of_the_limit_is_accepted(pieces: tuple[bytes, ...]) -> None:
+    """The limit itself is not over the limit."""
+
+    async def scenario() -> None:
+        reply = await Stage().reply(*pieces, headers=[JSON, (b"content-length", b"100")])
+
+        assert reply.status == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "soon", "", "nan", "5 ms"])
+def test_a_wrong_client_timeout_is_refused(value: str) -> None:
+    """400; the message says what the header must be."""
+
+    async def scenario() -> None:
+        reply = await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value.encode())])
+
+        message = f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value!r}"
+        assert detail(reply, 400) == message
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("value", [b"10000", b"2.5e4", b"inf"])
+def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> None:
+    """The request is answered as if nothing had been said."""
+
+    async def scenario() -> None:
+        assert (await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value)])).status == 200
+
+    run(scenario())

@@ -1,0 +1,255 @@
+"""The hot route: what becomes of a request other than an answer."""
+
+import asyncio
+import logging
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.hot_route import RowsReply
+
+from .asgi import DISCONNECT, JSON, Client
+from .running import run, turns
+from .stage import RULES, Stage, detail
+
+
+@pytest.mark.parametrize(("status", "told"), [(400, 400), (500, 500), (418, 500)])
+def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
+    """With the worker's reason; a status that it should not give is a fault of the handler."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.reply = lambda body: RowsReply(status if body == b"1" else 200, "é".encode())
+
+        refused, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
+
+        assert detail(refused, told) == "é"
+        assert "x-batch-id" not in refused.headers
+        assert answered.status == 200
+        assert (stage.counted(told), stage.counted(200)) == (1, 1)
+
+    run(scenario())
+
+
+def test_a_worker_that_dies_is_502() -> None:
+    """Where its batch may not be run again."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, idempotent=False))
+        stage.runner.error = WorkerLost("worker 0 died")
+
+        assert detail(await stage.reply(b"1"), 502) == "the worker died while it ran this request"
+
+    run(scenario())
+
+
+def test_a_batch_past_its_timeout_is_504() -> None:
+    """The message says whose timeout it was."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, timeout_s=0.01))
+        stage.runner.gate.clear()
+
+        assert detail(await stage.reply(b"1"), 504) == "the batch ran past the timeout of this api"
+
+    run(scenario())
+
+
+def test_no_worker_is_503() -> None:
+    """With the time after which it makes sense to try again."""
+
+    async def scenario() -> None:
+        reply = await Stage(workers=0).reply(b"1")
+
+        assert detail(reply, 503) == "no worker is ready"
+        assert reply.headers["retry-after"] == "1"
+
+    run(scenario())
+
+
+def test_a_full_queue_is_503() -> None:
+    """What is held already is answered."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, max_queue_rows=1))
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"1"))
+        await turns()
+        held = stage.post(Client(b"2"))
+        await turns()
+
+        refused = await stage.reply(b"3")
+        stage.runner.gate.set()
+
+        assert detail(refused, 503) == "overloaded: the queue of this api is full"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert [reply.status for reply in await asyncio.gather(running, held) if reply] == [200, 200]
+
+    run(scenario())
+
+
+def test_draining_is_503() -> None:
+    """A load balancer sends the client elsewhere."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        await stage.dispatcher.drain()
+
+        assert detail(await stage.reply(b"1"), 503) == "the server is shutting down"
+
+    run(scenario())
+
+
+def test_a_client_timeout_that_passes_while_held_is_504() -> None:
+    """In milliseconds; the row is not run any more, and neighbours without such a header are."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, goal_s=50))
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"1"))
+        await turns()
+        held = stage.post(Client(b"2"))
+
+        hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"5")])
+        stage.runner.gate.set()
+        await asyncio.gather(running, held)
+
+        assert detail(hasty, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+        assert stage.runner.batches == [[b"1"], [b"2"]]
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_while_held_is_taken_out() -> None:
+    """Its row is not run, its neighbours are answered, and it is counted as 499."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"1"))
+        await turns()
+        leaver = Client(b"3")
+        before, leaving, after = (stage.post(client) for client in (Client(b"2"), leaver, Client(b"4")))
+        await turns()
+
+        leaver.leave()
+        assert await leaving is None
+        stage.runner.gate.set()
+        replies = await asyncio.gather(running, before, after)
+
+        assert stage.runner.batches == [[b"1"], [b"2", b"4"]]
+        assert [reply and reply.body for reply in replies] == [b"1", b"2", b"4"]
+        assert (stage.counted(499), stage.counted(200)) == (1, 3)
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
+    """Its row is run all the same; the others in the batch get their own answers."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.gate.clear()
+        leaver = Client(b"1")
+        leaving, staying = stage.post(leaver), stage.post(Client(b"2"))
+        await turns()
+
+        leaver.leave()
+        assert await leaving is None
+        stage.runner.gate.set()
+
+        reply = await staying
+        assert reply is not None
+        assert (reply.body, stage.runner.batches) == (b"2", [[b"1", b"2"]])
+        assert (await stage.reply(b"3")).status == 200  # the worker is free again
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered() -> None:
+    """Nothing is run for half a body."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        leaver = Client(headers=[JSON])
+        leaver.leave()
+
+        assert await stage.post(leaver) is None
+        assert (stage.counted(499), stage.runner.jobs) == (1, [])
+
+    run(scenario())
+
+
+def test_a_client_that_is_gone_when_it_is_refused_leaves_no_trace() -> None:
+    """The task that serves it is not cancelled for a wait that never was."""
+
+    async def scenario() -> None:
+        stage = Stage(workers=0)
+        messages = [{"type": "http.request", "body": b"1"}, dict(DISCONNECT)]
+
+        async def receive() -> dict[str, Any]:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None: ...
+
+        async def serve() -> str:
+            await stage.route({"type": "http", "headers": [JSON]}, receive, send)
+            await turns()
+            return "went on"
+
+        (outcome,) = await asyncio.gather(asyncio.create_task(serve()), return_exceptions=True)
+        assert outcome == "went on"
+
+    run(scenario())
+
+
+def test_being_cancelled_is_not_answered() -> None:
+    """A server that is forced to stop cancels its requests, and they do not argue."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.gate.clear()
+        asking = stage.post(Client(b"1"))
+        await turns()
+
+        asking.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert stage.counted(499) is None
+
+    run(scenario())
+
+
+class BrokenCodec:
+    """A codec with a fault."""
+
+    def decode(self, body: bytes) -> Marshalled:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+    def encode(self, rows: bytes, *, single: bool) -> bytes:
+        """Never called."""
+        return rows
+
+
+def test_a_fault_of_ours_is_500_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets an id and nothing of the inside; the log has the same id and the traceback."""
+
+    async def scenario() -> str:
+        stage = Stage(codec=BrokenCodec())
+        text = detail(await stage.reply(b"1"), 500)
+        assert stage.counted(500) == 1
+        return text
+
+    told = run(scenario())
+
+    match = re.fullmatch(r"internal error; error id (\w{12})", told)
+    assert match is not None
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == f"internal error [{match[1]}]"
+    assert "ZeroDivisionError: a secret of ours" in caplog.text

@@ -1,0 +1,207 @@
+"""What the gateway counts and measures."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, RequestShed
+from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+
+from .running import run, turns
+
+API = {"api": "echo"}
+
+
+class Series(NamedTuple):
+    """One line of the exposition."""
+
+    name: str
+    labels: frozenset[tuple[str, str]]
+
+
+Reading = dict[Series, float]
+
+
+def read(metrics: Metrics) -> Reading:
+    """The exposition as Prometheus reads it."""
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {
+        Series(sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(reading: Reading, name: str, **labels: str) -> float | None:
+    """The value of one series, None if there is no such series."""
+    return reading.get(Series(name, frozenset(labels.items())))
+
+
+async def traffic() -> Reading:
+    """One refused, a batch of one row, one of 2 + 3, one that still runs, and 4 rows that wait."""
+    metrics = Metrics()
+    gate = asyncio.Semaphore(2)
+
+    async def echo(job: Job[bytes]) -> Ran[bytes]:
+        await gate.acquire()
+        return Ran(job.payloads)
+
+    dispatcher = AsyncDispatcher(echo, observer=metrics)
+    metrics.registry.register(
+        LiveState(apis=dispatcher.stats, workers=lambda: ["idle", "busy", "busy"], restarts=lambda: 7)
+    )
+    dispatcher.set_api(ApiRules(name="echo", goal_s=50))
+    dispatcher.set_api(ApiRules(name="quiet"))
+    with pytest.raises(RequestShed):
+        await dispatcher.call("echo", b"")
+    dispatcher.worker_ready(1)
+    await dispatcher.call("echo", b"1")
+    await asyncio.gather(*(dispatcher.call("echo", b"", rows=rows) for rows in (2, 3)))
+    running = asyncio.create_task(dispatcher.call("echo", b""))
+    await turns()
+    held = asyncio.create_task(dispatcher.call("echo", b"", rows=4, size_bytes=40))
+    await turns()
+    for seconds, status in ((0.004, 200), (0.004, 200), (3.0, 503)):
+        metrics.request_answered("echo", status, seconds)
+    metrics.request_answered("quiet", 200, 0.001)
+    reading = read(metrics)
+    running.cancel()
+    held.cancel()
+    return reading
+
+
+@pytest.fixture(scope="module")
+def reading() -> Reading:
+    """Give what is exposed in the middle of some traffic."""
+    return run(traffic())
+
+
+def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
+    """Under the names and with the labels of DESIGN 4.4."""
+    histograms = {
+        "uncork_request_duration_seconds",
+        "uncork_queue_wait_seconds",
+        "uncork_batch_rows",
+        "uncork_batch_requests",
+        "uncork_batch_duration_seconds",
+    }
+    gauges = {
+        "uncork_queue_rows",
+        "uncork_queue_bytes",
+        "uncork_estimate_intercept_seconds",
+        "uncork_estimate_slope_seconds",
+        "uncork_estimate_error_ratio",
+        "uncork_arrival_rate_rows",
+    }
+    labels = {
+        **{f"{name}_count": {"api"} for name in histograms},
+        **{name: {"api"} for name in gauges},
+        "uncork_requests_total": {"api", "status"},
+        "uncork_releases_total": {"api", "reason"},
+        "uncork_shed_total": {"api", "reason"},
+        "uncork_workers": {"state"},
+        "uncork_worker_restarts_total": set(),
+    }
+
+    found: dict[str, set[str]] = {}
+    for series in reading:
+        found.setdefault(series.name, {name for name, _ in series.labels})
+
+    assert {name: found.get(name) for name in labels} == labels
+
+
+def test_requests_are_counted_by_status(reading: Reading) -> None:
+    """Each api by itself."""
+    counts = {
+        dict(series.labels)["api"] + dict(series.labels)["status"]: count
+        for series, count in reading.items()
+        if series.name == "uncork_requests_total"
+    }
+    assert counts == {"echo200": 2, "echo503": 1, "quiet200": 1}
+
+
+def test_durations_of_requests_are_measured(reading: Reading) -> None:
+    """Of all statuses together, in seconds."""
+    name = "uncork_request_duration_seconds"
+
+    assert value(reading, f"{name}_count", **API) == 3
+    assert value(reading, f"{name}_sum", **API) == pytest.approx(3.008)
+    assert value(reading, f"{name}_bucket", **API, le="0.003") == 0
+    assert value(reading, f"{name}_bucket", **API, le="0.005") == 2
+    assert value(reading, f"{name}_bucket", **API, le="5.0") == 3
+
+
+def test_batches_are_counted(reading: Reading) -> None:
+    """When they are released: by reason, by rows, by requests."""
+    assert value(reading, "uncork_releases_total", **API, reason="idle") == 3
+    assert value(reading, "uncork_batch_rows_count", **API) == 3
+    assert value(reading, "uncork_batch_rows_sum", **API) == 1 + 5 + 1
+    assert value(reading, "uncork_batch_requests_sum", **API) == 1 + 2 + 1
+    assert value(reading, "uncork_batch_rows_bucket", **API, le="4.0") == 2
+    assert value(reading, "uncork_batch_rows_bucket", **API, le="8.0") == 3
+
+
+def test_waits_are_measured_when_a_request_is_released(reading: Reading) -> None:
+    """One per request, not per batch; those still held have none yet."""
+    assert value(reading, "uncork_queue_wait_seconds_count", **API) == 4
+
+
+def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
+    """One that still runs has no duration yet."""
+    assert value(reading, "uncork_batch_duration_seconds_count", **API) == 2
+    total = value(reading, "uncork_batch_duration_seconds_sum", **API)
+    assert total is not None
+    assert 0 < total < 5
+
+
+def test_refusals_are_counted_by_reason(reading: Reading) -> None:
+    """Each reason by itself; none that did not occur."""
+    sheds = {series.labels for series in reading if series.name == "uncork_shed_total"}
+
+    assert sheds == {frozenset({("api", "echo"), ("reason", "no_worker")})}
+    assert value(reading, "uncork_shed_total", **API, reason="no_worker") == 1
+
+
+def test_what_is_held_now_is_shown(reading: Reading) -> None:
+    """Also for an api that holds nothing."""
+    assert value(reading, "uncork_queue_rows", **API) == 4
+    assert value(reading, "uncork_queue_bytes", **API) == 40
+    assert value(reading, "uncork_queue_rows", api="quiet") == 0
+    assert value(reading, "uncork_queue_bytes", api="quiet") == 0
+
+
+def test_what_was_learned_is_shown(reading: Reading) -> None:
+    """The estimate and the rate, once there has been something to learn from."""
+    for name in ("estimate_intercept_seconds", "estimate_slope_seconds", "arrival_rate_rows"):
+        assert value(reading, f"uncork_{name}", api="quiet") == 0
+    estimates = [value(reading, f"uncork_estimate_{name}_seconds", **API) for name in ("intercept", "slope")]
+    assert any(estimate for estimate in estimates)
+    assert (value(reading, "uncork_arrival_rate_rows", **API) or 0) > 0
+    assert (value(reading, "uncork_estimate_error_ratio", **API) or 0) > 0
+
+
+def test_workers_are_counted_by_state(reading: Reading) -> None:
+    """Also the states that nobody is in."""
+    states = {
+        dict(series.labels)["state"]: count
+        for series, count in reading.items()
+        if series.name == "uncork_workers"
+    }
+    assert states == {"starting": 0, "idle": 1, "busy": 2}
+    assert value(reading, "uncork_worker_restarts_total") == 7
+
+
+def test_two_gateways_do_not_share_their_counts() -> None:
+    """Each has a registry of its own."""
+    first, second = Metrics(), Metrics()
+    first.request_answered("echo", 200, 0.1)
+
+    assert value(read(first), "uncork_requests_total", **API, status="200") == 1
+    assert value(read(second), "uncork_requests_total", **API, status="200") is None
+
+
+def test_the_content_type_is_that_of_the_text_format() -> None:
+    """Prometheus looks at it before it reads."""
+    assert CONTENT_TYPE.startswith("text/plain; version=")

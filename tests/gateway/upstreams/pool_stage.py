@@ -1,0 +1,93 @@
+"""A worker pool on a real socket, with a listener that writes down what it is told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
+from uncork_workers.description import ServiceDescription
+from uncork_workers.frames import Batch, Failed, Hello, Ready
+
+from ..fake_worker import FakeWorker, service
+from ..running import turns
+
+BATCH = Batch(batch=5, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])
+BODIES = [b"a", b"bc"]
+News = tuple[str, object]
+
+
+class Listener:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.news: asyncio.Queue[News] = asyncio.Queue()
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        """Note it."""
+        self.news.put_nowait(("described", service))
+
+    def worker_ready(self, worker: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("ready", worker))
+
+    def worker_lost(self, worker: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("lost", worker))
+
+    def worker_failed(self, failed: Failed) -> None:
+        """Note it."""
+        self.news.put_nowait(("failed", failed))
+
+
+class Stage:
+    """A pool that listens, its listener, and the workers that come."""
+
+    def __init__(self, socket_path: str) -> None:
+        self.socket_path = socket_path
+        self.listener = Listener()
+        self.pool = WorkerPool(self.listener)
+        self._workers: list[FakeWorker] = []
+
+    async def news(self) -> News:
+        """The next thing that the listener is told."""
+        return await self.listener.news.get()
+
+    async def connect(self) -> FakeWorker:
+        """A worker that has said nothing yet."""
+        worker = await FakeWorker.connect(self.socket_path)
+        self._workers.append(worker)
+        return worker
+
+    async def ready(self, *, index: int = 0) -> tuple[FakeWorker, int]:
+        """A worker that takes batches, and its number."""
+        worker = await self.connect()
+        worker.send(Hello(index=index, pid=1, service=service()))
+        worker.send(Ready())
+        assert (await self.news())[0] == "described"
+        what, number = await self.news()
+        assert what == "ready"
+        assert isinstance(number, int)
+        return worker, number
+
+    def execute(self, number: int, batch: Batch = BATCH) -> asyncio.Task[Executed]:
+        """Have a worker run a batch."""
+        return asyncio.create_task(self.pool.execute(number, batch, BODIES))
+
+    async def close(self) -> None:
+        """Close everything."""
+        await self.pool.close()
+        for worker in self._workers:
+            worker.close()
+        await turns()
+
+
+@contextlib.asynccontextmanager
+async def stage(folder: Path) -> AsyncIterator[Stage]:
+    """A pool on a socket in a folder."""
+    made = Stage(str(folder / "s"))
+    await made.pool.listen(made.socket_path)
+    try:
+        yield made
+    finally:
+        await made.close()

@@ -1,0 +1,71 @@
+"""Workers that do not keep to the protocol, seen from the gateway's end of their sockets."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from uncork_dispatcher import WorkerLost
+from uncork_workers.frames import Failed, Reply, encode_frame
+
+from ..running import run
+from .pool_stage import BATCH, BODIES, stage
+
+NONSENSE = {
+    "no frame": b"HTTP/1.1 200 OK\r\n\r\n",
+    "no header": b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0",
+    "a batch": encode_frame(BATCH, BODIES),
+    "another batch's answer": encode_frame(Reply(6, True, [200, 200], [1, 1], []), [b"x", b"y"]),
+    "too few answers": encode_frame(Reply(5, True, [200], [1], []), [b"x"]),
+    "too many answers": encode_frame(Reply(5, True, [200] * 3, [1] * 3, []), [b"xyz"]),
+    "too few lengths": encode_frame(Reply(5, True, [200, 200], [2], []), [b"xy"]),
+    "wrong lengths": encode_frame(Reply(5, True, [200, 200], [1, 2], []), [b"xy"]),
+    "a call of no rows": encode_frame(Reply(5, True, [200, 200], [1, 1], [(0, 0.1)]), [b"xy"]),
+    "a negative time": encode_frame(Reply(5, True, [200, 200], [1, 1], [(3, -0.1)]), [b"xy"]),
+    "a time that is none": encode_frame(Reply(5, True, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]),
+    "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
+def test_a_worker_that_talks_nonsense_is_dropped(
+    tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is closed, its batch is lost, and the log says why."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready(index=6)
+            executing = on.execute(number)
+            await worker.batch()
+            worker.send_bytes(nonsense)
+
+            with pytest.raises(WorkerLost, match="worker 6 died"):
+                await executing
+            await worker.dropped()
+            assert await on.news() == ("lost", number)
+            assert on.pool.states() == []
+
+    run(scenario())
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("worker 6 talks nonsense and is dropped: ")
+
+
+def test_an_answer_without_a_batch_is_nonsense(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also a second answer to a batch that has been answered."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready()
+            executing = on.execute(number)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"1", b"2"])
+            worker.answer(batch, [b"3", b"4"])
+
+            assert (await executing).bodies == [b"1", b"2"]
+            await worker.dropped()
+            assert await on.news() == ("lost", number)
+
+    run(scenario())
+    assert "it answers batch 5, which it was not given" in caplog.text

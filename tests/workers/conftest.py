@@ -1,0 +1,22 @@
+"""What the tests of the workers' room share."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give an empty folder as the working directory; what is imported from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    path = sys.path.copy()
+    before = set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        module = sys.modules[name]
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", [])]
+        if any(place is not None and Path(place).is_relative_to(tmp_path) for place in places):
+            del sys.modules[name]

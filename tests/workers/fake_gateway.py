@@ -1,0 +1,88 @@
+"""The gateway's end of a worker's socket, for tests of real workers."""
+
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from uncork_workers.frames import Frame, FrameDecoder, Message, encode_frame
+
+# Nothing takes this long; a test that goes wrong should end all the same.
+_PATIENCE_S = 10
+
+
+class Connection:
+    """One worker's connection."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._socket.settimeout(_PATIENCE_S)
+        self._frames = self._receive()
+
+    def next(self) -> Frame:
+        """The next frame that the worker sends."""
+        return next(self._frames)
+
+    def rest(self) -> list[Frame]:
+        """What the worker sends until it closes the connection."""
+        return list(self._frames)
+
+    def send(self, *frames: tuple[Message, Sequence[bytes]]) -> None:
+        """Send frames, all at once."""
+        self._socket.sendall(b"".join(encode_frame(message, bodies) for message, bodies in frames))
+
+    def finish(self) -> None:
+        """Send no more, as a gateway that goes; what the worker says can still be read."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Be gone."""
+        self._socket.close()
+
+    def _receive(self) -> Iterator[Frame]:
+        decoder = FrameDecoder()
+        while data := self._socket.recv(65536):
+            yield from decoder.feed(data)
+
+
+class FakeGateway:
+    """Listens for one worker, and talks to it in a thread while the test runs the worker."""
+
+    def __init__(self, listener: socket.socket, pool: ThreadPoolExecutor) -> None:
+        self._listener = listener
+        self._pool = pool
+
+    def accept(self) -> Connection:
+        """Wait for the worker."""
+        connected, _ = self._listener.accept()
+        return Connection(connected)
+
+    def say(self, *frames: tuple[Message, Sequence[bytes]]) -> Future[list[Frame]]:
+        """Send frames to the worker that comes, then finish; gives all that it sends."""
+
+        def talk() -> list[Frame]:
+            worker = self.accept()
+            try:
+                with contextlib.suppress(OSError):  # it may have said its word and left
+                    worker.send(*frames)
+                    worker.finish()
+                return worker.rest()
+            finally:
+                worker.close()
+
+        return self._pool.submit(talk)
+
+    def hang_up(self) -> Future[None]:
+        """Close the connection as soon as the worker comes."""
+        return self._pool.submit(lambda: self.accept().close())
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[FakeGateway]:
+    """A gateway on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.settimeout(_PATIENCE_S)
+        listener.bind(str(path))
+        listener.listen()
+        yield FakeGateway(listener, pool)

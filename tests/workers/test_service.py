@@ -1,0 +1,318 @@
+"""How a service is written: the decorator, and what is found of it."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from uncork_workers.adapters import Adapter, Json, NdArray
+from uncork_workers.description import ApiSettings, DefinitionError
+from uncork_workers.service import Service, api, describe_service, find_apis
+
+from .test_description import WRONG_SETTINGS
+
+
+def names(service: type[Service]) -> list[str]:
+    """The names of the apis that are found."""
+    return [definition.name for definition in find_apis(service)]
+
+
+def refusal(decorate: Any, handler: object) -> str:
+    """The message with which the decorator refuses."""
+    with pytest.raises(DefinitionError) as caught:
+        decorate(handler)
+    return str(caught.value)
+
+
+def predict(self: Service, rows: Any) -> Any:
+    """Predict something."""
+    return rows
+
+
+class Plain(Service):
+    """A service with one api, all defaults."""
+
+    @api(input=Json())
+    def predict(self, items: list[Any]) -> list[Any]:
+        """Say it again.
+
+        Twice.
+        """
+        return items
+
+
+def test_an_api_has_the_name_of_its_method_and_the_defaults() -> None:
+    """The gateway is told name, route, input, settings and documentation."""
+    service = describe_service(Plain)
+
+    assert service.name == "Plain"
+    (described,) = service.apis
+    assert (described.name, described.route) == ("predict", "/predict")
+    assert described.input == {"kind": "json"}
+    assert described.settings == ApiSettings()
+    assert described.doc == "Say it again.\n\nTwice."
+
+
+def test_every_argument_arrives_in_the_description() -> None:
+    """None of them is mixed up with another."""
+
+    class Tuned(Service):
+        @api(
+            input=NdArray(dtype="int8", shape=(4,)),
+            route="/classify/it",
+            mb_max_latency=50,
+            mb_max_batch_size=7,
+            mb_max_batch_bytes=8,
+            policy="fixed:5",
+            timeout=9,
+            idempotent=False,
+        )
+        def predict(self, rows: Any) -> Any:
+            return rows
+
+    (described,) = describe_service(Tuned).apis
+
+    assert described.route == "/classify/it"
+    assert described.input == {"kind": "ndarray", "dtype": "int8", "shape": [4]}
+    assert described.settings == ApiSettings(
+        mb_max_latency=50,
+        mb_max_batch_size=7,
+        mb_max_batch_bytes=8,
+        policy="fixed:5",
+        timeout=9,
+        idempotent=False,
+    )
+    assert described.doc == ""
+
+
+def test_the_method_stays_what_it_was() -> None:
+    """A service can be called in its own tests as if it were not decorated."""
+    assert Plain().predict([1]) == [1]
+
+
+def test_a_service_needs_no_setup() -> None:
+    """Setup of the base class does nothing."""
+    Plain().setup()
+
+
+@pytest.mark.parametrize(("argument", "value", "accepted"), WRONG_SETTINGS)
+def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str) -> None:
+    """The message names api, argument and range, at the line where it is written."""
+    wrong: dict[str, Any] = {argument: value}
+
+    message = refusal(api(input=Json(), **wrong), predict)
+
+    assert message == f"api 'predict': {argument} must be {accepted}, got {value!r}"
+
+
+@pytest.mark.parametrize("argument", ["output", "cost", "warmup", "allowed_batch_sizes"])
+def test_arguments_of_later_versions_are_refused(argument: str) -> None:
+    """They are named in the design, so that somebody will try them."""
+    later: dict[str, Any] = {argument: 5}
+
+    message = refusal(api(input=Json(), **later), predict)
+
+    assert message == f"api 'predict': {argument} is not available in this version of uncork; leave it out"
+
+
+@pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
+def test_a_wrong_route_is_refused(route: Any) -> None:
+    """It is checked where it is written."""
+    assert refusal(api(input=Json(), route=route), predict).startswith("api 'predict': route ")
+
+
+def test_a_method_with_a_reserved_name_needs_a_route() -> None:
+    """The default route would be one of the gateway's."""
+
+    def metrics(self: Service, items: Any) -> Any: ...
+
+    assert "route '/metrics' is taken by the gateway" in refusal(api(input=Json()), metrics)
+    api(input=Json(), route="/measure")(metrics)
+
+
+@pytest.mark.parametrize("adapter", [Json, NdArray])
+def test_an_adapter_class_is_not_an_adapter(adapter: Any) -> None:
+    """The message shows what to write."""
+    message = refusal(api(input=adapter), predict)
+
+    assert message.startswith("api 'predict': input must be an adapter such as Json(), got ")
+    assert message.endswith(f"; write input={adapter.__name__}()")
+
+
+@pytest.mark.parametrize("wrong", ["json", None, 5, dict, object()])
+def test_what_is_no_adapter_is_refused(wrong: Any) -> None:
+    """The message shows what was given."""
+    message = refusal(api(input=wrong), predict)
+
+    assert message == f"api 'predict': input must be an adapter such as Json(), got {wrong!r}"
+
+
+async def coroutine(self: Service, rows: Any) -> Any:
+    """A handler of a later version."""
+
+
+async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
+    """Another."""
+    yield rows
+
+
+def generator(self: Service, rows: Any) -> Iterator[Any]:
+    """And another."""
+    yield rows
+
+
+def without_self(rows: Any) -> Any:
+    """A handler whose writer forgot self."""
+
+
+def without_rows(self: Service) -> Any:
+    """A handler that takes nothing."""
+
+
+def with_more(self: Service, rows: Any, more: Any) -> Any:
+    """A handler that wants more than it gets."""
+
+
+def with_keyword(self: Service, rows: Any, *, more: Any) -> Any:
+    """A handler that wants it by name."""
+
+
+@pytest.mark.parametrize("handler", [coroutine, stream])
+def test_async_handlers_are_refused(handler: Any) -> None:
+    """The message says what to write instead."""
+    message = refusal(api(input=Json()), handler)
+
+    assert message == f"api {handler.__name__!r}: async handlers are not available in this version; use def"
+
+
+def test_generators_are_refused() -> None:
+    """The message says what to do instead."""
+    message = refusal(api(input=Json()), generator)
+
+    assert message == "api 'generator': generators are not available in this version; return a list"
+
+
+@pytest.mark.parametrize("handler", [without_self, without_rows, with_more, with_keyword])
+def test_a_handler_takes_self_and_the_rows(handler: Any) -> None:
+    """The message shows the right signature beside the wrong one."""
+    name = handler.__name__
+
+    message = refusal(api(input=Json()), handler)
+
+    assert message.startswith(f"api {name!r}: the handler is called with self and the rows of the batch")
+    assert f"write def {name}(self, rows), not def {name}(" in message
+
+
+def test_a_handler_may_have_more_parameters_that_need_not_be_given() -> None:
+    """Only what must be given is too much."""
+
+    def loose(self: Service, *rows: Any, verbose: bool = False, **more: Any) -> Any: ...
+
+    api(input=Json())(loose)
+
+
+@pytest.mark.parametrize("wrong", [5, Plain, staticmethod(len), property(lambda self: 5)])
+def test_only_a_function_is_a_handler(wrong: object) -> None:
+    """Such as a class, or a method that another decorator has wrapped."""
+    assert refusal(api(input=Json()), wrong).startswith("@api belongs on a method, got ")
+
+
+class Base(Service):
+    """Some apis to inherit."""
+
+    @api(input=Json())
+    def zebra(self, items: Any) -> Any:
+        """First, though not in the alphabet."""
+
+    @api(input=Json())
+    def ant(self, items: Any) -> Any:
+        """Second."""
+
+    def helper(self, items: Any) -> Any:
+        """No api."""
+
+
+class Derived(Base):
+    """Another api, one that replaces an inherited one, and a replacement that is no api."""
+
+    @api(input=Json())
+    def bee(self, items: Any) -> Any:
+        """Last."""
+
+    @api(input=NdArray(), route="/new")
+    def zebra(self, rows: Any) -> Any:
+        """Replaced."""
+
+
+class Hidden(Base):
+    """Takes an api away."""
+
+    def zebra(self, items: Any) -> Any:
+        """No api any more."""
+
+
+def test_apis_are_found_in_the_order_of_their_definition() -> None:
+    """Those of the base class first; helpers are none."""
+    assert names(Base) == ["zebra", "ant"]
+    assert names(Derived) == ["zebra", "ant", "bee"]
+
+
+def test_an_api_can_be_replaced() -> None:
+    """The subclass's word is the last, also about input and route; the base class keeps its own."""
+    assert [described.route for described in describe_service(Derived).apis] == ["/new", "/ant", "/bee"]
+    assert find_apis(Derived)[0].adapter.kind == "ndarray"
+    assert find_apis(Base)[0].adapter.kind == "json"
+
+
+def test_an_api_can_be_taken_away() -> None:
+    """A plain method in its place is no api."""
+    assert names(Hidden) == ["ant"]
+
+
+def test_a_service_without_api_is_refused() -> None:
+    """The message says how to make one."""
+
+    class Nothing(Service):
+        def predict(self, rows: Any) -> Any: ...
+
+    with pytest.raises(DefinitionError, match=r"service Nothing has no api: decorate .* with @api"):
+        find_apis(Nothing)
+
+
+def test_two_apis_cannot_have_one_route() -> None:
+    """Both are named."""
+
+    class Twice(Service):
+        @api(input=Json())
+        def one(self, items: Any) -> Any: ...
+
+        @api(input=Json(), route="/one")
+        def two(self, items: Any) -> Any: ...
+
+    with pytest.raises(DefinitionError, match="apis 'one' and 'two' have the same route '/one'"):
+        find_apis(Twice)
+
+
+def test_an_api_under_another_name_than_its_function_is_refused() -> None:
+    """It would be described by one name and looked up by it, but the service has it under another."""
+
+    class Renamed(Service):
+        classify = api(input=Json())(lambda self, items: items)
+
+    with pytest.raises(DefinitionError, match="classify"):
+        find_apis(Renamed)
+
+
+def test_the_adapters_own_words_are_what_the_gateway_is_told() -> None:
+    """An adapter of the user's is described by itself."""
+
+    class Shout(Json):
+        def describe(self) -> dict[str, Any]:
+            return {"kind": "json", "loud": True}
+
+    class Loud(Service):
+        @api(input=Shout())
+        def shout(self, items: Any) -> Any: ...
+
+    assert isinstance(find_apis(Loud)[0].adapter, Adapter)
+    assert describe_service(Loud).apis[0].input == {"kind": "json", "loud": True}

@@ -1,0 +1,204 @@
+"""The worker process: what it says to the gateway, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from uncork_workers.description import ApiDescription, ServiceDescription
+from uncork_workers.frames import Batch, Failed, Frame, FrameError, Hello, Message, Ready, Reply
+from uncork_workers.worker import EXIT_LOAD, EXIT_SETUP, main
+
+from .fake_gateway import listening
+
+SERVICE = """
+from uncork_workers.adapters import Json
+from uncork_workers.service import Service, api
+
+class Shout(Service):
+    def setup(self):
+        self.mark = "!"
+
+    @api(input=Json())
+    def shout(self, items):
+        return [item.upper() + self.mark for item in items]
+"""
+HELLO = Hello(
+    index=4,
+    pid=os.getpid(),
+    service=ServiceDescription(
+        name="Shout", apis=[ApiDescription(name="shout", route="/shout", input={"kind": "json"})]
+    ),
+)
+BODIES = [b'"a"', b'"bc"', b"5"]
+BATCH = Batch(batch=1, api="shout", limit_rows=9, lengths=[3, 4], rows=[1, 1])
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Put back the signal handlers that a worker changes in its process."""
+    saved = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in saved.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def place(project: Path, signals: None) -> Path:
+    """Give a folder with a service, to run a worker in."""
+    (project / "shout.py").write_text(SERVICE)
+    return project
+
+
+def serve(place: Path, target: str, *frames: tuple[Message, Sequence[bytes]]) -> tuple[int, list[Frame]]:
+    """Run a worker in this process against a gateway that sends frames and goes; exit code, what it said."""
+    socket = place / "s"
+    with listening(socket) as gateway:
+        said = gateway.say(*frames)
+        code = main([target, "--socket", str(socket), "--index", "4"])
+        return code, said.result()
+
+
+def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
+    """It says hello, then ready, answers batches in order, and ends with 0."""
+    second = Batch(batch=2, api="shout", limit_rows=9, lengths=[4], rows=[1])
+
+    code, said = serve(place, "shout.py:Shout", (BATCH, BODIES[:2]), (second, BODIES[1:2]))
+
+    hello, ready, first_reply, second_reply = said
+    assert hello == Frame(HELLO, b"")
+    assert ready == Frame(Ready(), b"")
+    message, payload = first_reply
+    assert isinstance(message, Reply)
+    assert (message.batch, message.worked, message.statuses, message.lengths) == (1, True, [200, 200], [4, 5])
+    assert [rows for rows, _ in message.chunks] == [2]
+    assert payload == b'"A!""BC!"'
+    assert isinstance(second_reply.message, Reply)
+    assert (second_reply.message.batch, second_reply.payload) == (2, b'"BC!"')
+    assert code == 0
+
+
+def test_a_handler_that_raises_does_not_end_the_worker(place: Path) -> None:
+    """The next batch is answered."""
+    bad = Batch(batch=5, api="shout", limit_rows=9, lengths=[1], rows=[1])
+
+    code, said = serve(place, "shout:Shout", (bad, BODIES[2:]), (BATCH, BODIES[:2]))
+
+    replies = [frame.message for frame in said[2:]]
+    assert [(reply.batch, reply.statuses) for reply in replies if isinstance(reply, Reply)] == [
+        (5, [500]),
+        (1, [200, 200]),
+    ]
+    assert code == 0
+
+
+def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
+    """The gateway hears why, without a traceback, and the exit code says that trying again is no use."""
+    code, said = serve(place, "shout.py:Whisper")
+
+    message = "shout.py has no 'Whisper'; it has Shout"
+    assert said == [Frame(Failed(index=4, stage="load", message=message), b"")]
+    assert code == EXIT_LOAD == 2
+
+
+def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Path) -> None:
+    """The user sees where in the code it was."""
+    (place / "broken.py").write_text("def fail():\n    raise KeyError('x')\nfail()")
+
+    code, said = serve(place, "broken.py:Shout")
+
+    ((failed, _),) = said
+    assert isinstance(failed, Failed)
+    assert (failed.stage, failed.message) == ("load", "broken.py cannot be imported: KeyError: 'x'")
+    assert "raise KeyError('x')" in failed.traceback
+    assert code == EXIT_LOAD
+
+
+@pytest.mark.parametrize("method", ["setup", "__init__"])
+def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str) -> None:
+    """After hello, since the apis are known by then; the constructor counts as setup."""
+    code = f"class Late(Shout):\n    def {method}(self):\n        raise OSError('no model')"
+    (place / "late.py").write_text(f"{SERVICE}\n{code}")
+
+    exit_code, said = serve(place, "late.py:Late")
+
+    hello, (failed, _) = said
+    assert isinstance(hello.message, Hello)
+    assert isinstance(failed, Failed)
+    assert (failed.index, failed.stage, failed.message) == (4, "setup", "OSError: no model")
+    assert "raise OSError('no model')" in failed.traceback
+    assert exit_code == EXIT_SETUP == 1
+
+
+@pytest.mark.parametrize("message", [Ready(), HELLO])
+def test_a_worker_takes_batches_only(place: Path, message: Message) -> None:
+    """Anything else is a fault of the gateway's, and the worker stops."""
+    with pytest.raises(FrameError, match=f"a worker takes batches, not {type(message).__name__}"):
+        serve(place, "shout.py:Shout", (message, []))
+
+
+def test_bodies_must_add_up(place: Path) -> None:
+    """A batch whose payload cannot be cut is a fault of the gateway's, too."""
+    with pytest.raises(FrameError, match="cannot be cut"):
+        serve(place, "shout.py:Shout", (BATCH, BODIES))
+
+
+def test_a_gateway_that_is_not_there_is_no_error(place: Path) -> None:
+    """The worker was started by a gateway that has gone since."""
+    assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"]) == 0
+
+
+def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:
+    """Whatever the worker was about to say, nobody wants to hear it."""
+    with listening(place / "s") as gateway:
+        gone = gateway.hang_up()
+        code = main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"])
+        gone.result()
+
+    assert code == 0
+
+
+def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
+    """Ctrl-C and SIGTERM do not end it while it may still have batches to run; the gateway's going does."""
+    with listening(place / "s") as gateway:
+        command = [sys.executable, "-m", "uncork_workers", "shout.py:Shout", "--socket", "s", "--index", "4"]
+        process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE)
+        worker = gateway.accept()
+        hello = worker.next().message
+        assert worker.next().message == Ready()
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        worker.send((BATCH, BODIES[:2]))
+        reply = worker.next()
+        worker.finish()
+        _, errors = process.communicate(timeout=10)
+        worker.close()
+
+    assert isinstance(hello, Hello)
+    assert hello.pid == process.pid
+    assert reply.payload == b'"A!""BC!"'
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_a_real_process_exits_with_the_code(place: Path) -> None:
+    """What main returns is what the supervisor sees."""
+    with listening(place / "s") as gateway:
+        said = gateway.say()
+        command = [
+            sys.executable,
+            "-m",
+            "uncork_workers",
+            "nothing.py:Shout",
+            "--socket",
+            "s",
+            "--index",
+            "4",
+        ]
+        done = subprocess.run(command, cwd=place, timeout=10, check=False)
+
+    assert isinstance(said.result()[0].message, Failed)
+    assert done.returncode == EXIT_LOAD
