@@ -32,7 +32,8 @@ def refusal(
         api.rows + rows > api.rules.max_queue_rows or api.size_bytes + size_bytes > api.rules.max_queue_bytes
     ):
         return "queue_full"
-    if api.may_shed and min(api.rows + rows, api.policy.limit_rows) <= api.estimate.earned_rows:
+    largest_batch = max(rows, min(api.rows + rows, api.policy.limit_rows))
+    if api.may_shed(largest_batch):
         finish = _finish(api, slots, rows=api.rows + rows, requests=api.requests + 1, now=now)
         if finish > min(now + api.rules.goal_s, expires_at):
             return "deadline"

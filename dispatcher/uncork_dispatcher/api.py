@@ -42,10 +42,14 @@ class Api:
         """What is believed about batch time now."""
         return self._estimator.estimate
 
-    @property
-    def may_shed(self) -> bool:
-        """Whether a prediction may refuse: not when even one row on an idle worker misses the goal."""
-        return self.estimate.earned_rows > 0 and self.estimate.seconds(1) <= self.rules.goal_s
+    def may_shed(self, rows: int) -> bool:
+        """Whether what is predicted for a batch of ``rows`` rows may refuse a request.
+
+        Not before that has been earned, nor when even one row on an idle worker misses the goal.
+        """
+        estimate = self.estimate
+        trusted = min(rows, self.rules.max_batch_rows) <= estimate.earned_rows
+        return trusted and estimate.seconds(1) <= self.rules.goal_s
 
     def change(self, rules: ApiRules) -> None:
         """Put other rules in force; what is held and what was learned stay."""

@@ -195,7 +195,7 @@ class Dispatcher:
         at = math.inf
         if not self._slots.workers:
             at = entry.deadline
-        elif not self._slots.idle and not self._draining and api.may_shed:
+        elif not self._slots.idle and not self._draining and api.may_shed(entry.rows):
             at = entry.deadline - api.estimate.seconds(entry.rows)
         leaving = queue.soonest_to_leave
         if leaving is not None and leaving.expires_at <= at:

@@ -26,7 +26,7 @@ _EARNED_BATCHES = 5
 _EARNED_REACH = 2.0
 # Until two sizes have been seen nothing tells slope from intercept; this is the slope's share then.
 _PRIOR_SLOPE_PER_INTERCEPT = 0.1
-_FORGET = 0.97
+_FORGET = 0.95
 _WEIGHT_FLOOR = 0.01
 _MEMORY = 0.1
 # A measurement beyond this multiple of the prediction counts as this multiple: one hiccup of 60 times
@@ -121,7 +121,10 @@ class BatchTimeEstimator:
     def _fit(self) -> tuple[float, float]:
         weight = x = y = xx = xy = 0.0
         for size in self._sizes.values():
-            w = size.weight / max(size.seconds, 1e-9) ** 2
+            # By what was expected, not by what was seen: else a size that became slower counts for less
+            # than those that nobody has seen since.
+            expected = self.estimate.seconds(size.rows) or size.seconds
+            w = size.weight / max(expected, 1e-9) ** 2
             weight += w
             x += w * size.rows
             y += w * size.seconds

@@ -96,7 +96,7 @@ class Model:
         request.place = "cancelled"
 
     def lost_worker(self, worker: int) -> None:
-        """Its batch goes back to the head of the queue, but for those who may not or have left."""
+        """Its batch goes back to where it stood, but for those who may not or have left."""
         self.workers.discard(worker)
         batch = next((one for one in self.running.values() if one.start.worker == worker), None)
         if batch is None:
@@ -113,7 +113,8 @@ class Model:
                 again.append(request)
         if again:
             place = (batch.start.api, batch.start.key)
-            self.queues[place] = again + self.queues.get(place, [])
+            queue = again + self.queues.get(place, [])
+            self.queues[place] = sorted(queue, key=lambda one: one.number)
 
     def done(self, number: int, outcome: Outcome) -> None:
         """A running batch has come back."""
@@ -138,7 +139,9 @@ class Model:
                     self._end(overdue.start, "abandoned")
                 case Shed():
                     request = self.requests[action.request]
-                    self._shed(request, action, now, estimates[request.api].seconds(request.rows))
+                    estimate = estimates[request.api]
+                    predicted_s = estimate.seconds(min(request.rows, estimate.earned_rows))
+                    self._shed(request, action, now, predicted_s)
                 case Start():
                     self._start(action, now)
         self._at_rest(now, wakeup)
@@ -158,9 +161,7 @@ class Model:
         taken = self._of(start)
         assert taken
         assert {(one.api, one.key, one.place) for one in taken} == {(start.api, start.key, "held")}
-        # Requests of two lost batches may stand in either order.
-        by_age = sorted(queue, key=lambda one: one.number)
-        assert taken in (queue[: len(taken)], by_age[: len(taken)]), "first in, first out"
+        assert taken == queue[: len(taken)], "first in, first out"
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
         if len(taken) > 1:

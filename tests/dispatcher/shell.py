@@ -81,6 +81,11 @@ def dispatcher(
     return made
 
 
+def fixed(milliseconds: int, **limits: float) -> ApiRules:
+    """An api ``a`` that holds for so long."""
+    return ApiRules(name="a", policy=f"fixed:{milliseconds}", **limits)  # type: ignore[arg-type]
+
+
 def calls(shell: AsyncDispatcher[str, str], *payloads: str, key: Hashable = None) -> list[Call]:
     """Callers, one for each payload, that call in the next turn of the loop."""
     return [asyncio.ensure_future(shell.call("a", payload, key=key)) for payload in payloads]

@@ -1,4 +1,4 @@
-"""The asyncio shell: calls, cancellation, timers, draining. ``test_aio_failures.py`` has what goes wrong."""
+"""The asyncio shell: calls, cancellation and timers. Failures and draining have files of their own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ from uncork_dispatcher.aio import Answer, Job, Ran
 from uncork_dispatcher.errors import RequestShed
 from uncork_dispatcher.rules import ApiRules
 
-from .shell import Log, Workers, calls, dispatcher, outcomes
+from .shell import Log, Workers, calls, dispatcher, fixed, outcomes
 from .virtual_loop import VirtualLoop, run
 
 Ts = TypeVarTuple("Ts")
-
-
-def fixed(milliseconds: int, **limits: float) -> ApiRules:
-    """An api ``a`` that holds for so long."""
-    return ApiRules(name="a", policy=f"fixed:{milliseconds}", **limits)  # type: ignore[arg-type]
 
 
 def test_an_answer_comes_with_its_batch() -> None:
@@ -252,64 +247,6 @@ def test_stats_are_those_of_now() -> None:
 
         assert 0 < shell.stats()[0].rate_rows < rate
         await outcomes(callers)
-
-    run(main())
-
-
-# Draining
-
-
-def test_draining_nothing_is_done_at_once() -> None:
-    """Twice, too; and what comes then is refused."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers())
-        await shell.drain()
-        await shell.drain()
-
-        assert asyncio.get_running_loop().time() == 0.0
-        with pytest.raises(RequestShed) as caught:
-            await shell.call("a", "x")
-        assert caught.value.reason == "draining"
-
-    run(main())
-
-
-def test_draining_waits_for_what_runs_and_what_is_held() -> None:
-    """What is held does not wait for its policy; everybody has an answer when it returns."""
-
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers, fixed(9000, max_batch_rows=2))
-        callers = calls(shell, "x", "y", "z")
-        await asyncio.sleep(0.02)
-        drains = asyncio.gather(shell.drain(), shell.drain())
-        await asyncio.sleep(0.02)
-        assert not drains.done()
-        await drains
-
-        assert all(caller.done() for caller in callers)
-        assert await outcomes(callers) == ["X", "Y", "Z"]
-        assert asyncio.get_running_loop().time() == pytest.approx(0.1)
-
-    run(main())
-
-
-def test_draining_ends_when_the_last_caller_leaves() -> None:
-    """Nobody is held any more, nothing runs."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers(), ApiRules(name="a", goal_s=50.0))
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(0.02)
-        shell.worker_lost(0)  # held again, and nobody there to run it
-        drain = asyncio.ensure_future(shell.drain())
-        await asyncio.sleep(0.02)
-        assert not drain.done()
-        caller.cancel()
-        await drain
-
-        assert asyncio.get_running_loop().time() == pytest.approx(0.04)
 
     run(main())
 

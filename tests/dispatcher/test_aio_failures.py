@@ -194,22 +194,6 @@ def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
     run(main())
 
 
-def test_draining_tells_those_whose_worker_died() -> None:
-    """Even if it died in the very turn in which the drain began."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers(), ApiRules(name="a", idempotent=False))
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(0.02)
-        shell.worker_lost(0)
-        await shell.drain()
-
-        assert caller.done()
-        assert await outcomes([caller]) == ["WorkerLost"]
-
-    run(main())
-
-
 # Time
 
 
@@ -253,22 +237,6 @@ def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
 
         assert await outcomes(calls(shell, "y")) == ["RequestShed"]
         assert log.lines == [("started", 1, [0.0]), ("shed", "a", "no_worker")]
-
-    run(main())
-
-
-def test_draining_does_not_wait_for_a_batch_that_hangs() -> None:
-    """Longer than its timeout."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers(seconds=1e6), ApiRules(name="a", timeout_s=2.0))
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(0.5)
-        await shell.drain()
-
-        assert caller.done()
-        assert asyncio.get_running_loop().time() == pytest.approx(2.0)
-        assert await outcomes([caller]) == ["BatchTimedOut"]
 
     run(main())
 

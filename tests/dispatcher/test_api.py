@@ -67,17 +67,18 @@ def test_urgency_is_the_oldest_arrival_plus_the_goal() -> None:
 
 
 def test_a_prediction_must_be_earned_and_make_sense() -> None:
-    """Five batches, and one row within the goal."""
+    """Five batches, no more than twice the largest of them, and one row within the goal."""
     quick, slow = Api(RULES), Api(RULES)
     seen = []
     for _ in range(5):
-        seen.append(quick.may_shed)
+        seen.append(quick.may_shed(1))
         quick.learn(running(), (), 0.499)
         slow.learn(running(), (), 0.501)
 
     assert seen == [False] * 5
-    assert quick.may_shed
-    assert not slow.may_shed
+    assert quick.may_shed(2)
+    assert not quick.may_shed(3)
+    assert not slow.may_shed(1)
 
 
 def test_a_batch_teaches_from_its_start_to_its_end() -> None:

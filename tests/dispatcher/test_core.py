@@ -184,9 +184,9 @@ def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
     """The batch goes on for the others; the worker is idle when it comes back."""
     core, first = busy(api())
     core.cancel(0, now=0.1)
+    assert not core.is_empty
     core.submit(1, api="a", now=0.1)
     assert core.poll(0.1) == []
-    assert not core.is_empty
 
     assert core.batch_done(first.batch, outcome="worked", now=0.2)
     assert requests(core, 0.2) == [(1,)]
@@ -212,6 +212,15 @@ def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     core.batch_done(second.batch, outcome="worked", now=0.5)
     assert core.stats(now=0.5)[0].estimate.seconds(1) == pytest.approx(0.3)
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
+
+
+def test_the_rate_counts_rows() -> None:
+    """Those of every request, also of one that is refused."""
+    core = core_with(api())
+    core.submit(1, api="a", rows=3, now=1.0)
+    core.submit(2, api="a", rows=4, now=1.0, expires_at=0.0)
+
+    assert core.stats(now=1.0)[0].rate_rows == pytest.approx(7 * 20)
 
 
 def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:

@@ -71,10 +71,11 @@ def test_a_hold_of_one_api_blocks_nobody() -> None:
     assert [start.requests for start in starts(core.poll(0.0))] == [(2,)]
 
 
-def test_the_earliest_end_of_several_holds_counts() -> None:
+@pytest.mark.parametrize(("slow_goal_s", "quick_goal_s"), [(0.1, 1.0), (1.0, 0.1)])
+def test_the_earliest_end_of_several_holds_counts(slow_goal_s: float, quick_goal_s: float) -> None:
     """The core wakes for the first, whatever the order of urgency."""
-    slow = ApiRules(name="slow", goal_s=0.1, policy="fixed:90")
-    quick = ApiRules(name="quick", goal_s=1.0, policy="fixed:20")
+    slow = ApiRules(name="slow", goal_s=slow_goal_s, policy="fixed:90")
+    quick = ApiRules(name="quick", goal_s=quick_goal_s, policy="fixed:20")
     core = core_with(slow, quick)
     core.submit(1, api="slow", now=0.0)
     core.submit(2, api="quick", now=0.0)

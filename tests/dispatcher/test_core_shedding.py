@@ -184,10 +184,11 @@ def test_retry_after_grows_with_the_backlog() -> None:
 # After it was held
 
 
-def test_hopeless_requests_are_refused_when_they_become_so() -> None:
+@pytest.mark.parametrize(("goal_s", "patience"), [(0.5, math.inf), (9.0, 0.5)])
+def test_hopeless_requests_are_refused_when_they_become_so(goal_s: float, patience: float) -> None:
     """The worker hangs: 0.1 s before the deadline is the last moment to start, and the core wakes for it."""
-    core, now = taught(goal_s=0.5)
-    core.submit(1, api="a", now=now)
+    core, now = taught(goal_s=goal_s)
+    core.submit(1, api="a", now=now, expires_at=now + patience)
     core.poll(now)
     last = core.next_wakeup()
     assert last == pytest.approx(now + 0.4)
@@ -195,6 +196,15 @@ def test_hopeless_requests_are_refused_when_they_become_so() -> None:
 
     assert core.poll(last) == [Shed(1, "a", "deadline", 1.0)]
     assert core.stats(now=last)[0].queued_requests == 0
+
+
+def test_a_request_far_larger_than_any_batch_seen_is_not_refused_by_prediction() -> None:
+    """Batches of one row were seen; what 100 rows take is a guess that nobody is refused on."""
+    core, now = taught(seconds=0.05, goal_s=0.3)
+    assert core.submit(1, api="a", rows=100, now=now) is None
+
+    assert core.poll(now) == []
+    assert core.next_wakeup() > now + 0.2
 
 
 def test_only_the_hopeless_are_refused() -> None:

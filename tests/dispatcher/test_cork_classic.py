@@ -48,7 +48,9 @@ def test_one_batch_gives_half_its_time_to_the_slope() -> None:
 
 
 def test_the_wait_ends_when_the_inequality_turns() -> None:
-    """Just after that moment it releases."""
+    """At that very moment it releases: a hold ends in the future."""
+    turns = until(taught(), newest=10.0)
+    assert taught().decide(view(now=turns, newest=10.0)) == Release(32, "not_worth_waiting")
     assert taught().decide(view(now=10.0691, newest=10.0)) == Release(32, "not_worth_waiting")
 
 
@@ -84,9 +86,9 @@ def test_it_is_fitted_every_five_seconds() -> None:
 
 
 def test_it_forgets_all_but_fifty_batches() -> None:
-    """The long hold of the first is gone after fifty others."""
+    """The long hold of the first is gone with the fiftieth after it."""
     policy = taught(held_s=1000.0, at=10.0)
-    for i in range(50):
+    for i in range(49):
         policy.observe(done(15.0 + i, 1 + i % 4, held_s=0.1))
     policy.observe(done(100.0, 2, held_s=0.1))
 

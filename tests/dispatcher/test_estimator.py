@@ -107,6 +107,17 @@ def test_a_hiccup_moves_the_estimate_by_a_third_at_most() -> None:
     assert estimator.estimate.seconds(10) == pytest.approx(model(10), rel=0.05)
 
 
+def test_up_to_four_times_the_usual_counts_in_full() -> None:
+    """It moves the mean by a tenth of the difference; more than four times counts as four."""
+    moved = []
+    for factor in (3.5, 4.0, 60.0):
+        estimator = after([10] * 50)
+        estimator.observe(10, factor * model(10))
+        moved.append(estimator.estimate.seconds(10) / model(10))
+
+    assert moved == pytest.approx([1.25, 1.3, 1.3])
+
+
 def test_a_slower_model_is_followed_within_twenty_batches() -> None:
     """Three times as slow is no outlier: 20 batches later the prediction is within 15 %."""
     estimator = after([20] * 100)
@@ -124,6 +135,37 @@ def test_a_slower_model_is_followed_at_every_size() -> None:
 
     for rows in (1, 20, 200):
         assert estimator.estimate.seconds(rows) == pytest.approx(3 * model(rows), rel=0.15)
+
+
+def test_sizes_no_longer_seen_give_way() -> None:
+    """What 1 and 200 rows took before the model became slower does not argue with what 20 take now."""
+    estimator = after([1, 20, 200] * 30)
+    for _ in range(60):
+        estimator.observe(20, 3 * model(20))
+
+    assert estimator.estimate.seconds(20) == pytest.approx(3 * model(20), rel=0.1)
+
+
+def test_sizes_no_longer_seen_still_tell_the_slope() -> None:
+    """2000 noisy batches of 30 and 31 rows say nothing of it by themselves."""
+    chance = random.Random(1)
+    estimator = after([1, 200] * 10)
+    for _ in range(1000):
+        for rows in (30, 31):
+            estimator.observe(rows, model(rows) * chance.gauss(1.0, 0.1))
+
+    assert estimator.estimate.seconds(1) == pytest.approx(model(1), rel=0.15)
+    assert estimator.estimate.seconds(200) == pytest.approx(model(200), rel=0.3)
+
+
+def test_a_slower_model_is_followed_though_no_size_comes_twice() -> None:
+    """Sizes around 380 teach each other: 100 even ones before, 100 odd ones after."""
+    chance = random.Random(1)
+    estimator = after(chance.sample(range(280, 480, 2), 100))
+    for rows in chance.sample(range(281, 481, 2), 100):
+        estimator.observe(rows, 3 * model(rows))
+
+    assert estimator.estimate.seconds(380) == pytest.approx(3 * model(380), rel=0.2)
 
 
 def test_a_faster_model_is_followed_too() -> None:

@@ -118,6 +118,34 @@ def test_the_most_urgent_has_the_earliest_deadline() -> None:
     assert queue.most_urgent is first
 
 
+def test_the_soonest_to_leave_is_the_client_that_gives_up_first() -> None:
+    """Wherever it stands and whatever its deadline; those who have not said do not count."""
+    patient, first, second = entry(1, deadline=0.1), entry(2), entry(3)
+    first.expires_at, second.expires_at = 5.0, 4.0
+    assert filled(patient).soonest_to_leave is None
+
+    queue = filled(patient, first, second)
+    seen = [queue.soonest_to_leave]
+    for leaver in (second, first):
+        queue.remove(leaver)
+        seen.append(queue.soonest_to_leave)
+    queue.put_back([first])
+    seen.append(queue.soonest_to_leave)
+
+    assert seen == [second, first, None, first]
+
+
+def test_batches_put_back_one_after_another_stand_in_the_order_of_arrival() -> None:
+    """The first batch goes back first, or last."""
+    entries = [entry(n, arrival=float(n // 2)) for n in range(6)]
+    for earlier, later in ((0, 2), (2, 0)):
+        queue = filled(entries[4], entries[5])
+        queue.put_back(entries[earlier : earlier + 2])
+        queue.put_back(entries[later : later + 2])
+
+        assert numbers(queue.take(rows=10, size_bytes=0)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_what_is_put_back_comes_first_in_its_order() -> None:
     """Before those that came while it ran, and its deadlines count again."""
     first, second, third = (entry(n, deadline=float(n)) for n in (1, 2, 3))

@@ -20,12 +20,20 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """One request of one client: ``pieces`` of a body, after which it waits for the answer or leaves."""
+    """One request of one client: ``pieces`` of a body, after which it waits for the answer or leaves.
 
-    def __init__(self, *pieces: bytes, headers: Sequence[tuple[bytes, bytes]] = (JSON,)) -> None:
+    More of an ``unfinished`` body is promised, but never comes.
+    """
+
+    def __init__(
+        self,
+        *pieces: bytes,
+        headers: Sequence[tuple[bytes, bytes]] = (JSON,),
+        unfinished: bool = False,
+    ) -> None:
         self._headers = list(headers)
         self._to_come: deque[Message] = deque(
-            {"type": "http.request", "body": piece, "more_body": at < len(pieces)}
+            {"type": "http.request", "body": piece, "more_body": unfinished or at < len(pieces)}
             for at, piece in enumerate(pieces, start=1)
         )
         self._left = asyncio.Event()

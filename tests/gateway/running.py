@@ -20,7 +20,10 @@ def run(
 
     async def watched() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
-        return await asyncio.wait_for(scenario, _PATIENCE_S)
+        async with asyncio.timeout(_PATIENCE_S) as limit:
+            result = await scenario
+        assert not limit.expired(), "it hung, and took its being cancelled for something else"
+        return result
 
     result = runner(watched())
     assert not troubles, troubles

@@ -178,6 +178,39 @@ def test_a_batch_of_a_worker_that_dies_is_run_by_another(tmp_path: Path) -> None
     run(scenario())
 
 
+def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp_path: Path) -> None:
+    """A batch that must not run twice is lost; what is held waits for another worker until its goal."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides={"idempotent": False, "mb_max_latency": 20}) as on:
+            worker = await on.worker()
+            running = on.post("/echo", 1)
+            await worker.batch()
+            held = on.post("/echo", 2)
+            await turns(50)
+            worker.close()
+
+            assert problem(await running, 502) == "the worker died while it ran this request"
+            assert problem(await held, 503) == "no worker is ready"
+
+    run(scenario())
+
+
+def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> None:
+    """A request that comes then is refused at once; nothing is released for it."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            worker.close()
+            await turns(50)
+
+            assert problem(await on.http.post("/echo", json=1), 503) == "no worker is ready"
+            assert "uncork_releases_total{" not in (await on.http.get("/metrics")).text
+
+    run(scenario())
+
+
 def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     """The client gets 504, and the supervisor is asked to end the process of that index."""
 
@@ -215,31 +248,6 @@ def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
 
             await draining
             assert [(await asking).json() for asking in (running, held)] == [1, 2]
-
-    run(scenario())
-
-
-def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:
-    """Not one whose handler raised, nor one of bad requests only, for which it was not called."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-
-            async def estimate() -> float:
-                text = (await on.http.get("/metrics")).text
-                samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
-                (value,) = [one.value for one in samples if one.name == "uncork_estimate_intercept_seconds"]
-                return value
-
-            for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
-                asking = on.post("/echo", 1)
-                batch, _ = await worker.batch()
-                worker.answer(batch, [b"x"], statuses=statuses, worked=worked, chunks=chunks)
-                await asking
-                assert await estimate() == 0
-            await on.echo(worker, "/echo", 1)
-            assert await estimate() > 0
 
     run(scenario())
 

@@ -1,4 +1,4 @@
-"""The gateway put together: what workers say they serve, and what is in force."""
+"""The gateway put together: what workers say they serve, what is in force, what is learned of them."""
 
 import asyncio
 import logging
@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ApiDescription, ApiSettings
 from uncork_workers.frames import Failed, Hello
 
 from .fake_worker import json_api, service
-from .gateway_stage import gateway, problem
+from .gateway_stage import GatewayStage, gateway, problem
 from .running import run, turns
 
 
@@ -51,11 +52,12 @@ def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_batch_has_at_most_the_rows_in_force(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", ["mb_max_batch_size", "mb_max_batch_bytes"])
+def test_a_batch_has_at_most_the_rows_and_bytes_in_force(tmp_path: Path, limit: str) -> None:
     """The override holds for the dispatcher, too."""
 
     async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"mb_max_batch_size": 2}) as on:
+        async with gateway(tmp_path, overrides={limit: 2}) as on:
             worker = await on.worker()
             asking = [on.post("/echo", value) for value in range(5)]
             sizes = []
@@ -213,11 +215,60 @@ def test_a_changed_service_that_is_unusable_changes_nothing(
             )
             (await on.connect()).send(Hello(index=1, pid=1, service=wrong))
             await turns(50)
-            batch, reply = await on.echo(worker, "/echo", 1)
+            asking = [on.post("/echo", value) for value in range(5)]
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"0"] * 5)
+            await asyncio.gather(*asking)
 
-            assert (batch.limit_rows, reply.json()) == (1000, 1)
+            assert (batch.limit_rows, len(batch.rows)) == (1000, 5)
             problem(await on.http.post("/bad", json=1), 404)
 
     run(scenario())
     (record,) = caplog.records
     assert "a worker came up with a service that cannot be served: api 'bad': policy" in record.getMessage()
+
+
+async def estimate(on: GatewayStage) -> float:
+    """What the gateway believes of the time of a batch that takes none per row."""
+    text = (await on.http.get("/metrics")).text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    (value,) = [sample.value for sample in samples if sample.name == "uncork_estimate_intercept_seconds"]
+    return value
+
+
+def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:
+    """Not one whose handler raised, nor one of bad requests only, for which it was not called."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
+                asking = on.post("/echo", 1)
+                batch, _ = await worker.batch()
+                worker.answer(batch, [b"x"], statuses=statuses, worked=worked, chunks=chunks)
+                await asking
+                assert await estimate(on) == 0
+            await on.echo(worker, "/echo", 1)
+            assert await estimate(on) > 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("chunks", "believed"), [([(2, 5.0)], False), ([(1, 5.0), (1, 5.0)], True)])
+def test_the_worker_is_believed_where_only_it_knows(
+    tmp_path: Path, chunks: list[tuple[int, float]], *, believed: bool
+) -> None:
+    """The time of a batch that ran in one call is measured here, transport included; of parts it is told."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            asking = [on.post("/echo", value) for value in range(2)]
+            batch, _ = await worker.batch()
+            assert batch.rows == [1, 1]
+            worker.answer(batch, [b"0", b"1"], chunks=chunks)
+            await asyncio.gather(*asking)
+
+            assert (await estimate(on) > 1) == believed
+
+    run(scenario())

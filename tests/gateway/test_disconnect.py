@@ -1,6 +1,8 @@
 """Noticing that a client has left, on both event loops."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -60,7 +62,7 @@ class Request:
 
     async def _serve(self, connection: Connection) -> str:
         try:
-            with DisconnectWatch(connection.receive):
+            with DisconnectWatch(connection.receive) as self.watch:  # kept, to see that it is closed
                 return await self.answer
         except ClientGone:
             return "gone"
@@ -120,6 +122,32 @@ def test_an_answer_ends_the_watch(runner: Runner) -> None:
         assert connection.closed
         connection.leave()
         await turns()
+
+    run(scenario(), runner=runner)
+
+
+def test_an_answer_leaves_nothing_with_the_server(runner: Runner) -> None:
+    """A future that lives as long as the connection does not remember the requests that waited for it."""
+
+    async def scenario() -> None:
+        news: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        async def receive() -> Message:
+            return await news
+
+        async def serve() -> None:
+            with DisconnectWatch(receive):
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(serve())
+        remembered = weakref.ref(task)
+        await task
+        del task
+        await turns()  # the loop itself remembers it for a turn
+        gc.collect()
+
+        assert remembered() is None
+        assert not news.done()
 
     run(scenario(), runner=runner)
 

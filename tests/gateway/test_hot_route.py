@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from uncork_gateway.hot_route import RowsReply
 
 from .asgi import JSON, Client, Reply
 from .running import run, turns
-from .stage import Stage, detail
+from .stage import RULES, Stage, detail
 
 
 def test_an_answer_says_where_it_comes_from() -> None:
@@ -97,6 +98,19 @@ def test_requests_of_different_keys_do_not_share_a_batch() -> None:
     run(scenario())
 
 
+def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
+    """The bodies of a batch are counted as they are sent to the worker."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, max_batch_bytes=6))
+
+        await asyncio.gather(*(stage.reply(body) for body in (b"100", b"200", b"300")))
+
+        assert stage.runner.batches == [[b"100", b"200"], [b"300"]]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("pieces", [(b"[1,", b"2", b"]"), (b"", b"[1,2]", b""), (b"[1,2]", b"")])
 def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
     """It is put together."""
@@ -122,7 +136,9 @@ def test_json_is_accepted_under_its_names(content_type: bytes | None) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/jsonl", "multipart/form-data; x=y"])
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/jsonl", "json", "multipart/form-data; x=y"]
+)
 def test_other_content_types_are_refused(content_type: str) -> None:
     """415; the message says what to send. The body is not read."""
 

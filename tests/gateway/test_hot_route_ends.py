@@ -114,7 +114,7 @@ def test_a_client_timeout_that_passes_while_held_is_504() -> None:
         await turns()
         held = stage.post(Client(b"2"))
 
-        hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"5")])
+        hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"20")])
         stage.runner.gate.set()
         await asyncio.gather(running, held)
 
@@ -170,12 +170,13 @@ def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
     run(scenario())
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered() -> None:
+@pytest.mark.parametrize("pieces", [(), (b"[1]",), (b"[1]", b"")])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: tuple[bytes, ...]) -> None:
     """Nothing is run for half a body."""
 
     async def scenario() -> None:
         stage = Stage()
-        leaver = Client(headers=[JSON])
+        leaver = Client(*pieces, unfinished=True)
         leaver.leave()
 
         assert await stage.post(leaver) is None
@@ -203,6 +204,7 @@ def test_a_client_that_is_gone_when_it_is_refused_leaves_no_trace() -> None:
 
         (outcome,) = await asyncio.gather(asyncio.create_task(serve()), return_exceptions=True)
         assert outcome == "went on"
+        assert stage.counted(499) == 1
 
     run(scenario())
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, RequestShed
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Estimate, Job, Ran, RequestShed
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 
 from .running import run, turns
@@ -40,19 +40,20 @@ def value(reading: Reading, name: str, **labels: str) -> float | None:
 
 
 async def traffic() -> Reading:
-    """One refused, a batch of one row, one of 2 + 3, one that still runs, and 4 rows that wait."""
+    """One refused, a batch of one row, a full one of 2 + 3, one that still runs, and 4 rows that wait."""
     metrics = Metrics()
     gate = asyncio.Semaphore(2)
 
     async def echo(job: Job[bytes]) -> Ran[bytes]:
         await gate.acquire()
-        return Ran(job.payloads)
+        rows = job.start.rows
+        return Ran(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
 
     dispatcher = AsyncDispatcher(echo, observer=metrics)
     metrics.registry.register(
         LiveState(apis=dispatcher.stats, workers=lambda: ["idle", "busy", "busy"], restarts=lambda: 7)
     )
-    dispatcher.set_api(ApiRules(name="echo", goal_s=50))
+    dispatcher.set_api(ApiRules(name="echo", goal_s=50, max_batch_rows=5))
     dispatcher.set_api(ApiRules(name="quiet"))
     with pytest.raises(RequestShed):
         await dispatcher.call("echo", b"")
@@ -135,7 +136,8 @@ def test_durations_of_requests_are_measured(reading: Reading) -> None:
 
 def test_batches_are_counted(reading: Reading) -> None:
     """When they are released: by reason, by rows, by requests."""
-    assert value(reading, "uncork_releases_total", **API, reason="idle") == 3
+    assert value(reading, "uncork_releases_total", **API, reason="idle") == 2
+    assert value(reading, "uncork_releases_total", **API, reason="full") == 1
     assert value(reading, "uncork_batch_rows_count", **API) == 3
     assert value(reading, "uncork_batch_rows_sum", **API) == 1 + 5 + 1
     assert value(reading, "uncork_batch_requests_sum", **API) == 1 + 2 + 1
@@ -176,10 +178,10 @@ def test_what_was_learned_is_shown(reading: Reading) -> None:
     """The estimate and the rate, once there has been something to learn from."""
     for name in ("estimate_intercept_seconds", "estimate_slope_seconds", "arrival_rate_rows"):
         assert value(reading, f"uncork_{name}", api="quiet") == 0
-    estimates = [value(reading, f"uncork_estimate_{name}_seconds", **API) for name in ("intercept", "slope")]
-    assert any(estimate for estimate in estimates)
+    assert value(reading, "uncork_estimate_intercept_seconds", **API) == pytest.approx(0.010)
+    assert value(reading, "uncork_estimate_slope_seconds", **API) == pytest.approx(0.001)
+    assert value(reading, "uncork_estimate_error_ratio", **API) == Estimate().spread
     assert (value(reading, "uncork_arrival_rate_rows", **API) or 0) > 0
-    assert (value(reading, "uncork_estimate_error_ratio", **API) or 0) > 0
 
 
 def test_workers_are_counted_by_state(reading: Reading) -> None:

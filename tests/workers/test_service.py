@@ -105,10 +105,11 @@ def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str
     assert message == f"api 'predict': {argument} must be {accepted}, got {value!r}"
 
 
+@pytest.mark.parametrize("value", [5, 0, []])
 @pytest.mark.parametrize("argument", ["output", "cost", "warmup", "allowed_batch_sizes"])
-def test_arguments_of_later_versions_are_refused(argument: str) -> None:
-    """They are named in the design, so that somebody will try them."""
-    later: dict[str, Any] = {argument: 5}
+def test_arguments_of_later_versions_are_refused(argument: str, value: object) -> None:
+    """They are named in the design, so that somebody will try them; whatever the value."""
+    later: dict[str, Any] = {argument: value}
 
     message = refusal(api(input=Json(), **later), predict)
 

@@ -16,9 +16,10 @@ import uvloop
 from uncork_workers.frames import FrameDecoder, Hello
 from uncork_workers.supervisor import Supervisor
 
-# The documentation of its api carries the worker's environment to the test.
+# The documentation of its api carries the worker's environment; a file says that it left by itself.
 SERVICE = """
-import json, os
+import atexit, json, os
+from pathlib import Path
 from uncork_workers.adapters import Json
 from uncork_workers.service import Service, api
 
@@ -29,6 +30,9 @@ echo.__doc__ = json.dumps(dict(os.environ))
 
 class Echo(Service):
     echo = api(input=Json())(echo)
+
+    def setup(self):
+        atexit.register(Path(f"{__file__}.{os.getpid()}").touch)
 """
 Run = Callable[[Coroutine[Any, Any, None]], None]
 # Nothing takes this long; a test that goes wrong should end all the same.
@@ -114,13 +118,16 @@ def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.Monk
         async with crowd(tmp_path, workers=2) as all_of_them:
             workers = await all_of_them.workers(2)
             environment = json.loads(workers[0].hello.service.apis[0].doc)
+            sessions = {worker.hello.pid: os.getsid(worker.hello.pid) for worker in workers.values()}
             all_of_them.hang_up()
             await all_of_them.supervisor.stop(grace_s=10 * PATIENCE_S)
 
             assert sorted(workers) == [0, 1]
+            assert all(pid == session for pid, session in sessions.items())  # Ctrl-C is not for them
             assert not any(worker.alive() for worker in workers.values())
             assert all_of_them.supervisor.restarts == 0
             assert all_of_them.exits.empty()
+            assert left_in_peace(tmp_path) == {worker.hello.pid for worker in workers.values()}
             share = str(max(1, len(os.sched_getaffinity(0)) // 2))
             assert environment["OMP_NUM_THREADS"] == environment["OPENBLAS_NUM_THREADS"] == share
             assert environment["NUMEXPR_NUM_THREADS"] == environment["VECLIB_MAXIMUM_THREADS"] == share
@@ -163,31 +170,33 @@ def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
         async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as all_of_them:
             exited = await all_of_them.exits.get()
             (tmp_path / "later.py").write_text(SERVICE)
-            (worker,) = (await all_of_them.workers(1)).values()
+            again = await all_of_them.workers(1)
+            all_of_them.hang_up()
 
             assert exited == (0, "exited with code 2")
-            assert worker.hello.index == 0
+            assert list(again) == [0]
+            assert await all_of_them.exits.get() == (0, "exited with code 0")
 
     asyncio.run(scenario())
 
 
 def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> None:
-    """After 0.1 s, then 0.2 s: a crash loop leaves the machine some air. It may even be unable to start."""
+    """After 0.1 s, 0.2 s, 0.4 s: a crash loop leaves the machine some air. Here it cannot even be started."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         async with crowd(tmp_path, workers=1, target="x" * 200_000) as all_of_them:
             exits, times = [], []
-            for _ in range(3):
+            for _ in range(4):
                 exits.append(await all_of_them.exits.get())
                 times.append(loop.time())
 
             assert {index for index, _ in exits} == {0}
             assert all(how.startswith("could not be started (") for _, how in exits)
             assert "Argument list too long" in exits[0][1]
-            assert times[1] - times[0] >= 0.099
-            assert times[2] - times[1] >= 0.199
-            assert all_of_them.supervisor.restarts == 2
+            waits = [later - earlier for earlier, later in itertools.pairwise(times)]
+            assert all(wait >= least for wait, least in zip(waits, (0.099, 0.199, 0.399), strict=True))
+            assert all_of_them.supervisor.restarts == 3
 
     asyncio.run(scenario())
 
@@ -223,6 +232,11 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
                 await asyncio.sleep(0)
 
     run(scenario())
+
+
+def left_in_peace(folder: Path) -> set[int]:
+    """The numbers of the processes that were not killed."""
+    return {int(file.suffix.removeprefix(".")) for file in folder.glob("echo.py.*")}
 
 
 def processes_with(argument: str) -> list[str]:

@@ -78,7 +78,7 @@ def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Path) ->
             for _ in range(2):
                 executing = on.execute(number)
                 assert await worker.batch() == (BATCH, b"abc")
-                assert on.pool.states() == ["busy"]
+                assert (on.pool.states(), on.pool.any_ready) == (["busy"], True)
                 worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
 
                 reply, bodies = await executing

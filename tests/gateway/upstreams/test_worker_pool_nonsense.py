@@ -20,6 +20,7 @@ NONSENSE = {
     "too many answers": encode_frame(Reply(5, True, [200] * 3, [1] * 3, []), [b"xyz"]),
     "too few lengths": encode_frame(Reply(5, True, [200, 200], [2], []), [b"xy"]),
     "wrong lengths": encode_frame(Reply(5, True, [200, 200], [1, 2], []), [b"xy"]),
+    "no such status": encode_frame(Reply(5, True, [200, 0], [1, 1], []), [b"xy"]),
     "a call of no rows": encode_frame(Reply(5, True, [200, 200], [1, 1], [(0, 0.1)]), [b"xy"]),
     "a negative time": encode_frame(Reply(5, True, [200, 200], [1, 1], [(3, -0.1)]), [b"xy"]),
     "a time that is none": encode_frame(Reply(5, True, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]),
