@@ -41,7 +41,8 @@ class DisconnectWatch:
         if self._waits_for is not None:
             self._waits_for.remove_done_callback(self._resume)
         self._steps.close()
-        if self._gone and kind is asyncio.CancelledError:
+        if self._gone and kind is asyncio.CancelledError and self._task is not None:
+            self._task.uncancel()  # it was ours, and ends here
             raise ClientGone
 
     def _resume(self, _: object = None) -> None:

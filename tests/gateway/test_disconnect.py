@@ -65,6 +65,9 @@ class Request:
             with DisconnectWatch(connection.receive) as self.watch:  # kept, to see that it is closed
                 return await self.answer
         except ClientGone:
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0, "what cancelled it has been dealt with"
             return "gone"
 
 

@@ -15,7 +15,7 @@ from uncork_workers.description import (
     check_route,
 )
 
-NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, "300", None, True, [1]]
+NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, 10**400, "300", None, True, [1]]
 NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "10", None]
 WRONG_SETTINGS: list[tuple[str, object, str]] = [
     *(("mb_max_latency", value, "above 0 milliseconds") for value in NO_POSITIVE_NUMBERS),

@@ -41,6 +41,8 @@ class Sums(Service):
         self.calls.append(len(items))
         if "raise" in items:
             raise RuntimeError("a secret of the handler")
+        if "exit" in items:
+            raise SystemExit(3)
         if "swallow" in items:
             items.remove("swallow")
         if "nonsense" in items:
@@ -181,7 +183,7 @@ def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
     assert answers[0][0] == 400
 
 
-@pytest.mark.parametrize("word", ["raise", "swallow", "nonsense"])
+@pytest.mark.parametrize("word", ["raise", "exit", "swallow", "nonsense"])
 def test_a_handler_that_fails_fails_all_good_requests(word: str, caplog: pytest.LogCaptureFixture) -> None:
     """They get 500 with an id and nothing of the reason; the log has both. Bad requests keep their 400."""
     requests = [Request(b'"a"'), Request(b"nope"), Request(json.dumps(word).encode()), Request(b"[1]")]

@@ -118,10 +118,11 @@ def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Pat
     assert code == EXIT_LOAD
 
 
+@pytest.mark.parametrize("error", ["OSError", "SystemExit"])
 @pytest.mark.parametrize("method", ["setup", "__init__"])
-def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str) -> None:
+def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str, error: str) -> None:
     """After hello, since the apis are known by then; the constructor counts as setup."""
-    code = f"class Late(Shout):\n    def {method}(self):\n        raise OSError('no model')"
+    code = f"class Late(Shout):\n    def {method}(self):\n        raise {error}('no model')"
     (place / "late.py").write_text(f"{SERVICE}\n{code}")
 
     exit_code, said = serve(place, "late.py:Late")
@@ -129,8 +130,8 @@ def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str)
     hello, (failed, _) = said
     assert isinstance(hello.message, Hello)
     assert isinstance(failed, Failed)
-    assert (failed.index, failed.stage, failed.message) == (4, "setup", "OSError: no model")
-    assert "raise OSError('no model')" in failed.traceback
+    assert (failed.index, failed.stage, failed.message) == (4, "setup", f"{error}: no model")
+    assert f"raise {error}('no model')" in failed.traceback
     assert exit_code == EXIT_SETUP == 1
 
 

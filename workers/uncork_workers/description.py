@@ -5,7 +5,7 @@ The gateway never imports the user's code; this is all that it learns of it.
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Any
 
 import msgspec
@@ -90,7 +90,8 @@ def check_route(api: str, route: object) -> None:
 
 def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not value > 0:  # type: ignore[arg-type,operator]
+    # Compared, not converted: an integer may be too large for a float.
+    if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
         raise DefinitionError(f"api {api!r}: {argument} must be above 0{unit}, got {value!r}")
 
 

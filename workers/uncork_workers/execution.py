@@ -43,7 +43,7 @@ class Executor:
             merged = _merge(definition.adapter, bodies, batch.rows, refused)
             rows = sum(count for at, count in enumerate(batch.rows) if at not in refused)
             texts = iter(self._call(definition, merged, rows, batch.limit_rows, chunks))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             worked = False
             failure = _failure(batch, error)
             outcomes = [refused.get(at, failure) for at in range(len(bodies))]
@@ -107,7 +107,7 @@ def _check(adapter: Adapter, body: bytes, rows: int) -> _Outcome | None:
     return None
 
 
-def _failure(batch: Batch, error: Exception) -> _Outcome:
+def _failure(batch: Batch, error: BaseException) -> _Outcome:
     """What the callers of a failed batch get: an id, under which the log has the rest."""
     error_id = uuid.uuid4().hex[:12]
     log.error(

@@ -66,7 +66,7 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     try:
         service = service_class()
         service.setup()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
         return EXIT_SETUP
     _send(connection, Ready())
