@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
+from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.rules import ApiRules
 
 P = TypeVar("P")
@@ -279,6 +279,12 @@ class AsyncDispatcher(Generic[P, R]):
             self._tasks.pop(start.batch, None)
             self.worker_lost(start.worker)
             return
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not us, but something that the runner waited for was cancelled.
+            failure = DispatchError("the batch was cancelled from within")
         except Exception as error:
             failure = error
         self._tasks.pop(start.batch, None)

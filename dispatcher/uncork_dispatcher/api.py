@@ -53,9 +53,9 @@ class Api:
 
     def change(self, rules: ApiRules) -> None:
         """Put other rules in force; what is held and what was learned stay."""
-        if rules != self.rules:
-            self.rules = rules
+        if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
+        self.rules = rules
 
     def count(self, entry: Entry, sign: int) -> None:
         """Add a request to the totals of what is held (1), or take it off them (-1)."""

@@ -195,8 +195,10 @@ class Dispatcher:
         at = math.inf
         if not self._slots.workers:
             at = entry.deadline
-        elif not self._slots.idle and not self._draining and api.may_shed(entry.rows):
-            at = entry.deadline - api.estimate.seconds(entry.rows)
+        elif not self._slots.idle and not self._draining and api.may_shed(1):
+            # Of more rows than have been earned it is known that they take no less than the earned ones.
+            rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
+            at = entry.deadline - api.estimate.seconds(rows)
         leaving = queue.soonest_to_leave
         if leaving is not None and leaving.expires_at <= at:
             return leaving.expires_at, leaving

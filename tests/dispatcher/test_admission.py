@@ -19,9 +19,9 @@ from .driver import entry, running
 LINE = Estimate(intercept_s=1.0, slope_s=0.25)
 
 
-def api(*, batches: int = 5, held: int = 0, **limits: float) -> Api:
+def api(*, batches: int = 5, held: int = 0, policy: str = "cork", **limits: float) -> Api:
     """An api that has seen batches of one row of 1 s each, and holds requests of one row and one byte."""
-    made = Api(ApiRules(name="a", **limits))  # type: ignore[arg-type]
+    made = Api(ApiRules(name="a", policy=policy, **limits))  # type: ignore[arg-type]
     for _ in range(batches):
         made.learn(running(), (), 1.0)
     for number in range(held):
@@ -113,6 +113,22 @@ def test_a_batch_far_larger_than_any_seen_is_not_predicted() -> None:
     """Batches of one row were seen: two rows may be refused on the strength of that, three not."""
     assert ask(api(held=1, goal_s=1.5), slots(busy=1)) == "deadline"
     assert ask(api(held=2, goal_s=1.5), slots(busy=1)) is None
+
+
+def test_a_larger_batch_than_the_policy_makes_is_not_asked_about() -> None:
+    """Without batching nine held requests of one row are ten batches of one row, and refuse the next."""
+    assert ask(api(held=9, policy="none", goal_s=5.0), slots(busy=1)) == "deadline"
+
+
+def test_a_request_that_cannot_be_cut_is_a_batch_of_its_own() -> None:
+    """50 rows in one request are one batch, and larger than any seen."""
+    assert ask(api(held=1, policy="none", goal_s=1.5), slots(busy=1), rows=50) is None
+
+
+def test_a_request_above_the_limit_is_run_in_chunks_of_the_limit() -> None:
+    """So it may be refused once batches of the limit are known."""
+    assert ask(api(held=1, max_batch_rows=2, goal_s=1.5), slots(busy=1), rows=50) == "deadline"
+    assert ask(api(held=1, max_batch_rows=3, goal_s=1.5), slots(busy=1), rows=50) is None
 
 
 def test_a_goal_that_no_batch_can_meet_refuses_nobody() -> None:

@@ -1,22 +1,17 @@
-"""The asyncio shell: calls, cancellation and timers. Failures and draining have files of their own."""
+"""The asyncio shell: calls and cancellation. Timers, failures and draining have files of their own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextvars import Context
-from typing import TypeVarTuple
 
 import pytest
 
-from uncork_dispatcher.aio import Answer, Job, Ran
+from uncork_dispatcher.aio import Answer
 from uncork_dispatcher.errors import RequestShed
 from uncork_dispatcher.rules import ApiRules
 
 from .shell import Log, Workers, calls, dispatcher, fixed, outcomes
-from .virtual_loop import VirtualLoop, run
-
-Ts = TypeVarTuple("Ts")
+from .virtual_loop import run
 
 
 def test_an_answer_comes_with_its_batch() -> None:
@@ -145,79 +140,6 @@ def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
         assert await outcomes(callers) == ["CancelledError", "CancelledError"]
 
     run(main())
-
-
-def test_a_hold_is_timed() -> None:
-    """The policy's 250 ms from the arrival of the first, on the loop's timer."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers(), fixed(250))
-        callers = calls(shell, "x")
-        await asyncio.sleep(0.1)
-        callers += calls(shell, "y")
-        await outcomes(callers)
-
-        held = [caller.result().held_s for caller in callers]
-        assert held == pytest.approx([0.25, 0.15])
-
-    run(main())
-
-
-def test_a_hold_that_ends_early_leaves_no_timer_behind() -> None:
-    """The batch fills up before; when the old timer would fire, the batch is still running undisturbed."""
-
-    async def main() -> None:
-        workers = Workers(seconds=5.0)
-        shell = dispatcher(workers, fixed(250, max_batch_rows=2, timeout_s=6.0))
-        callers = calls(shell, "x")
-        await asyncio.sleep(0.1)
-        callers += calls(shell, "y")
-
-        assert await outcomes(callers) == ["X", "Y"]
-        assert callers[0].result().batch.seconds == pytest.approx(5.0)
-        assert asyncio.get_running_loop().time() == pytest.approx(5.1)
-
-    run(main())
-
-
-class EarlyLoop(VirtualLoop):
-    """A loop whose timers fire when half of the time is over; notes what was asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[float] = []
-
-    def call_later(
-        self,
-        delay: float,
-        callback: Callable[[*Ts], object],
-        *args: *Ts,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        """Far too early."""
-        self.asked.append(delay)
-        return super().call_later(delay / 2, callback, *args, context=context)
-
-
-def test_a_timer_that_fires_early_is_taken_at_its_word() -> None:
-    """The hold is over then: no second timer for the rest, and none for the rest of the rest."""
-
-    async def main() -> list[float]:
-        async def at_once(job: Job[str]) -> Ran[str]:
-            return Ran(["X"])
-
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, EarlyLoop)
-        shell = dispatcher(at_once, fixed(250))
-        answer = await shell.call("a", "x")
-        assert answer.held_s == 0.25
-        # The clock is behind the core now; time does not go back for it.
-        assert loop.time() == 0.125
-        assert (await shell.call("a", "y")).held_s == 0.25
-        return loop.asked
-
-    hold, timeout = 0.25, 60.0
-    assert run(main(), loop_factory=EarlyLoop) == pytest.approx([hold, timeout] * 2)
 
 
 def test_changed_rules_are_in_force_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
@@ -43,13 +44,31 @@ def test_an_error_of_the_runner_goes_to_every_caller() -> None:
     run(main())
 
 
-def test_a_caller_that_left_a_failing_batch_disturbs_nobody() -> None:
-    """The error goes to the others."""
+def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
+    """Something that the runner waited for was cancelled: its callers are told, and it can go on."""
+
+    def then(job: Job[str]) -> Ran[str]:
+        if "x" in job.payloads:
+            raise asyncio.CancelledError
+        return shout(job)
+
+    async def main() -> None:
+        shell = dispatcher(Workers(then=then))
+
+        assert await outcomes(calls(shell, "x", "y")) == ["DispatchError", "DispatchError"]
+        assert (await shell.call("a", "z")).result == "Z"
+
+    run(main())
+
+
+@pytest.mark.parametrize("after", [0.02, 0.05])
+def test_a_caller_that_left_a_failing_batch_disturbs_nobody(after: float) -> None:
+    """Midway or as the batch fails: the error goes to the others."""
 
     async def main() -> None:
         shell = dispatcher(Workers(then=failing(KeyError())))
         callers = calls(shell, "x", "y")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(after)
         callers[0].cancel()
 
         assert await outcomes(callers) == ["CancelledError", "KeyError"]
@@ -99,11 +118,12 @@ def test_chunks_teach_the_estimate() -> None:
     run(main())
 
 
-def test_chunks_that_make_no_sense_leave_nobody_waiting() -> None:
+@pytest.mark.parametrize("chunk", [(0, 0.1), (1, -0.1), (1, math.inf), (1, math.nan)])
+def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[int, float]) -> None:
     """A runner's bookkeeping is not worth a caller who hangs for ever."""
 
     async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(0, -1.0)])))
+        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(1, 0.1), chunk])))
         callers = calls(shell, "x")
         await asyncio.wait(callers, timeout=5.0)
 

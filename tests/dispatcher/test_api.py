@@ -101,11 +101,15 @@ def test_a_batch_teaches_the_policy_how_long_its_oldest_was_held() -> None:
 
 
 def test_changed_rules_come_with_their_policy() -> None:
-    """The same rules again keep the policy and what it has learned."""
+    """Another goal, or the same rules again, keep the policy and what it has learned."""
     api = Api(RULES)
     policy = api.policy
     api.change(ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100))
     assert api.policy is policy
+
+    api.change(ApiRules(name="a", goal_s=0.7, max_batch_rows=8))
+    assert api.policy is policy
+    assert api.rules.goal_s == 0.7
 
     api.change(ApiRules(name="a", policy="none"))
     assert api.policy.limit_rows == 1

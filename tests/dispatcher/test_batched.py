@@ -204,6 +204,30 @@ def test_a_call_that_turns_its_cancellation_into_an_error_keeps_the_slot() -> No
     run(main())
 
 
+def test_the_goal_is_given_in_milliseconds() -> None:
+    """Of the only slot nothing is heard any more: who is held is refused at the goal, after 10 s."""
+
+    @batched(timeout=5, mb_max_latency=10_000)
+    async def sleep(items: list[float]) -> list[float]:
+        try:
+            await asyncio.sleep(items[0])
+        except asyncio.CancelledError:
+            await asyncio.sleep(100.0)
+        return items
+
+    async def main() -> None:
+        callers = [asyncio.ensure_future(sleep(1000.0))]
+        await asyncio.sleep(0.5)
+        callers.append(asyncio.ensure_future(sleep(1.0)))
+        first, second = await asyncio.gather(*callers, return_exceptions=True)
+
+        assert isinstance(first, BatchTimedOut)
+        assert isinstance(second, RequestShed)
+        assert asyncio.get_running_loop().time() == pytest.approx(10, abs=1.0)
+
+    run(main())
+
+
 def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
     """One that cleans up for a while still runs: a caller meanwhile finds no worker."""
     running = 0

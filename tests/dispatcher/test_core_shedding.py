@@ -198,6 +198,20 @@ def test_hopeless_requests_are_refused_when_they_become_so(goal_s: float, patien
     assert core.stats(now=last)[0].queued_requests == 0
 
 
+def test_a_larger_request_must_start_earlier() -> None:
+    """1 row takes 0.1 s and 11 rows 0.2 s: 0.2 s before the deadline is too late for those."""
+    core = core_with(ApiRules(name="a", goal_s=0.5))
+    for number, rows in enumerate([1, 11, 1, 11, 1, 1]):
+        core.submit(number, api="a", rows=rows, now=float(number))
+        [start] = starts(core.poll(number))
+        if number < 5:
+            core.batch_done(start.batch, outcome="worked", now=number + 0.09 + 0.01 * rows)
+    core.submit(6, api="a", rows=11, now=5.0)
+
+    assert core.poll(5.0) == []
+    assert core.next_wakeup() == pytest.approx(5.3)
+
+
 def test_a_request_far_larger_than_any_batch_seen_is_not_refused_by_prediction() -> None:
     """Batches of one row were seen; what 100 rows take is a guess that nobody is refused on."""
     core, now = taught(seconds=0.05, goal_s=0.3)
@@ -205,6 +219,16 @@ def test_a_request_far_larger_than_any_batch_seen_is_not_refused_by_prediction()
 
     assert core.poll(now) == []
     assert core.next_wakeup() > now + 0.2
+
+
+def test_a_large_request_does_not_keep_others_from_being_refused() -> None:
+    """Nothing is predicted for the 100 rows; the one row that came later is hopeless all the same."""
+    core, now = taught(seconds=0.05, goal_s=0.3)
+    core.submit(1, api="a", rows=100, now=now)
+    core.submit(2, api="a", now=now + 0.01)
+    core.poll(now + 0.01)
+
+    assert 2 in [action.request for action in core.poll(now + 0.4) if isinstance(action, Shed)]
 
 
 def test_only_the_hopeless_are_refused() -> None:

@@ -48,12 +48,24 @@ def test_the_first_batch_already_gives_an_estimate() -> None:
     assert 0 < estimate.seconds(1) < estimate.seconds(11) < estimate.seconds(20)
 
 
-def test_two_sizes_give_the_line_exactly() -> None:
-    """Without noise nothing is left to guess."""
-    estimate = after([1, 10]).estimate
+@pytest.mark.parametrize(
+    ("intercept_s", "slope_s"), [(0.05, 0.0005), (0.001, 0.01), (0.0, 0.01), (0.05, 0.0)]
+)
+def test_two_sizes_give_the_line_exactly(intercept_s: float, slope_s: float) -> None:
+    """Without noise nothing is left to guess, however far that is from the first guess."""
+    estimate = after([1, 100], lambda rows: intercept_s + slope_s * rows).estimate
 
-    assert estimate.intercept_s == pytest.approx(0.050)
-    assert estimate.slope_s == pytest.approx(0.0005)
+    assert estimate.intercept_s == pytest.approx(intercept_s, abs=1e-9)
+    assert estimate.slope_s == pytest.approx(slope_s, abs=1e-9)
+
+
+def test_every_size_counts_by_its_relative_error() -> None:
+    """A model that is no line: batches of 10 s do not make the estimate careless of those of 50 ms."""
+    seen = {1: 0.050, 10: 0.110, 500: 4.0, 1000: 10.0}
+    estimate = after([*seen] * 50, lambda rows: seen[rows]).estimate
+
+    for rows, seconds in seen.items():
+        assert estimate.seconds(rows) == pytest.approx(seconds, rel=0.25)
 
 
 def test_slope_and_intercept_are_found_in_noisy_batches() -> None:
@@ -93,6 +105,7 @@ def test_sizes_that_lie_close_share_one_mean() -> None:
 
     assert estimate.seconds(1000) == pytest.approx(model(1000), rel=0.01)
     assert estimate.seconds(1) == pytest.approx(model(1), rel=0.05)
+    assert estimate.spread < 0.1
 
 
 def test_a_hiccup_moves_the_estimate_by_a_third_at_most() -> None:
