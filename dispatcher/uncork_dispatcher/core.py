@@ -121,8 +121,7 @@ class Dispatcher:
         running = self._slots.finish(batch)
         if running is None:
             return False
-        for entry in running.entries:
-            self._live.pop(entry.request, None)
+        self._forget(running)
         if outcome == "worked":
             self._apis[running.start.api].learn(running, chunks, now)
         return True
@@ -164,8 +163,7 @@ class Dispatcher:
 
     def _abandon_overdue(self) -> Iterator[Abandon]:
         for running in self._slots.give_up_overdue(self._now):
-            for entry in running.entries:
-                self._live.pop(entry.request, None)
+            self._forget(running)
             yield Abandon(running.start.batch, running.start.worker, running.start.requests)
 
     def _shed_hopeless(self) -> Iterator[Shed]:
@@ -272,6 +270,10 @@ class Dispatcher:
 
     def _shed(self, request: int, api: Api, reason: ShedReason) -> Shed:
         return Shed(request, api.rules.name, reason, retry_after_s(api, self._slots, now=self._now))
+
+    def _forget(self, running: Running) -> None:
+        for entry in running.entries:
+            self._live.pop(entry.request, None)
 
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)

@@ -124,13 +124,13 @@ class Gateway:
         if service == self._service:
             return
         try:
-            self._put_in_force(service)
+            effective = self._put_in_force(service)
         except ValueError as error:
             self._unusable(str(error))
         else:
             self._service = service
             if not self.described.done():
-                self.described.set_result(self._effective(service))
+                self.described.set_result(effective)
 
     def worker_ready(self, worker: int) -> None:
         """Give it batches."""
@@ -171,8 +171,10 @@ class Gateway:
             apis.append(msgspec.structs.replace(api, settings=settings))
         return msgspec.structs.replace(service, apis=apis)
 
-    def _put_in_force(self, service: ServiceDescription) -> None:
-        apis = self._effective(service).apis
+    def _put_in_force(self, service: ServiceDescription) -> ServiceDescription:
+        """Have what ``service`` says, under the overrides, be what is served; returns it so."""
+        effective = self._effective(service)
+        apis = effective.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]
         routes = [Route(api.route, self._hot_route(api), methods=["POST"]) for api in apis]
@@ -180,6 +182,7 @@ class Gateway:
             self._dispatcher.set_api(one)
         self._limits = {api.name: api.settings.mb_max_batch_size for api in apis}
         self.app.routes[:] = [*routes, self._plain]
+        return effective
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings

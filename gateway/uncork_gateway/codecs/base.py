@@ -38,8 +38,3 @@ class Codec(Protocol):
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """The body of an answer from its rows: JSON texts with commas between them."""
         ...
-
-
-def encode_json(rows: bytes, *, single: bool) -> bytes:
-    """JSON rows as the client sent its own: bare, or as an array."""
-    return rows if single else b"[" + rows + b"]"
