@@ -79,7 +79,7 @@ def serve(
         int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")
     ] = 64 * 2**20,
     max_queue_rows: Annotated[
-        int, typer.Option(min=1, help="Rows held per api; requests beyond get 503.")
+        int, typer.Option(min=1, help="Rows (or their cost) held per api; requests beyond get 503.")
     ] = 20_000,
     drain_timeout: Annotated[
         float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")

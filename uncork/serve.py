@@ -156,9 +156,10 @@ def _banner(service: ServiceDescription, workers: int, base: str) -> str:
     lines = [f"uncork {version('uncork')}: {service.name} with {workers} worker{'s'[: workers > 1]}"]
     for api in service.apis:
         settings = api.settings
+        counted = "rows" if settings.cost is None else "in cost"
         lines.append(
             f"  POST {base}{api.route}   goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
-            f"at most {settings.mb_max_batch_size} rows a batch"
+            f"at most {settings.mb_max_batch_size} {counted} a batch"
         )
     lines.append(f"  GET  {base}/readyz  /livez  /metrics")
     return "\n".join(lines)

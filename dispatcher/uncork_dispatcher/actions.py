@@ -21,7 +21,7 @@ class Start(NamedTuple):
     api: str
     key: Hashable
     requests: tuple[int, ...]
-    rows: int
+    rows: float
     reason: Reason
     predicted_s: float
 

@@ -15,7 +15,7 @@ _SHORTEST_RETRY_S = 1.0
 
 
 def refusal(
-    api: Api, slots: Slots, *, rows: int, size_bytes: int, expires_at: float, now: float
+    api: Api, slots: Slots, *, rows: float, size_bytes: int, expires_at: float, now: float
 ) -> ShedReason | None:
     """Why a request of ``rows`` rows is not taken in, or None if it is.
 
@@ -48,7 +48,7 @@ def retry_after_s(api: Api, slots: Slots, *, now: float) -> float:
     return max(_SHORTEST_RETRY_S, finish - now)
 
 
-def _finish(api: Api, slots: Slots, *, rows: int, requests: int, now: float) -> float:
+def _finish(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> float:
     return backlog_finish(
         slots.free_at(now),
         rows=rows,
@@ -59,7 +59,7 @@ def _finish(api: Api, slots: Slots, *, rows: int, requests: int, now: float) -> 
 
 
 def backlog_finish(
-    free_at: Sequence[float], *, rows: int, requests: int, limit_rows: int, estimate: Estimate
+    free_at: Sequence[float], *, rows: float, requests: int, limit_rows: float, estimate: Estimate
 ) -> float:
     """When the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
 

@@ -25,29 +25,34 @@ R = TypeVar("R")
 
 
 class Job(NamedTuple, Generic[P]):
-    """A batch to run: its start, and of each of its requests the payload and the number of rows."""
+    """A batch to run: its start, and of each of its requests the payload, the rows, and what they cost.
+
+    A request whose caller gave no cost costs its rows. ``start.rows`` is the sum of the costs.
+    """
 
     start: Start
     payloads: list[P]
     rows: list[int]
+    costs: list[float]
 
 
 class Ran(NamedTuple, Generic[R]):
     """What a runner made of a job.
 
     ``results`` holds one result per request, in order. ``outcome`` and ``chunks`` are for the estimator:
-    see :meth:`Dispatcher.batch_done`.
+    see :meth:`Dispatcher.batch_done`; chunks count what the job's costs count.
     """
 
     results: Sequence[R]
     outcome: Outcome = "worked"
-    chunks: Sequence[tuple[int, float]] = ()
+    chunks: Sequence[tuple[float, float]] = ()
 
 
 class BatchFacts(NamedTuple):
-    """What is known of a batch once it has run. Times in seconds."""
+    """What is known of a batch once it has run. Times in seconds; ``rows`` are rows whatever they cost."""
 
     start: Start
+    rows: int
     started: float
     seconds: float
 
@@ -73,15 +78,15 @@ def _check(ran: Ran[R], start: Start) -> None:
     """What a runner says must fit its batch: callers and the estimate depend on it."""
     if len(ran.results) != len(start.requests):
         raise WrongResultCount(len(start.requests), len(ran.results))
-    if any(rows < 1 or not 0 <= seconds < math.inf for rows, seconds in ran.chunks):
-        raise ValueError(f"a call takes at least one row and some time, the runner says {ran.chunks}")
+    if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in ran.chunks):
+        raise ValueError(f"a call takes some rows and some time, the runner says {ran.chunks}")
 
 
 class Observer(Protocol):
     """Told what happens, for metrics and logs. Must be quick and must not raise."""
 
-    def batch_started(self, start: Start, held_s: Sequence[float]) -> None:
-        """A batch was released; ``held_s`` is how long each of its requests was held."""
+    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+        """A batch of ``rows`` rows was released; ``held_s`` is how long each of its requests was held."""
 
     def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None:
         """A batch came back."""
@@ -93,7 +98,7 @@ class Observer(Protocol):
 class _Silence:
     """The observer of those who observe nothing."""
 
-    def batch_started(self, start: Start, held_s: Sequence[float]) -> None: ...
+    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None: ...
 
     def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None: ...
 
@@ -106,6 +111,7 @@ class _Waiting(Generic[P, R]):
 
     payload: P
     rows: int
+    cost: float
     arrival: float
     future: asyncio.Future[Answer[R]]
 
@@ -159,11 +165,17 @@ class AsyncDispatcher(Generic[P, R]):
         payload: P,
         *,
         rows: int = 1,
+        cost: float | None = None,
         size_bytes: int = 0,
         key: Hashable = None,
         client_timeout_s: float = math.inf,
+        source: Hashable = None,
     ) -> Answer[R]:
         """Have ``payload`` executed in some batch, and return its result.
+
+        Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
+        it is given; all calls of an api should give it or none. ``source`` is who asks, for example a
+        client's connection, so that it is known who has come back; None if unknown.
 
         Cancelling the caller takes the request out of the queue and out of nobody else's way.
 
@@ -174,20 +186,22 @@ class AsyncDispatcher(Generic[P, R]):
         """
         now = self._now()
         number = next(self._numbers)
+        weight = rows if cost is None else cost
         refused = self._core.submit(
             number,
             api=api,
             now=now,
             key=key,
-            rows=rows,
+            rows=weight,
             size_bytes=size_bytes,
             expires_at=now + client_timeout_s,
+            source=source,
         )
         if refused is not None:
             self._observer.request_shed(api, refused.reason)
             raise RequestShed(refused.reason, refused.retry_after_s)
         future: asyncio.Future[Answer[R]] = self._loop.create_future()
-        self._waiting[number] = _Waiting(payload, rows, now, future)
+        self._waiting[number] = _Waiting(payload, rows, weight, now, future)
         self._changed()
         try:
             return await future
@@ -264,8 +278,13 @@ class AsyncDispatcher(Generic[P, R]):
 
     def _start(self, start: Start, now: float) -> None:
         waiting = [self._waiting[request] for request in start.requests]
-        self._observer.batch_started(start, [now - one.arrival for one in waiting])
-        job = Job(start, [one.payload for one in waiting], [one.rows for one in waiting])
+        job = Job(
+            start,
+            payloads=[one.payload for one in waiting],
+            rows=[one.rows for one in waiting],
+            costs=[one.cost for one in waiting],
+        )
+        self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])
         self._tasks[start.batch] = self._loop.create_task(self._execute(job, now))
 
     async def _execute(self, job: Job[P], started: float) -> None:
@@ -293,7 +312,7 @@ class AsyncDispatcher(Generic[P, R]):
         if not self._core.batch_done(start.batch, outcome=outcome, chunks=ran.chunks, now=now):
             return  # the core had given the worker up, and has its requests run elsewhere
         self._changed()
-        batch = BatchFacts(start, started, now - started)
+        batch = BatchFacts(start, sum(job.rows), started, now - started)
         self._observer.batch_ended(batch, outcome)
         if failure is not None:
             for request in start.requests:

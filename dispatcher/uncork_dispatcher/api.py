@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.arrivals import ArrivalRate
@@ -10,8 +10,12 @@ from uncork_dispatcher.estimator import BatchTimeEstimator, Estimate
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policy import BatchDone, View
 from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.returns import Returns
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Running, Slots
+
+# Capacity is judged by the higher of the rates over a short and this longer time.
+_LASTING_S = 5.0
 
 
 class ApiStats(NamedTuple):
@@ -19,7 +23,7 @@ class ApiStats(NamedTuple):
 
     name: str
     queued_requests: int
-    queued_rows: int
+    queued_rows: float
     queued_bytes: int
     rate_rows: float
     estimate: Estimate
@@ -31,9 +35,12 @@ class Api:
     def __init__(self, rules: ApiRules) -> None:
         self.rules = rules
         self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
-        self.rate = ArrivalRate()
+        self._arrivals = ArrivalRate()
+        self._lasting = ArrivalRate(_LASTING_S)
+        self._unexpected = ArrivalRate()
+        self._returns = Returns()
         self.requests = 0
-        self.rows = 0
+        self.rows = 0.0
         self.size_bytes = 0
         self._estimator = BatchTimeEstimator()
 
@@ -42,7 +49,7 @@ class Api:
         """What is believed about batch time now."""
         return self._estimator.estimate
 
-    def may_shed(self, rows: int) -> bool:
+    def may_shed(self, rows: float) -> bool:
         """Whether what is predicted for a batch of ``rows`` rows may refuse a request.
 
         Not before that has been earned, nor when even one row on an idle worker misses the goal.
@@ -57,6 +64,17 @@ class Api:
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.rules = rules
 
+    def arrived(self, source: Hashable, rows: float, now: float) -> None:
+        """A request has come, whether it is taken in or not."""
+        self._arrivals.arrived(rows, now=now)
+        self._lasting.arrived(rows, now=now)
+        if not self._returns.arrived(source, now=now):
+            self._unexpected.arrived(rows, now=now)
+
+    def answered(self, running: Running, now: float) -> None:
+        """A batch has ended: its clients have their answers."""
+        self._returns.answered(((entry.source, entry.rows) for entry in running.entries), now=now)
+
     def count(self, entry: Entry, sign: int) -> None:
         """Add a request to the totals of what is held (1), or take it off them (-1)."""
         self.requests += sign
@@ -65,6 +83,7 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
         """What the policy is shown of one of the api's queues."""
+        outlook = slots.outlook(now, self.rules.name)
         return View(
             now=now,
             rows=queue.rows,
@@ -72,18 +91,22 @@ class Api:
             oldest=queue.oldest.arrival,
             newest=queue.newest,
             deadline=queue.most_urgent.deadline,
+            goal_s=self.rules.goal_s,
             full=queue.rows >= self.policy.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes,
             idle_workers=slots.idle,
-            busy_until=tuple(slots.busy_until(now)),
+            busy_until=tuple(finish for finish, _ in outlook),
+            running_rows=tuple(rows for _, rows in outlook),
             estimate=self.estimate,
-            rate=self.rate.per_second(now=now),
+            load_rate=max(self._arrivals.per_second(now=now), self._lasting.per_second(now=now)),
+            rate=self._unexpected.per_second(now=now),
+            returns=self._returns,
         )
 
     def urgency(self, queue: RequestQueue) -> float:
         """Sorts queues: the oldest request first, where a loose goal or a slow model counts as younger."""
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.estimate.seconds(1))
 
-    def learn(self, running: Running, chunks: Sequence[tuple[int, float]], now: float) -> None:
+    def learn(self, running: Running, chunks: Sequence[tuple[float, float]], now: float) -> None:
         """Learn from a batch that worked; ``chunks`` as in :meth:`Dispatcher.batch_done`."""
         seconds = now - running.started
         rows = running.start.rows
@@ -99,6 +122,6 @@ class Api:
             self.requests,
             self.rows,
             self.size_bytes,
-            self.rate.per_second(now=now),
+            self._arrivals.per_second(now=now),
             self.estimate,
         )

@@ -8,29 +8,30 @@ _WINDOW_S = 0.5
 
 
 class ArrivalRate:
-    """Rows per second, averaged over about the last half second with exponential forgetting.
+    """Rows per second, averaged over about the last ``window_s`` seconds with exponential forgetting.
 
     A window of time, not of arrivals: clients that wait for a batch come back all at once, and an
     average over the last 50 arrivals would take such a burst for the rate of the traffic.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float = _WINDOW_S) -> None:
+        self._window_s = window_s
         self._rows = 0.0
         self._started = math.inf
         self._updated = 0.0
 
-    def arrived(self, rows: int, *, now: float) -> None:
+    def arrived(self, rows: float, *, now: float) -> None:
         """Count ``rows`` rows that arrived at ``now`` (seconds)."""
         if self._started == math.inf:
             self._started = self._updated = now
-        self._rows = self._rows * math.exp((self._updated - now) / _WINDOW_S) + rows
+        self._rows = self._rows * math.exp((self._updated - now) / self._window_s) + rows
         self._updated = now
 
     def per_second(self, *, now: float) -> float:
         """The rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""
         if self._started == math.inf:
             return 0.0
-        rows = self._rows * math.exp((self._updated - now) / _WINDOW_S)
+        rows = self._rows * math.exp((self._updated - now) / self._window_s)
         # Corrects for the part of the window that lies before the first arrival.
-        observed = 1.0 - math.exp((self._started - now) / _WINDOW_S)
-        return rows / (_WINDOW_S * max(observed, 0.1))
+        observed = 1.0 - math.exp((self._started - now) / self._window_s)
+        return rows / (self._window_s * max(observed, min(1.0, 0.05 / self._window_s)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from uncork_dispatcher.aio import AsyncDispatcher, Job, Ran
 from uncork_dispatcher.errors import DispatchError, WorkerLost
@@ -65,7 +67,7 @@ def batched(
 
         @functools.wraps(function)
         async def call(item: T) -> R:
-            answer = await mine.dispatcher().call(rules.name, item)
+            answer = await mine.dispatcher().call(rules.name, item, source=mine.caller())
             return answer.result
 
         return call
@@ -83,6 +85,8 @@ class _Batched(Generic[T, R]):
         self._rules = rules
         self._concurrency = concurrency
         self._dispatchers: dict[asyncio.AbstractEventLoop, AsyncDispatcher[T, R]] = {}
+        self._callers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._numbers = itertools.count(1)
 
     def dispatcher(self) -> AsyncDispatcher[T, R]:
         loop = asyncio.get_running_loop()
@@ -95,6 +99,19 @@ class _Batched(Generic[T, R]):
             for slot in range(self._concurrency):
                 dispatcher.worker_ready(slot)
         return dispatcher
+
+    def caller(self) -> int | None:
+        """A number for the task that runs: one that calls in a loop is a client that comes back.
+
+        Not its ``id()``: a new task gets that of one that has ended, and would pass for it.
+        """
+        task = asyncio.current_task()
+        if task is None:
+            return None
+        number = self._callers.get(task)
+        if number is None:
+            number = self._callers[task] = next(self._numbers)
+        return number
 
     async def _run(self, job: Job[T]) -> Ran[R]:
         try:

@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.admission import refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
+from uncork_dispatcher.feasible import choose
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
@@ -58,9 +59,10 @@ class Dispatcher:
         api: str,
         now: float,
         key: Hashable = None,
-        rows: int = 1,
+        rows: float = 1,
         size_bytes: int = 0,
         expires_at: float = math.inf,
+        source: Hashable = None,
     ) -> Shed | None:
         """Take in a request, or refuse it at the door; returns None when it was taken.
 
@@ -69,7 +71,7 @@ class Dispatcher:
         """
         self._advance(now)
         held = self._apis[api]
-        held.rate.arrived(rows, now=now)
+        held.arrived(source, rows, now)
         reason = (
             "draining"
             if self._draining
@@ -81,7 +83,7 @@ class Dispatcher:
         if queue is None:
             queue = self._queues[api, key] = RequestQueue(api, key)
         deadline = min(now + held.rules.goal_s, expires_at)
-        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue)
+        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source)
         self._live[request] = entry
         queue.append(entry)
         held.count(entry, 1)
@@ -110,7 +112,7 @@ class Dispatcher:
             self._retry(running)
 
     def batch_done(
-        self, batch: int, *, outcome: Outcome, now: float, chunks: Sequence[tuple[int, float]] = ()
+        self, batch: int, *, outcome: Outcome, now: float, chunks: Sequence[tuple[float, float]] = ()
     ) -> bool:
         """A batch has ended and its worker is idle again.
 
@@ -122,8 +124,10 @@ class Dispatcher:
         if running is None:
             return False
         self._forget(running)
+        api = self._apis[running.start.api]
+        api.answered(running, now)
         if outcome == "worked":
-            self._apis[running.start.api].learn(running, chunks, now)
+            api.learn(running, chunks, now)
         return True
 
     def drain(self, *, now: float) -> None:
@@ -212,7 +216,7 @@ class Dispatcher:
             for queue in self._by_urgency():
                 decision = self._decide(queue)
                 if isinstance(decision, Release):
-                    actions.append(self._start(queue, decision))
+                    self._start(queue, decision, actions)
                     break
                 held_until = min(held_until, decision.until)
             else:
@@ -234,12 +238,13 @@ class Dispatcher:
             return Release(api.policy.limit_rows, "not_worth_waiting")
         return decision
 
-    def _start(self, queue: RequestQueue, release: Release) -> Start:
+    def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:
+        """Start a batch, and refuse those that cannot be answered in time if it is to be a large one."""
         api = self._apis[queue.api]
-        entries = queue.take(
-            rows=min(release.rows, api.rules.max_batch_rows),
-            size_bytes=api.rules.max_batch_bytes,
-        )
+        limit = min(release.rows, api.rules.max_batch_rows)
+        if self._is_tight(queue, limit):
+            limit = self._make_room(queue, limit, actions)
+        entries = queue.take(rows=limit, size_bytes=api.rules.max_batch_bytes)
         for entry in entries:
             api.count(entry, -1)
         self._drop_if_empty(queue)
@@ -255,7 +260,30 @@ class Dispatcher:
             predicted_s=api.estimate.seconds(rows),
         )
         self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))
-        return start
+        actions.append(start)
+
+    def _is_tight(self, queue: RequestQueue, limit: float) -> bool:
+        """Whether a batch of up to ``limit`` rows would, as far as is known, miss its earliest deadline."""
+        api = self._apis[queue.api]
+        rows = min(queue.rows, limit)
+        late = queue.most_urgent.deadline < self._now + api.estimate.upper(rows)
+        # While another worker is idle there is capacity: nobody is refused.
+        return late and self._slots.idle == 1 and not self._draining and api.may_shed(rows)
+
+    def _make_room(self, queue: RequestQueue, limit: float, actions: list[Action]) -> float:
+        """Refuse requests that would keep a batch small and cannot wait for the next; rows of the batch."""
+        api = self._apis[queue.api]
+        free_at = self._slots.free_at(self._now)
+        next_start = free_at[1] if len(free_at) > 1 else self._now + api.estimate.seconds(limit)
+        entries = queue.by_urgency()
+        choice = choose(
+            entries, limit_rows=limit, now=self._now, next_start=next_start, estimate=api.estimate
+        )
+        for entry in entries[: choice.skipped]:
+            del self._live[entry.request]
+            self._unqueue(entry)
+            actions.append(self._shed(entry.request, api, "deadline"))
+        return choice.rows
 
     def _next_event(self) -> float:
         refusals = [self._next_refusal(queue)[0] for queue in self._queues.values()]

@@ -8,7 +8,8 @@ least squares over the last 50 batches, as BentoML has it, forgets the slope as 
 have the same size, and then predicts 0.8 s for a batch that takes 65 ms.
 
 Forgetting: every observation weakens the other sizes, down to a floor. At the floor a size no longer
-argues with fresh ones, but still tells slope from intercept when nothing else does.
+argues with fresh ones, but still tells slope from intercept when nothing else does. When several batches in
+a row are off to the same side, the model itself has become slower or faster, and all sizes are moved.
 
 Fit: weighted least squares of the relative error, restricted to non-negative values. With two unknowns
 the restricted optimum is either the free one or lies on one of two edges, so it is written out here.
@@ -30,8 +31,13 @@ _FORGET = 0.95
 _WEIGHT_FLOOR = 0.01
 _MEMORY = 0.1
 # A measurement beyond this multiple of the prediction counts as this multiple: one hiccup of 60 times
-# the usual then moves the mean by a third, while a model that really became slower is followed still.
-_OUTLIER = 4.0
+# the usual then moves its size by a tenth. If the model really became slower the next ones say so too.
+_OUTLIER = 2.0
+# This many batches in a row, off to one side by this much and by more than the spread, are a change; with
+# each further one all sizes move by this part of the way (of the logarithm).
+_CHANGE_BATCHES = 3
+_CHANGE = 1.25
+_FOLLOW = 0.5
 _FIRST_SPREAD = 0.3
 
 
@@ -72,43 +78,59 @@ class BatchTimeEstimator:
 
     def __init__(self) -> None:
         self._sizes: dict[int, _Size] = {}
+        self._largest = 0.0
         self._batches = 0
         self._variance = _FIRST_SPREAD**2
+        self._run = 0
         self.estimate = Estimate()
 
-    def observe(self, rows: int, seconds: float) -> None:
-        """Learn that a batch of ``rows`` rows took ``seconds`` seconds.
+    def observe(self, rows: float, seconds: float) -> None:
+        """Learn that a batch of ``rows`` rows (or of that cost) took ``seconds`` seconds.
 
         Raises:
-            ValueError: if ``rows`` is not positive or ``seconds`` is negative or not finite.
+            ValueError: if ``rows`` is not positive or ``seconds`` is negative, or one is not finite.
         """
-        if rows < 1 or not math.isfinite(seconds) or seconds < 0:
-            raise ValueError(f"a batch has at least 1 row and a finite time, got {rows}, {seconds}")
-        seconds = self._without_outlier(rows, seconds)
+        if not 0 < rows < math.inf or not 0 <= seconds < math.inf:
+            raise ValueError(f"a batch has some rows and a finite time, got {rows}, {seconds}")
+        predicted = self.estimate.seconds(rows)
+        if predicted > 0:
+            seconds = self._judge(rows, seconds, predicted)
         self._batches += 1
         self._remember(rows, seconds)
         intercept, slope = self._fit()
-        largest = max(size.rows for size in self._sizes.values())
         self.estimate = Estimate(
             intercept_s=intercept,
             slope_s=slope,
             spread=math.sqrt(self._variance),
-            earned_rows=largest * _EARNED_REACH if self._batches >= _EARNED_BATCHES else 0.0,
+            earned_rows=self._largest * _EARNED_REACH if self._batches >= _EARNED_BATCHES else 0.0,
         )
 
-    def _without_outlier(self, rows: int, seconds: float) -> float:
-        """Clip a wild measurement, and learn the spread from how far it lay from the prediction."""
-        predicted = self.estimate.seconds(rows)
-        if predicted <= 0:
-            return seconds
-        clipped = min(seconds, _OUTLIER * predicted)
-        miss = clipped / predicted - 1.0
+    def _judge(self, rows: float, seconds: float, predicted: float) -> float:
+        """Learn from how far a measurement lies from the prediction; returns what it counts as."""
+        changed = self._follow_change(seconds / predicted)
         # Means of a size not seen before say more about the prediction than about the spread.
-        if _size_class(rows) in self._sizes:
+        if not changed and _size_class(rows) in self._sizes:
+            miss = min(seconds / predicted, _OUTLIER) - 1.0
             self._variance += _MEMORY * (miss * miss - self._variance)
-        return clipped if self._batches >= _EARNED_BATCHES else seconds
+        trusted = changed or self._batches < _EARNED_BATCHES
+        return seconds if trusted else min(seconds, _OUTLIER * predicted)
 
-    def _remember(self, rows: int, seconds: float) -> None:
+    def _follow_change(self, ratio: float) -> bool:
+        """Move all sizes if this and the last measurements are off to one side; whether they were."""
+        side = 1 if ratio > 1 else -1
+        far = abs(math.log(max(ratio, 1e-9))) > max(math.log(_CHANGE), 1.5 * math.sqrt(self._variance))
+        if not far:
+            self._run = 0
+            return False
+        self._run = self._run + side if self._run * side > 0 else side
+        if abs(self._run) < _CHANGE_BATCHES or self._batches < _EARNED_BATCHES:
+            return False
+        factor = max(ratio, 1e-9) ** _FOLLOW
+        for size in self._sizes.values():
+            size.seconds *= factor
+        return True
+
+    def _remember(self, rows: float, seconds: float) -> None:
         for other in self._sizes.values():
             other.weight = max(_WEIGHT_FLOOR, other.weight * _FORGET)
         size = self._sizes.setdefault(_size_class(rows), _Size(rows, seconds, 0.0, 0))
@@ -117,6 +139,7 @@ class BatchTimeEstimator:
         size.rows += share * (rows - size.rows)
         size.seconds += share * (seconds - size.seconds)
         size.weight = min(1.0, size.weight + 0.2)
+        self._largest = max(self._largest, size.rows)
 
     def _fit(self) -> tuple[float, float]:
         weight = x = y = xx = xy = 0.0
@@ -150,6 +173,6 @@ class BatchTimeEstimator:
         return before.intercept_s * scale, before.slope_s * scale
 
 
-def _size_class(rows: int) -> int:
-    """Sizes up to 16 stand alone, larger ones share a class with those within about 9 percent."""
-    return rows if rows <= 16 else 16 + round(8 * math.log2(rows / 16))
+def _size_class(rows: float) -> int:
+    """Sizes up to 8 stand alone, larger ones share a class with those within about 9 percent."""
+    return round(rows) if 0.5 <= rows <= 8 else 8 + round(8 * math.log2(rows / 8))

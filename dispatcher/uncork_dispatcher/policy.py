@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.returns import Returns
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
 
@@ -18,8 +19,8 @@ class View(NamedTuple):
     """One queue as its policy sees it when a worker is idle. Times are seconds on the core's clock."""
 
     now: float
-    rows: int
-    """Rows held; at least 1."""
+    rows: float
+    """Rows held (or their cost, where the api gives one); more than 0."""
     requests: int
     """Requests that carry them; at least 1."""
     oldest: float
@@ -28,21 +29,29 @@ class View(NamedTuple):
     """Arrival of the request that came last."""
     deadline: float
     """Earliest deadline among the requests held."""
+    goal_s: float
+    """The latency goal of the api."""
     full: bool
     """Whether a batch can take no more: rows or bytes are at the limit."""
     idle_workers: int
     """Workers that could start now; at least 1."""
     busy_until: tuple[float, ...]
     """Predicted finish of each running batch, soonest first, never before ``now``."""
+    running_rows: tuple[float, ...]
+    """Rows of the api in each of these batches; 0 in another api's."""
     estimate: Estimate
     rate: float
-    """Arrivals of the api, in rows per second."""
+    """Arrivals of the api from clients that were not expected back, in rows per second."""
+    load_rate: float
+    """Arrivals of the api from everybody, in rows per second: the higher of a short and a long average."""
+    returns: Returns
+    """Which answered clients are expected back, and when."""
 
 
 class Release(NamedTuple):
-    """Send the oldest requests that fit into ``rows`` rows, at least one request."""
+    """Send the most urgent requests that fit into ``rows`` rows, at least one request."""
 
-    rows: int
+    rows: float
     reason: Reason
 
 
@@ -56,7 +65,7 @@ class BatchDone(NamedTuple):
     """A batch that worked: what it carried, how long its oldest request was held, how long it ran."""
 
     now: float
-    rows: int
+    rows: float
     requests: int
     held_s: float
     seconds: float

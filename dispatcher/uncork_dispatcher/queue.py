@@ -11,29 +11,30 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One request inside the core.
+    """One request inside the core. ``rows`` is what it counts: its rows, or their cost.
 
     ``deadline`` is when it should be answered, ``expires_at`` when its client gives up (seconds).
     """
 
     request: int
     arrival: float
-    rows: int
+    rows: float
     size_bytes: int
     deadline: float
     expires_at: float
     queue: RequestQueue
+    source: Hashable = None
     retried: bool = False
     cancelled: bool = False
 
 
 class RequestQueue:
-    """First in, first out, with the earliest deadline at hand and removal from anywhere."""
+    """Earliest deadline first; of equal deadlines the oldest. Removal from anywhere."""
 
     def __init__(self, api: str, key: Hashable) -> None:
         self.api = api
         self.key = key
-        self.rows = 0
+        self.rows = 0.0
         self.size_bytes = 0
         self.newest = 0.0
         self._entries: OrderedDict[int, Entry] = OrderedDict()
@@ -66,18 +67,22 @@ class RequestQueue:
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
 
-    def take(self, *, rows: int, size_bytes: int) -> list[Entry]:
-        """Take the oldest requests that fit into ``rows`` rows and ``size_bytes`` bytes, at least one."""
+    def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
+        """Take the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
         taken: list[Entry] = []
-        for entry in self._entries.values():
+        while (entry := self._top(self._deadlines)) is not None:
             rows -= entry.rows
             size_bytes -= entry.size_bytes
             if taken and (rows < 0 or size_bytes < 0):
                 break
-            taken.append(entry)
-        for entry in taken:
+            heapq.heappop(self._deadlines)
             self.remove(entry)
+            taken.append(entry)
         return taken
+
+    def by_urgency(self) -> list[Entry]:
+        """All requests, earliest deadline first."""
+        return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.request))
 
     @property
     def oldest(self) -> Entry:

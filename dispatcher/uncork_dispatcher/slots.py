@@ -92,6 +92,16 @@ class Slots:
             max(now, running.started + running.start.predicted_s) for running in self._running.values()
         )
 
+    def outlook(self, now: float, api: str) -> list[tuple[float, float]]:
+        """Of each running batch its predicted finish, and its rows if it is of that api; soonest first."""
+        return sorted(
+            (
+                max(now, running.started + running.start.predicted_s),
+                running.start.rows if running.start.api == api else 0.0,
+            )
+            for running in self._running.values()
+        )
+
     def free_at(self, now: float) -> list[float]:
         """When each worker can take a batch, soonest first."""
         return [now] * len(self._idle) + self.busy_until(now)

@@ -27,6 +27,8 @@ from uncork_workers.frames import Batch, Failed
 
 log = logging.getLogger("uncork.gateway")
 
+_QUEUE_BATCHES = 20
+
 
 class ServiceUnusable(Exception):
     """The service can never be served as it is: it cannot be loaded, or is defined wrongly."""
@@ -39,7 +41,8 @@ class GatewaySettings:
     Attributes:
         overrides: values that replace the apis' own, by name of the ``@api`` argument.
         max_body_bytes: largest request body.
-        max_queue_rows: rows that may be held per api; more are refused with 503.
+        max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
+            may hold as much cost, or 20 full batches if that is more.
     """
 
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -167,8 +170,8 @@ class Gateway:
         apis = []
         for api in service.apis:
             settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
-            settings.check(api.name)
             apis.append(msgspec.structs.replace(api, settings=settings))
+            apis[-1].check()
         return msgspec.structs.replace(service, apis=apis)
 
     def _put_in_force(self, service: ServiceDescription) -> ServiceDescription:
@@ -186,6 +189,10 @@ class Gateway:
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings
+        max_queue_rows = self._settings.max_queue_rows
+        if settings.cost is not None:
+            # One number for all apis knows nothing of their units of cost, but a queue must fill batches.
+            max_queue_rows = max(max_queue_rows, _QUEUE_BATCHES * settings.mb_max_batch_size)
         return ApiRules(
             name=api.name,
             goal_s=settings.mb_max_latency / 1000,
@@ -194,13 +201,13 @@ class Gateway:
             policy=settings.policy,
             timeout_s=settings.timeout,
             idempotent=settings.idempotent,
-            max_queue_rows=self._settings.max_queue_rows,
+            max_queue_rows=max_queue_rows,
         )
 
     def _hot_route(self, api: ApiDescription) -> HotRoute:
         return HotRoute(
             api.name,
-            codec=make_codec(api.input),
+            codec=make_codec(api.input, api.settings.cost),
             dispatcher=self._dispatcher,
             metrics=self._metrics,
             max_body_bytes=self._settings.max_body_bytes,
@@ -217,6 +224,7 @@ class Gateway:
             limit_rows=self._limits[start.api],
             lengths=[len(body) for body in job.payloads],
             rows=job.rows,
+            costs=None if job.costs == job.rows else job.costs,
         )
         try:
             reply, bodies = await self._pool.execute(start.worker, batch, job.payloads)

@@ -92,9 +92,11 @@ class HotRoute:
                     self._api,
                     marshalled.body,
                     rows=marshalled.rows,
+                    cost=marshalled.cost,
                     size_bytes=len(marshalled.body),
                     key=marshalled.key,
                     client_timeout_s=head.timeout_s,
+                    source=head.client,
                 )
         except DispatchError as error:
             raise from_dispatcher(error) from error
@@ -133,7 +135,7 @@ class HotRoute:
         timing = b"queue;dur=%.2f, batch;dur=%.2f" % (answer.held_s * 1000, batch.seconds * 1000)
         return [
             (b"x-batch-id", self._batch_id(batch.start.batch).encode()),
-            (b"x-batch-size", b"%d" % batch.start.rows),
+            (b"x-batch-size", b"%d" % batch.rows),
             (b"server-timing", timing),
         ]
 
@@ -146,11 +148,12 @@ def _unexpected(error: Exception) -> GatewayError:
 
 
 class _Head(NamedTuple):
-    """What the hot route needs from the headers."""
+    """What the hot route needs to know before the body; ``client`` is the connection's other end."""
 
     content_type: str
     content_length: int
     timeout_s: float
+    client: tuple[str, int] | None
 
 
 def _read_head(scope: Scope) -> _Head:
@@ -164,7 +167,8 @@ def _read_head(scope: Scope) -> _Head:
             content_length = int(value)
         elif name == b"x-request-timeout-ms":
             timeout_s = _timeout_s(value)
-    return _Head(content_type, content_length, timeout_s)
+    client = scope.get("client")
+    return _Head(content_type, content_length, timeout_s, client and tuple(client))
 
 
 def _timeout_s(value: bytes) -> float:

@@ -61,10 +61,10 @@ class Metrics:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Count a release."""
         self._releases.labels(start.api, start.reason).inc()
-        self._batch_rows.labels(start.api).observe(start.rows)
+        self._batch_rows.labels(start.api).observe(rows)
         self._batch_requests.labels(start.api).observe(len(start.requests))
         observe = self._queue_wait.labels(start.api).observe
         for seconds in held_s:
@@ -109,21 +109,27 @@ class LiveState(Collector):
 
     def _collect_apis(self) -> Iterable[Metric]:
         readings: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
-            "uncork_queue_rows": ("Rows held.", lambda api: api.queued_rows),
+            "uncork_queue_rows": (
+                "Rows held; their cost, if the api gives one.",
+                lambda api: api.queued_rows,
+            ),
             "uncork_queue_bytes": ("Bytes of bodies held.", lambda api: api.queued_bytes),
             "uncork_estimate_intercept_seconds": (
                 "Estimated fixed time of a batch.",
                 lambda api: api.estimate.intercept_s,
             ),
             "uncork_estimate_slope_seconds": (
-                "Estimated time per row.",
+                "Estimated time per row; per unit of cost, if the api gives one.",
                 lambda api: api.estimate.slope_s,
             ),
             "uncork_estimate_error_ratio": (
                 "Relative standard deviation of batch time around the estimate.",
                 lambda api: api.estimate.spread,
             ),
-            "uncork_arrival_rate_rows": ("Arrivals in rows per second.", lambda api: api.rate_rows),
+            "uncork_arrival_rate_rows": (
+                "Arrivals in rows per second; in cost per second, if the api gives one.",
+                lambda api: api.rate_rows,
+            ),
         }
         apis = self._apis()
         for name, (text, read) in readings.items():

@@ -48,6 +48,7 @@ class Model:
         self.queues: dict[tuple[str, Hashable], list[Request]] = {}
         self.workers: set[int] = set()
         self.running: dict[int, Batch] = {}
+        self.in_the_way: list[Request] = []
         self.draining = False
 
     def held(self, api: str | None = None) -> list[Request]:
@@ -143,6 +144,7 @@ class Model:
                     self._shed(request, action, now, estimates[request.api])
                 case Start():
                     self._start(action, now)
+        assert not self.in_the_way, "refused for a batch that never came"
         self._at_rest(now, wakeup)
 
     def agrees(self, stats: list[ApiStats]) -> None:
@@ -154,13 +156,16 @@ class Model:
             assert each.queued_bytes == sum(one.size_bytes for one in held)
 
     def _start(self, start: Start, now: float) -> None:
+        assert all((one.api, one.key) == (start.api, start.key) for one in self.in_the_way)
+        self.in_the_way.clear()
         assert start.worker in self.idle, "one batch per worker, and none on a lost one"
         assert start.batch not in self.running
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
         taken = self._of(start)
         assert taken
         assert {(one.api, one.key, one.place) for one in taken} == {(start.api, start.key, "held")}
-        assert taken == queue[: len(taken)], "first in, first out"
+        urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
+        assert taken == urgent[: len(taken)], "earliest deadline first"
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
         if len(taken) > 1:
@@ -186,8 +191,11 @@ class Model:
             assert request.deadline <= now
         else:
             assert shed.reason == "deadline"
-            assert not self.idle
             assert not self.draining
+            if self.idle:  # refused for the sake of a larger batch, which takes the last idle worker
+                assert len(self.idle) == 1
+                self.in_the_way.append(request)
+                return
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
             assert estimate.earned_rows > 0

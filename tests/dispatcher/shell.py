@@ -54,7 +54,7 @@ class Log:
 
     lines: list[tuple[object, ...]] = field(default_factory=list)
 
-    def batch_started(self, start: Start, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """A batch was released."""
         self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in held_s]))
 

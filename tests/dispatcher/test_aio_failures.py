@@ -118,8 +118,10 @@ def test_chunks_teach_the_estimate() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("chunk", [(0, 0.1), (1, -0.1), (1, math.inf), (1, math.nan)])
-def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[int, float]) -> None:
+@pytest.mark.parametrize(
+    "chunk", [(0, 0.1), (math.nan, 0.1), (math.inf, 0.1), (1, -0.1), (1, math.inf), (1, math.nan)]
+)
+def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, float]) -> None:
     """A runner's bookkeeping is not worth a caller who hangs for ever."""
 
     async def main() -> None:

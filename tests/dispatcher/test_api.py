@@ -38,7 +38,7 @@ def test_the_view_of_a_queue() -> None:
     """Sums and extremes of what is held, the slots, the estimate and the rate."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
-    api.rate.arrived(3, now=5.0)
+    api.arrived(None, 3, 5.0)
     view = api.view(queue((2, 10), (3, 10)), slots(), 5.0)
 
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
@@ -46,6 +46,7 @@ def test_the_view_of_a_queue() -> None:
     assert (view.idle_workers, view.busy_until) == (2, (9.0,))
     assert view.estimate.seconds(1) == pytest.approx(0.25)
     assert view.rate == pytest.approx(60.0)
+    assert view.load_rate == pytest.approx(60.0)
     assert not view.full
 
 

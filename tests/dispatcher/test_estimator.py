@@ -108,27 +108,27 @@ def test_sizes_that_lie_close_share_one_mean() -> None:
     assert estimate.spread < 0.1
 
 
-def test_a_hiccup_moves_the_estimate_by_a_third_at_most() -> None:
+def test_a_hiccup_moves_the_estimate_by_a_tenth_at_most() -> None:
     """One batch that takes 60 times as long is clipped."""
     estimator = after([1, 10, 100] * 10)
     estimator.observe(10, 60 * model(10))
 
-    assert estimator.estimate.seconds(10) < 1.34 * model(10)
+    assert estimator.estimate.seconds(10) < 1.11 * model(10)
 
     for rows in [1, 10, 100] * 20:
         estimator.observe(rows, model(rows))
     assert estimator.estimate.seconds(10) == pytest.approx(model(10), rel=0.05)
 
 
-def test_up_to_four_times_the_usual_counts_in_full() -> None:
-    """It moves the mean by a tenth of the difference; more than four times counts as four."""
+def test_up_to_twice_the_usual_counts_in_full() -> None:
+    """It moves the mean by a tenth of the difference; more than twice counts as twice."""
     moved = []
-    for factor in (3.5, 4.0, 60.0):
+    for factor in (1.5, 2.0, 60.0):
         estimator = after([10] * 50)
         estimator.observe(10, factor * model(10))
         moved.append(estimator.estimate.seconds(10) / model(10))
 
-    assert moved == pytest.approx([1.25, 1.3, 1.3])
+    assert moved == pytest.approx([1.05, 1.1, 1.1])
 
 
 def test_a_slower_model_is_followed_within_twenty_batches() -> None:
@@ -234,7 +234,7 @@ def test_nonsense_is_refused(rows: int, seconds: float) -> None:
     estimator = after([1, 2])
     before = estimator.estimate
 
-    with pytest.raises(ValueError, match="at least 1 row and a finite time"):
+    with pytest.raises(ValueError, match="some rows and a finite time"):
         estimator.observe(rows, seconds)
     assert estimator.estimate == before
 

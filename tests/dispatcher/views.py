@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.policy import View
+from uncork_dispatcher.returns import Returns
 
 _PLAIN = View(
     now=10.0,
@@ -12,11 +13,15 @@ _PLAIN = View(
     oldest=10.0,
     newest=10.0,
     deadline=20.0,
+    goal_s=10.0,
     full=False,
     idle_workers=1,
     busy_until=(),
+    running_rows=(),
     estimate=Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0),
     rate=0.0,
+    load_rate=0.0,
+    returns=Returns(),
 )
 
 

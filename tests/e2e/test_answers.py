@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 
 import httpx
@@ -72,6 +73,26 @@ def test_a_request_larger_than_a_batch_is_answered_whole() -> None:
 
         assert reply.json() == [2 * n for n in range(95)]
         assert reply.headers["x-batch-size"] == "95"
+
+
+def test_batches_are_limited_by_what_rows_weigh(probe: Server) -> None:
+    """Texts share a batch up to the limit of 100 bytes, one that is longer goes alone; rows are told."""
+    lengths = [250 if n == 30 else 5 + n % 40 for n in range(64)]
+    bodies = [json.dumps({"text": "x" * length}).encode() for length in lengths]
+
+    replies = asyncio.run(post_all(probe, "/weigh", [b'{"txt": "a"}', *bodies]))
+
+    assert replies[0].status_code == 400
+    assert replies[0].json()["detail"] == "a row lacks the field 'text', by which it is weighed"
+    assert [reply.json()[0] for reply in replies[1:]] == lengths
+    totals = {reply.headers["x-batch-id"]: reply.json()[1] for reply in replies[1:]}
+    batches = Counter(reply.headers["x-batch-id"] for reply in replies[1:])
+    assert sorted(totals.values())[-1] == 250
+    assert all(total <= 100 for total in sorted(totals.values())[:-1])
+    assert max(batches.values()) > 1
+    assert all(
+        int(reply.headers["x-batch-size"]) == batches[reply.headers["x-batch-id"]] for reply in replies[1:]
+    )
 
 
 def test_malformed_requests_do_not_disturb_their_neighbours(probe: Server) -> None:

@@ -30,8 +30,10 @@ class Client:
         *pieces: bytes,
         headers: Sequence[tuple[bytes, bytes]] = (JSON,),
         unfinished: bool = False,
+        address: tuple[str, int] | None = None,
     ) -> None:
         self._headers = list(headers)
+        self._address = address
         self._to_come: deque[Message] = deque(
             {"type": "http.request", "body": piece, "more_body": unfinished or at < len(pieces)}
             for at, piece in enumerate(pieces, start=1)
@@ -46,7 +48,14 @@ class Client:
 
     async def ask(self, app: ASGIApp) -> Reply | None:
         """Send the request; the reply, or None if there was none."""
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": self._headers, "query_string": b""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/",
+            "headers": self._headers,
+            "query_string": b"",
+            "client": self._address,
+        }
         await app(scope, self._receive, self._send)
         return self._reply()
 

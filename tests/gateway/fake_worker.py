@@ -64,7 +64,7 @@ class FakeWorker:
         *,
         statuses: Sequence[int] | None = None,
         worked: bool = True,
-        chunks: Sequence[tuple[int, float]] | None = None,
+        chunks: Sequence[tuple[float, float]] | None = None,
     ) -> None:
         """Send the reply to a batch: every request worked, in one call, unless something else is said."""
         reply = Reply(
@@ -72,7 +72,7 @@ class FakeWorker:
             worked=worked,
             statuses=list(statuses or [200] * len(bodies)),
             lengths=[len(body) for body in bodies],
-            chunks=[(sum(batch.rows), 0.001)] if chunks is None else list(chunks),
+            chunks=[(sum(batch.costs or batch.rows), 0.001)] if chunks is None else list(chunks),
         )
         self.send(reply, bodies)
 

@@ -48,6 +48,7 @@ class Stage:
         self,
         *,
         input: dict[str, Any] | None = None,
+        cost: float | str | None = None,
         codec: Codec | None = None,
         rules: ApiRules = RULES,
         workers: int = 1,
@@ -63,7 +64,7 @@ class Stage:
             self.dispatcher.worker_ready(worker)
         self.route = HotRoute(
             "echo",
-            codec=codec or make_codec(input or {"kind": "json"}),
+            codec=codec or make_codec(input or {"kind": "json"}, cost),
             dispatcher=self.dispatcher,
             metrics=self.metrics,
             max_body_bytes=LIMIT_BYTES,

@@ -101,6 +101,7 @@ def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
         ({}, {"policy": "fixed:x"}, "api 'echo': policy: there is no policy 'fixed:x'; there are cork, "),
         ({}, {"mb_max_latency": -1}, "api 'echo': mb_max_latency must be above 0 milliseconds, got -1"),
         ({"timeout": 0}, {}, "api 'echo': timeout must be above 0 seconds, got 0"),
+        ({"cost": 0}, {}, "api 'echo': cost must be a number above 0 "),
     ],
 )
 def test_wrong_settings_make_the_service_unusable(

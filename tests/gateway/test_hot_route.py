@@ -3,9 +3,11 @@
 import asyncio
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from uncork_dispatcher.core import Dispatcher
 from uncork_gateway.hot_route import RowsReply
 
 from .asgi import JSON, Client, Reply
@@ -248,3 +250,53 @@ def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> No
         assert (await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value)])).status == 200
 
     run(scenario())
+
+
+def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
+    """What the api says that a row weighs is for the dispatcher; clients and metrics count rows."""
+
+    async def scenario() -> None:
+        stage = Stage(cost="n", rules=replace(RULES, max_batch_rows=10))
+
+        replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (6, 4, 1, 50, 9)))
+
+        assert [job.costs for job in stage.runner.jobs] == [[6, 4], [1], [50], [9]]
+        assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
+        assert stage.metrics.registry.get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
+
+    run(scenario())
+
+
+def test_a_body_that_cannot_be_weighed_is_refused() -> None:
+    """400 with the reason; its neighbours are answered."""
+
+    async def scenario() -> None:
+        stage = Stage(cost="n")
+
+        bad, good = await asyncio.gather(stage.reply(b'{"m": 1}'), stage.reply(b'{"n": 1}'))
+
+        assert detail(bad, 400) == "a row lacks the field 'n', by which it is weighed"
+        assert good.status == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("address", [("10.0.0.1", 5), None])
+def test_the_dispatcher_is_told_which_connection_asks(
+    address: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it sees clients come back; on a Unix socket they have no address."""
+    sources = []
+    submit = Dispatcher.submit
+
+    def listening(core: Dispatcher, request: int, **arguments: Any) -> Any:
+        sources.append(arguments["source"])
+        return submit(core, request, **arguments)
+
+    monkeypatch.setattr(Dispatcher, "submit", listening)
+
+    async def scenario() -> None:
+        await Stage().post(Client(b"1", address=address))
+
+    run(scenario())
+    assert sources == [address]

@@ -17,6 +17,8 @@ from uncork_workers.description import (
 
 NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, 10**400, "300", None, True, [1]]
 NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "10", None]
+COSTS = "a number above 0 and at most 1000000000, 'bytes' or the name of a field"
+NO_COSTS = [True, False, 0, -1, -0.5, math.nan, math.inf, 10**9 + 1, 10**400, "", [1], b"text"]
 WRONG_SETTINGS: list[tuple[str, object, str]] = [
     *(("mb_max_latency", value, "above 0 milliseconds") for value in NO_POSITIVE_NUMBERS),
     *(("timeout", value, "above 0 seconds") for value in NO_POSITIVE_NUMBERS),
@@ -24,11 +26,12 @@ WRONG_SETTINGS: list[tuple[str, object, str]] = [
     *(("mb_max_batch_bytes", value, "a whole number of bytes from 1") for value in NO_COUNTS),
     *(("policy", value, "a name") for value in (None, 5, ["cork"])),
     *(("idempotent", value, "True or False") for value in (None, 1, "yes")),
+    *(("cost", value, COSTS) for value in NO_COSTS),
 ]
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
-    """300 ms, 1000 rows, 64 MiB, cork, 60 s, may be run again."""
+    """300 ms, 1000 rows, 64 MiB, cork, 60 s, may be run again, rows are counted."""
     settings = ApiSettings()
 
     settings.check("predict")
@@ -39,6 +42,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "policy": "cork",
         "timeout": 60,
         "idempotent": True,
+        "cost": None,
     }
 
 
@@ -63,11 +67,51 @@ def test_a_wrong_setting_is_refused(argument: str, value: object, accepted: str)
         {"timeout": 0.5},
         {"policy": "any name, the gateway knows which there are"},
         {"idempotent": False},
+        {"cost": 1},
+        {"cost": 0.001},
+        {"cost": 10**9},
+        {"cost": "bytes"},
+        {"cost": "any field"},
     ],
 )
 def test_a_setting_within_its_range_is_accepted(right: dict[str, Any]) -> None:
     """The ends of the ranges included."""
     ApiSettings(**right).check("predict")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost", "fits"),
+    [
+        ("json", "text", True),
+        ("json", "bytes", True),
+        ("json", 2.5, True),
+        ("ndarray", "text", False),
+        ("ndarray", "bytes", True),
+        ("ndarray", 2.5, True),
+    ],
+)
+def test_only_rows_that_have_fields_are_weighed_by_one(kind: str, cost: float | str, *, fits: bool) -> None:
+    """Lists of numbers have none; the message says what there is instead."""
+    settings = ApiSettings(cost=cost)
+    described = ApiDescription(name="predict", route="/predict", input={"kind": kind}, settings=settings)
+
+    if fits:
+        described.check()
+        return
+    with pytest.raises(DefinitionError) as caught:
+        described.check()
+    assert str(caught.value) == (
+        "api 'predict': cost must be a number or 'bytes' for this input, whose rows have no fields, "
+        "got 'text'"
+    )
+
+
+@pytest.mark.parametrize("cost", [None, 3, 2.5, "bytes", "text"])
+def test_a_cost_survives_the_wire(cost: float | str | None) -> None:
+    """Number or name."""
+    sent = msgspec.msgpack.encode(ApiSettings(cost=cost))
+
+    assert msgspec.msgpack.decode(sent, type=ApiSettings).cost == cost
 
 
 @pytest.mark.parametrize("route", ["/predict", "/a/b", "/v1", "/v3/x", "/dash", "/livez/x", "/a-b_c.d~e"])

@@ -17,10 +17,11 @@ from uncork_workers.service import Service, api
 
 
 class Request(NamedTuple):
-    """A body and the rows that the gateway counted in it."""
+    """A body, the rows that the gateway counted in it, and what they cost if not their number."""
 
     body: bytes
     rows: int = 1
+    cost: float | None = None
 
 
 class Sums(Service):
@@ -80,6 +81,7 @@ def run(
         limit_rows=limit_rows,
         lengths=[len(request.body) for request in requests],
         rows=[request.rows for request in requests],
+        costs=[request.cost for request in requests if request.cost is not None] or None,
     )
     reply, bodies = Executor(service or Sums()).run(batch, [request.body for request in requests])
     assert reply.batch == 7
@@ -114,6 +116,59 @@ def test_the_handler_gets_at_most_the_limit_at_a_time(limit_rows: int, calls: li
     assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]"), (200, "[4,8]")]
     assert service.calls == [rows for rows, _ in reply.chunks] == calls
     assert all(seconds > 0 for _, seconds in reply.chunks)
+
+
+FOUR = b"[0,0],[1,1],[2,2],[3,3]"
+
+
+@pytest.mark.parametrize(
+    ("limit", "calls"),
+    [
+        (100, [(4, 100)]),
+        (99, [(3, 75), (1, 25)]),
+        (50, [(2, 50), (2, 50)]),
+        (49, [(1, 25)] * 4),
+        (1, [(1, 25)] * 4),
+    ],
+)
+def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, float]]) -> None:
+    """Its rows have equal shares; the cost of each call is told, so that the estimate counts cost."""
+    service = Sums()
+
+    reply, answers = run([Request(FOUR, 4, cost=100.0)], limit_rows=limit, service=service)
+
+    assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]")]
+    assert list(zip(service.calls, [cost for cost, _ in reply.chunks], strict=True)) == calls
+
+
+def test_what_was_not_run_costs_nothing() -> None:
+    """The cost of a refused request is not that of the call."""
+    reply, answers = run([Request(b"[1,2]", 1, 30.0), Request(b"[1]", 1, 40.0), Request(b"[3,4]", 1, 2.5)])
+
+    assert [status for status, _ in answers] == [200, 400, 200]
+    assert [cost for cost, _ in reply.chunks] == [32.5]
+
+
+@settings(deadline=None)
+@given(
+    requests=st.lists(st.tuples(st.integers(1, 9), st.floats(0.01, 100)), min_size=1, max_size=5),
+    limit=st.integers(1, 50),
+)
+def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[tuple[int, float]], limit: int) -> None:
+    """Every row is run once, and all that they cost is told."""
+    service = Sums()
+
+    reply, answers = run(
+        [Request(b",".join([b"[1,1]"] * rows), rows, cost) for rows, cost in requests],
+        limit_rows=limit,
+        service=service,
+    )
+
+    assert [text.count("[1,2]") for _, text in answers] == [rows for rows, _ in requests]
+    costs = [cost for cost, _ in reply.chunks]
+    assert sum(costs) == pytest.approx(sum(cost for _, cost in requests))
+    for rows, cost in zip(service.calls, costs, strict=True):
+        assert cost <= limit or rows == 1
 
 
 def test_lists_are_cut_like_arrays() -> None:

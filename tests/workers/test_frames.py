@@ -28,6 +28,7 @@ from .json_values import SCALARS
 NUMBERS = st.integers(0, 2**63 - 1)
 LISTS = st.lists(NUMBERS, max_size=5)
 TIMES = st.floats(allow_nan=False)
+COSTS = st.floats(0, 1e18, exclude_min=True)
 SETTINGS = st.builds(
     ApiSettings,
     mb_max_latency=TIMES,
@@ -35,6 +36,7 @@ SETTINGS = st.builds(
     policy=st.text(),
     timeout=TIMES,
     idempotent=st.booleans(),
+    cost=st.none() | st.text() | st.floats(allow_nan=False),
 )
 INPUTS = st.dictionaries(st.text(), SCALARS.filter(lambda value: not isinstance(value, int)) | NUMBERS)
 APIS = st.builds(
@@ -51,14 +53,22 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         message=st.text(),
         traceback=st.text(),
     ),
-    st.builds(Batch, batch=NUMBERS, api=st.text(), limit_rows=NUMBERS, lengths=LISTS, rows=LISTS),
+    st.builds(
+        Batch,
+        batch=NUMBERS,
+        api=st.text(),
+        limit_rows=NUMBERS,
+        lengths=LISTS,
+        rows=LISTS,
+        costs=st.none() | st.lists(COSTS, max_size=5),
+    ),
     st.builds(
         Reply,
         batch=NUMBERS,
         worked=st.booleans(),
         statuses=st.lists(st.integers(200, 599), max_size=5),
         lengths=LISTS,
-        chunks=st.lists(st.tuples(st.integers(1, 2**63 - 1), st.floats(0, 1e9)), max_size=3),
+        chunks=st.lists(st.tuples(COSTS, st.floats(0, 1e9)), max_size=3),
     ),
 )
 FRAMES = st.builds(Frame, MESSAGES, st.binary(max_size=50))

@@ -66,6 +66,7 @@ def test_every_argument_arrives_in_the_description() -> None:
             policy="fixed:5",
             timeout=9,
             idempotent=False,
+            cost=2.5,
         )
         def predict(self, rows: Any) -> Any:
             return rows
@@ -81,6 +82,7 @@ def test_every_argument_arrives_in_the_description() -> None:
         policy="fixed:5",
         timeout=9,
         idempotent=False,
+        cost=2.5,
     )
     assert described.doc == ""
 
@@ -105,8 +107,15 @@ def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str
     assert message == f"api 'predict': {argument} must be {accepted}, got {value!r}"
 
 
+def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
+    """At the line where it is written."""
+    message = refusal(api(input=NdArray(), cost="text"), predict)
+
+    assert message.startswith("api 'predict': cost must be a number or 'bytes' for this input")
+
+
 @pytest.mark.parametrize("value", [5, 0, []])
-@pytest.mark.parametrize("argument", ["output", "cost", "warmup", "allowed_batch_sizes"])
+@pytest.mark.parametrize("argument", ["output", "warmup", "allowed_batch_sizes"])
 def test_arguments_of_later_versions_are_refused(argument: str, value: object) -> None:
     """They are named in the design, so that somebody will try them; whatever the value."""
     later: dict[str, Any] = {argument: value}

@@ -13,6 +13,10 @@ import msgspec
 # Paths that the gateway answers itself, now or in a later version.
 RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
 RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
+COST_IN_BYTES = "bytes"
+MAX_COST = 10**9
+# Kinds of input whose rows are JSON values, which may be objects.
+_KINDS_WITH_FIELDS = ("json",)
 
 
 class DefinitionError(ValueError):
@@ -24,11 +28,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mb_max_latency: latency goal in milliseconds.
-        mb_max_batch_size: most rows in a batch of several requests, and in one call of the handler.
+        mb_max_batch_size: most rows in a batch of several requests, and in one call of the handler; with
+            ``cost`` the most that they weigh together.
         mb_max_batch_bytes: most bytes of bodies in a batch of several requests.
         policy: when to release a batch.
         timeout: seconds a batch may run.
         idempotent: whether a batch whose worker died may be run again.
+        cost: what a row weighs; a number, ``"bytes"`` or a field, see :func:`uncork_workers.service.api`.
     """
 
     mb_max_latency: float = 300
@@ -37,6 +43,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = "cork"
     timeout: float = 60
     idempotent: bool = True
+    cost: float | str | None = None
 
     def check(self, api: str) -> None:
         """Check every value.
@@ -52,6 +59,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise DefinitionError(f"api {api!r}: policy must be a name, got {self.policy!r}")
         if not isinstance(self.idempotent, bool):
             raise DefinitionError(f"api {api!r}: idempotent must be True or False, got {self.idempotent!r}")
+        _check_cost(api, self.cost)
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +70,21 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     input: dict[str, Any]
     settings: ApiSettings = ApiSettings()
     doc: str = ""
+
+    def check(self) -> None:
+        """Check the settings, each by itself and with the input.
+
+        Raises:
+            DefinitionError: for the first value that is of the wrong type, out of range, or does not fit.
+        """
+        self.settings.check(self.name)
+        cost = self.settings.cost
+        is_field = isinstance(cost, str) and cost != COST_IN_BYTES
+        if is_field and self.input.get("kind") not in _KINDS_WITH_FIELDS:
+            raise DefinitionError(
+                f"api {self.name!r}: cost must be a number or {COST_IN_BYTES!r} for this input, whose rows "
+                f"have no fields, got {cost!r}"
+            )
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,4 +122,15 @@ def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DefinitionError(
             f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
+        )
+
+
+def _check_cost(api: str, cost: object) -> None:
+    if cost is None or (isinstance(cost, str) and cost):
+        return
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    if not is_number or not 0 < cost <= MAX_COST:  # type: ignore[operator]
+        raise DefinitionError(
+            f"api {api!r}: cost must be a number above 0 and at most {MAX_COST}, {COST_IN_BYTES!r} or the "
+            f"name of a field, got {cost!r}"
         )

@@ -26,6 +26,13 @@ class _Outcome(NamedTuple):
     body: bytes
 
 
+class _Part(NamedTuple):
+    """Rows that the handler gets in one call, and what they cost together."""
+
+    rows: int
+    cost: float
+
+
 class Executor:
     """Runs the batches of one service object."""
 
@@ -36,13 +43,15 @@ class Executor:
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Run a batch; every request gets a status and a body, whatever happens."""
         definition = self._apis[batch.api]
-        chunks: list[tuple[int, float]] = []
+        costs = batch.rows if batch.costs is None else batch.costs
+        chunks: list[tuple[float, float]] = []
         refused: dict[int, _Outcome] = {}
         worked = True
         try:
             merged = _merge(definition.adapter, bodies, batch.rows, refused)
-            rows = sum(count for at, count in enumerate(batch.rows) if at not in refused)
-            texts = iter(self._call(definition, merged, rows, batch.limit_rows, chunks))
+            good = [at for at in range(len(bodies)) if at not in refused]
+            parts = _cut([batch.rows[at] for at in good], [costs[at] for at in good], batch.limit_rows)
+            texts = iter(self._call(definition, merged, parts, chunks))
         except (Exception, SystemExit) as error:
             worked = False
             failure = _failure(batch, error)
@@ -65,20 +74,39 @@ class Executor:
         self,
         definition: ApiDefinition,
         merged: Any,
-        rows: int,
-        limit_rows: int,
-        chunks: list[tuple[int, float]],
+        parts: Sequence[_Part],
+        chunks: list[tuple[float, float]],
     ) -> list[bytes]:
-        """Call the handler with at most ``limit_rows`` rows at a time; returns one text per row."""
+        """Call the handler with one part of the rows after the other; returns one text per row."""
         handler = getattr(self._service, definition.name)
         texts: list[bytes] = []
-        for start in range(0, rows, limit_rows):
-            size = min(limit_rows, rows - start)
+        for rows, cost in parts:
             began = time.perf_counter()
-            results = handler(merged if size == rows else merged[start : start + size])
-            texts += encode_rows(results, expected=size)
-            chunks.append((size, time.perf_counter() - began))
+            results = handler(merged if len(parts) == 1 else merged[len(texts) : len(texts) + rows])
+            texts += encode_rows(results, expected=rows)
+            chunks.append((cost, time.perf_counter() - began))
         return texts
+
+
+def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Part]:
+    """Cut the rows of some requests into parts that cost at most ``limit``, or are one row.
+
+    Only what a whole request costs is known: its rows share it equally.
+    """
+    total = sum(costs)
+    if total <= limit:
+        return [_Part(sum(rows), total)] if rows else []
+    parts: list[_Part] = []
+    size, cost = 0, 0.0
+    for count, weight in zip(rows, costs, strict=True):
+        each = weight / count
+        for _ in range(count):
+            if size and cost + each > limit:
+                parts.append(_Part(size, cost))
+                size, cost = 0, 0.0
+            size += 1
+            cost += each
+    return [*parts, _Part(size, cost)]
 
 
 def _merge(

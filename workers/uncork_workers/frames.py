@@ -28,9 +28,9 @@ MAX_PAYLOAD_BYTES = 2**31
 _LENGTHS = struct.Struct("!II")
 
 _Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
-_Count = Annotated[int, msgspec.Meta(ge=1)]
 # Neither negative, nor infinite, nor not a number.
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+_Cost = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
 
 
 class FrameError(ValueError):
@@ -64,7 +64,8 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 class Batch(msgspec.Struct, tag="batch", frozen=True):
     """Run these requests. Per request: the length of its body in bytes, and its rows.
 
-    The handler is called with at most ``limit_rows`` rows at a time.
+    ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
+    weigh at most ``limit_rows`` at a time.
     """
 
     batch: int
@@ -72,12 +73,13 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     limit_rows: int
     lengths: list[int]
     rows: list[int]
+    costs: list[_Cost] | None = None
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):
     """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
 
-    The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (rows, seconds) of
+    The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (cost, seconds) of
     each call of the handler that worked; ``worked`` says whether all of them did.
     """
 
@@ -85,7 +87,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     worked: bool
     statuses: list[_Status]
     lengths: list[int]
-    chunks: list[tuple[_Count, _Seconds]]
+    chunks: list[tuple[_Cost, _Seconds]]
 
 
 Message = Hello | Ready | Failed | Batch | Reply

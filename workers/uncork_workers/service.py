@@ -47,7 +47,7 @@ def api(
     policy: str = "cork",
     timeout: float = 60,
     idempotent: bool = True,
-    cost: None = None,
+    cost: float | str | None = None,
     warmup: None = None,
     allowed_batch_sizes: None = None,
 ) -> Callable[[H], H]:
@@ -61,12 +61,17 @@ def api(
         output: not available in this version.
         route: path of the api; ``/<method name>`` if not given.
         mb_max_latency: latency goal in milliseconds. Requests are held only as long as it can be met.
-        mb_max_batch_size: most rows in a batch.
+        mb_max_batch_size: most rows in a batch, and in one call of the method.
         mb_max_batch_bytes: most bytes of request bodies in a batch.
         policy: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"`` or ``"none"``.
         timeout: seconds a batch may run before its worker is killed.
         idempotent: whether a batch whose worker died may be run again on another.
-        cost: not available in this version.
+        cost: what a row weighs, if rows differ much in the time that they take; batch time is then predicted
+            from the weight of a batch, and ``mb_max_batch_size`` is its most weight. A number: each row
+            weighs that. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows
+            that are JSON objects, where a number is the weight itself (at most 1e9), and a string, list or
+            object weighs the length of its JSON text in bytes (a string without its quotes, at least 1);
+            a request without it gets 400.
         warmup: not available in this version.
         allowed_batch_sizes: not available in this version.
 
@@ -78,7 +83,6 @@ def api(
         name = getattr(handler, "__name__", repr(handler))
         later = {
             "output": output,
-            "cost": cost,
             "warmup": warmup,
             "allowed_batch_sizes": allowed_batch_sizes,
         }
@@ -96,8 +100,8 @@ def api(
             policy=policy,
             timeout=timeout,
             idempotent=idempotent,
+            cost=cost,
         )
-        settings.check(name)
         path = f"/{name}" if route is None else route
         check_route(name, path)
         description = ApiDescription(
@@ -107,6 +111,7 @@ def api(
             settings=settings,
             doc=inspect.getdoc(handler) or "",
         )
+        description.check()
         setattr(handler, _MARK, ApiDefinition(name, input, description))
         return handler
 

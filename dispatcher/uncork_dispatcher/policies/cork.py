@@ -1,31 +1,71 @@
 """The default policy: release when the goal asks for it, or when waiting is no longer worth it.
 
-With no busy worker there is nothing to wait for: holding never pays with one worker and open traffic
-(within 1 % of the optimum in every case solved). With busy workers, taking everything whenever one of
-them is idle drives the workers into phase: one large batch, then tiny ones. Holding an idle worker a
-little keeps batches even. The balance rule releases when this batch would be no smaller than the
-average of those that follow before the k-th busy worker returns, for every k::
+Waiting with an idle worker costs those who are held; it pays when those who are about to come would
+otherwise wait longer. In what follows ``n`` rows are held, ``m`` of ``W`` workers are idle, ``F_k`` is the
+predicted finish of the k-th busy one, a batch takes ``a + b * n``, new clients come at ``rate``.
+``rho = rate * b / W`` is the share of the workers' time that is work per row, and ``n* = rate * a / (W * (1 -
+rho))`` the smallest average batch with which they keep up.
 
-    n >= rate * (F_k - now) / (m + k - 1)
+1. Balance. Taking everything whenever a worker is idle drives workers into phase: one large batch, then
+   tiny ones. With equal gaps between releases until the k-th busy worker is back, the next one is due after
+   ``gap = max_k (F_k - now) / (m + k - 1)``. Hold while::
 
-with ``n`` rows held, ``m`` idle workers, ``F_k`` the predicted finish of the k-th busy one, and the learned
-arrival rate. It minimises ``n * hold + integral of later arrivals' waits`` (equal gaps between releases).
+       n + spread * n* * (1 + rho) / (1 - rho)  <  rate * gap     and     n < 1.5 * n*
 
-Source: headway control of buses (Daganzo 2009) applied to batch servers. Deviations, where the rule
-would lose: no hold when the slope dominates (workers then gain little from larger batches, and an idle
-one is capacity lost) or when batch times scatter so much that ``F_k`` means little; and never beyond the
-moment from which the earliest deadline can still be met.
+   The second term is the price of idle time when batch times scatter: what is lost now is
+   missing later, the more so the less slack there is. With no busy worker there is nothing to balance:
+   one worker never holds for this reason. Nor is anything held when capacity is scarce (rho or n* high).
+
+2. Returns. Clients that were answered together come back together (``returns.py``). For each moment ``d``
+   from now at which a group should be complete, with ``x`` rows expected until then: hold while::
+
+       x * (gap - d)  >  n * d * x / (x + 1)
+
+   that is, while those still missing would lose more by missing this batch than those present lose by
+   waiting for them (the last of ``x`` random moments in ``d`` is at ``d * x / (x + 1)``). Here ``gap`` is no
+   less than the ``(a + b * n) / W`` in which the batch itself would be back. With one worker two groups may
+   alternate for ever, each too late for the other; merging them pays while ``d < a``.
+
+3. Share. When more is held than one worker should take, release only its share: with ``T_j`` the times at
+   which batches can start (idle workers, then ``F_k``, at least the steady gap ``(a + b * n*) / W`` apart as
+   far as clients are new), rows are dealt so that ``2 * b * n_j + T_j`` is equal. This minimises
+   waiting plus execution over all of them. With ``b = 0`` it is everything.
+
+4. Goal. Never hold beyond the moment from which the earliest deadline is met with margin. When the goal is
+   about to bind (the 99th percentile foreseen is above 0.6 of it) and a worker is busy, hold until then.
+
+Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2 and 3
+are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
+``docs/dispatcher.md`` explains and measures all of it.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from uncork_dispatcher.policy import BatchDone, Hold, Release, View
 
-# Share of the workers' time that is pure per-row work, above which an idle worker is not held.
-_SCARCE = 0.6
-_NOISY = 0.3
-# Deadlines are met with this much to spare, for what the estimate does not see.
-_MARGIN_S = 0.001
+# Balance: share of the workers' time that is pure per-row work, and of the largest batch that the average
+# one needs, above which capacity is scarce; and the multiple of the average batch that is never held.
+_SCARCE_RHO = 0.6
+_SCARCE_BATCH = 0.75
+_ENOUGH = 1.5
+# Returns: merging two groups that alternate must pay by a margin.
+_MERGE = 0.95
+# Goal: deadlines are met with this share of it to spare, for what the estimate does not see; and the share of
+# the goal that the slowest percent may take before the goal counts as binding.
+_MARGIN = 0.02
+_BINDING = 0.6
+
+
+class _Load(NamedTuple):
+    """What the traffic asks of the workers."""
+
+    workers: int
+    rho: float
+    batch: float
+    """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
 
 
 class CorkPolicy:
@@ -38,28 +78,106 @@ class CorkPolicy:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
         if view.full:
             return Release(self.limit_rows, "full")
-        if not view.busy_until:
-            return Release(self.limit_rows, "idle")
+        load = _load(view)
+        share = _share(view, load)
+        if share < view.rows:
+            return Release(share, "not_worth_waiting")
+        wait_s = max(self._for_balance(view, load), _for_returns(view, load))
+        if wait_s <= 0 and not self._binds(view, load):
+            return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more row would have to fit as well, otherwise waiting for it is pointless.
-        latest = view.deadline - view.estimate.upper(view.rows + 1) - _MARGIN_S
+        latest = view.deadline - view.estimate.upper(view.rows + 1) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
-        balanced = self._balanced_at(view)
-        if balanced <= view.now:
-            return Release(self.limit_rows, "not_worth_waiting")
-        return Hold(min(balanced, latest))
+        return Hold(latest if wait_s <= 0 else min(latest, view.now + wait_s))
 
     def observe(self, done: BatchDone) -> None:
-        """Nothing to learn beyond what the core estimates for every policy."""
+        """Nothing to learn beyond what the core learns for every policy."""
 
-    @staticmethod
-    def _balanced_at(view: View) -> float:
-        """When releasing ``view.rows`` rows keeps batches even, if nobody else arrives until then."""
-        workers = view.idle_workers + len(view.busy_until)
-        scarce = view.rate * view.estimate.slope_s / workers > _SCARCE
-        if scarce or view.rate <= 0 or view.estimate.spread > _NOISY:
-            return view.now
+    def _for_balance(self, view: View, load: _Load) -> float:
+        """Seconds for which holding keeps batches even, if nobody comes in the meantime."""
+        if not view.busy_until or view.rate <= 0:
+            return 0.0
+        if load.rho >= _SCARCE_RHO or load.batch > _SCARCE_BATCH * self.limit_rows:
+            return 0.0
+        if view.rows >= _ENOUGH * load.batch:
+            return 0.0
+        price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
         return max(
-            finish - view.rows * (view.idle_workers + k) / view.rate
+            finish - view.now - (view.rows + price) * (view.idle_workers + k) / view.rate
             for k, finish in enumerate(view.busy_until)
         )
+
+    def _binds(self, view: View, load: _Load) -> bool:
+        """Whether the goal will be missed by some unless batches are as large as it allows."""
+        if not view.busy_until or load.rho >= 1:
+            return False
+        batch = view.rate / view.load_rate * load.batch if view.load_rate else 0.0
+        slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
+            batch + 2.33 * math.sqrt(batch)
+        )
+        return slowest > _BINDING * view.goal_s
+
+
+def _load(view: View) -> _Load:
+    workers = view.idle_workers + len(view.busy_until)
+    rho = view.load_rate * view.estimate.slope_s / workers
+    batch = view.load_rate * view.estimate.intercept_s / workers / (1 - rho) if rho < 1 else math.inf
+    return _Load(workers, rho, batch)
+
+
+def _for_returns(view: View, load: _Load) -> float:
+    """Seconds until answered clients are back for whom holding pays; 0 if for none."""
+    moments = view.returns.moments(now=view.now)
+    if not moments:
+        return 0.0
+    gap = view.estimate.seconds(view.rows) / load.workers
+    if view.busy_until:
+        gap = max(
+            gap, *((finish - view.now) / (view.idle_workers + k) for k, finish in enumerate(view.busy_until))
+        )
+        # Clients that trickle in rather than come in groups are as good as new ones: look less far.
+        if load.rho < _SCARCE_RHO:
+            moments = [*moments, gap / 4, gap / 2]
+    if view.rows * (view.idle_workers - 1) >= view.returns.expected(gap, now=view.now):
+        return 0.0  # their share fits on the other idle workers
+    wait_s = 0.0
+    for moment in moments:
+        if wait_s < moment < gap and _pays(view, load, moment, gap):
+            wait_s = moment
+    return wait_s
+
+
+def _pays(view: View, load: _Load, moment: float, gap: float) -> bool:
+    """Whether those expected within ``moment`` seconds gain more than those held lose."""
+    expected = view.returns.expected(moment, now=view.now)
+    hold = moment * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
+    ratio = (gap - moment) / hold
+    if load.workers == 1 and ratio < 1 and moment < _MERGE * view.estimate.intercept_s:
+        ratio = 1 / ratio
+    return expected * ratio > view.rows
+
+
+def _share(view: View, load: _Load) -> int:
+    """Rows that one worker should take of those held and those to come."""
+    slope_s = view.estimate.slope_s
+    if slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
+        return math.ceil(view.rows)
+    loyal = view.returns.share()
+    batch = min(load.batch, 1e6)
+    apart = min(1.0, view.rate / view.load_rate) * view.estimate.seconds(max(1.0, batch)) / load.workers
+    starts = [(apart * i, 0.0) for i in range(view.idle_workers)]
+    starts += [
+        (f - view.now, loyal * rows) for f, rows in zip(view.busy_until, view.running_rows, strict=True)
+    ]
+    starts.sort()
+    rows = view.rows + view.returns.expected(view.estimate.seconds(view.rows), now=view.now)
+    level = total_s = 0.0
+    for i, (start, coming_back) in enumerate(starts):
+        start_s = max(start, apart * i)
+        if i and level <= start_s:
+            break
+        total_s += start_s
+        rows += coming_back
+        level = (2 * slope_s * (rows + view.rate * start_s) + total_s) / (i + 1)
+    return max(1, math.ceil(level / (2 * slope_s)))

@@ -5,7 +5,8 @@ Hold while ``n * (wn + dt + a) <= 0.95 * W``, where
 * ``n`` requests are held, the newest of which arrived ``wn`` seconds ago;
 * ``dt`` is the tick of 1 ms;
 * ``a`` is the slope of the batch time over the number of *requests*, by least squares over the last 50
-  batches, fitted again at most every 5 s;
+  batches that worked, fitted again at most every 5 s; never below 1 us, and if all batches were of one
+  size the slope of the line of smallest norm;
 * ``W`` is the mean time that the oldest request of a batch was held, over the same batches.
 
 Read as: those who wait pay ``n`` times the time until the next arrival (the age of the newest is taken
@@ -21,8 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-
-import numpy as np
+from collections.abc import Collection
 
 from uncork_dispatcher.policy import BatchDone, Hold, Release, View
 
@@ -58,8 +58,19 @@ class CorkClassicPolicy:
         if done.now - self._fitted_at < _REFIT_S:
             return
         self._fitted_at = done.now
-        sizes = np.array([(batch.requests, 1.0) for batch in self._batches])
-        times = np.array([batch.seconds for batch in self._batches])
-        solution = np.linalg.lstsq(sizes, times, rcond=None)[0]
-        self._slope_s = max(1e-6, float(solution[0]))
+        self._slope_s = max(1e-6, _slope(self._batches))
         self._held_s = sum(batch.held_s for batch in self._batches) / len(self._batches)
+
+
+def _slope(batches: Collection[BatchDone]) -> float:
+    """Slope of the least-squares line of smallest norm through (requests, seconds)."""
+    count = len(batches)
+    x = sum(batch.requests for batch in batches)
+    y = sum(batch.seconds for batch in batches)
+    xx = sum(batch.requests**2 for batch in batches)
+    xy = sum(batch.requests * batch.seconds for batch in batches)
+    determinant = count * xx - x * x
+    if determinant > 0:
+        return (count * xy - x * y) / determinant
+    # All of one size, k: of all lines through (k, mean) the one of smallest norm, k * mean / (k * k + 1).
+    return (x / count) * (y / count) / ((x / count) ** 2 + 1)

@@ -5,22 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from uncork_gateway.codecs.base import Codec, Marshalled
+from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 
 __all__ = ["Codec", "Marshalled", "make_codec"]
 
 
-def make_codec(description: dict[str, Any]) -> Codec:
-    """Build the codec for what an adapter says of itself.
+def make_codec(description: dict[str, Any], cost: float | str | None = None) -> Codec:
+    """Build the codec for what an adapter says of itself, and for the ``cost`` of ``@api``.
 
     Raises:
         ValueError: if there is no codec of that kind.
     """
+    weigh = make_weigh(cost)
     match description:
         case {"kind": "json"}:
-            return JsonCodec()
+            return JsonCodec(weigh)
         case {"kind": "ndarray", "shape": shape}:
-            return NdArrayCodec(shape=shape)
+            return NdArrayCodec(weigh, shape=shape)
         case _:
             raise ValueError(f"there is no codec for {description}")

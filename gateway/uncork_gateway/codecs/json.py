@@ -5,18 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest
 
+SPACE = b" \t\r\n"
 _decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 class JsonCodec:
     """The body is one JSON value and travels as it came."""
 
+    def __init__(self, weigh: Weigh = unweighed) -> None:
+        self._weigh = weigh
+
     def decode(self, body: bytes) -> Marshalled:
         """Check that the body is one JSON value; its content is the worker's to check."""
         check_json(body)
-        return Marshalled(body, rows=1)
+        return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
 
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """The answer is one JSON value too."""

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 import msgspec
 
 from uncork_gateway.codecs.base import Marshalled
-from uncork_gateway.codecs.json import check_json
+from uncork_gateway.codecs.cost import Weigh, unweighed
+from uncork_gateway.codecs.json import SPACE, check_json
 from uncork_gateway.errors import BadRequest
 
 _OPEN = ord("[")
-_SPACE = b" \t\r\n"
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class NdArrayCodec:
     """Tells one row from many by the depth of nesting, and counts them; values are the worker's to check."""
 
-    def __init__(self, *, shape: Sequence[int | None]) -> None:
+    def __init__(self, weigh: Weigh = unweighed, *, shape: Sequence[int | None]) -> None:
+        self._weigh = weigh
         self._shape = tuple(shape)
 
     def decode(self, body: bytes) -> Marshalled:
@@ -26,7 +27,7 @@ class NdArrayCodec:
         depth = _depth(body)
         if depth == len(self._shape):
             check_json(body)
-            return Marshalled(body, rows=1, key=self._key(body))
+            return Marshalled(body, rows=1, key=self._key(body), cost=self._weigh([body.strip(SPACE)]))
         if depth != len(self._shape) + 1:
             check_json(body)
             raise BadRequest(
@@ -39,8 +40,13 @@ class NdArrayCodec:
             raise BadRequest(f"the body is not valid JSON: {error}") from error
         if not rows:
             raise BadRequest("the body has no rows")
-        inside = body.strip(_SPACE)[1:-1]
-        return Marshalled(inside, rows=len(rows), key=self._key(rows[0]), single=False)
+        return Marshalled(
+            body.strip(SPACE)[1:-1],
+            rows=len(rows),
+            key=self._key(rows[0]),
+            single=False,
+            cost=self._weigh(rows),
+        )
 
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """One result, or an array of them."""
@@ -70,6 +76,6 @@ def _depth(body: bytes) -> int:
     for byte in body:
         if byte == _OPEN:
             depth += 1
-        elif byte not in _SPACE:
+        elif byte not in SPACE:
             break
     return depth

@@ -57,6 +57,13 @@ class Probe(Service):
         """End the worker process."""
         os._exit(3)
 
+    @api(input=Json(), cost="text", mb_max_batch_size=100, mb_max_latency=5000)
+    def weigh(self, items: list[dict[str, str]]) -> list[list[int]]:
+        """Return the length of each item's text, and how long all texts of the call are together."""
+        time.sleep(0.005)
+        lengths = [len(item["text"]) for item in items]
+        return [[length, sum(lengths)] for length in lengths]
+
     @api(input=Json(), idempotent=False, mb_max_latency=5000)
     def sleep_once(self, items: list[float]) -> list[int]:
         """Sleep like ``sleep``; must not be run twice."""

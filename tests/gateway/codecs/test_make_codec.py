@@ -22,6 +22,13 @@ def test_the_codec_of_arrays_knows_the_shape_of_a_row() -> None:
     assert make_codec(NdArray(shape=(2,)).describe()).decode(b"[[1,2],[3,4]]").rows == 2
 
 
+def test_every_codec_weighs_rows_as_the_api_says() -> None:
+    """By a number, by bytes, or not at all."""
+    for adapter, body in ((Json(), b"[12]"), (NdArray(shape=(1,)), b"[12]")):
+        costs = [make_codec(adapter.describe(), cost).decode(body).cost for cost in (None, 2.5, "bytes")]
+        assert costs == [None, 2.5, 4]
+
+
 @pytest.mark.parametrize("description", [{}, {"kind": "image"}, {"kind": "ndarray"}, {"shape": [1]}])
 def test_an_unknown_kind_is_refused(description: dict[str, Any]) -> None:
     """The message shows the description; a newer worker may have kinds that this gateway lacks."""

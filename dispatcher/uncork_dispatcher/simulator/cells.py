@@ -1,0 +1,130 @@
+"""One cell of an experiment: a model, its workers and its traffic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.theory import smallest_mean_batch
+
+BATCHES = 300
+"""Batches per worker that are measured when nothing else is said."""
+MOST_REQUESTS = 200_000
+"""Requests that a cell is measured with at most."""
+
+# As many as it takes for 20 of them to be slower than the 99th percentile.
+_LEAST_REQUESTS = 2_000
+_MOST_LOAD = 5.0
+# On/off traffic has its load only on average over whole cycles of two phases of 400 ms.
+_CYCLE_S = 0.8
+_CYCLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A model, its workers, and either open-loop arrivals (``load``) or a closed loop (``clients``).
+
+    Attributes:
+        intercept_ms: what a batch costs whatever its size.
+        slope_ms: what each row adds.
+        noise_cv: coefficient of variation of batch times.
+        workers: how many there are.
+        limit_rows: most rows in a batch.
+        goal_ms: the latency goal.
+        load: open loop: average rate as a share of what full batches on all workers carry, up to 5.
+        arrivals: open loop: their kind, see :func:`~uncork_dispatcher.simulator.traffic.open_loop`.
+        clients: closed loop: clients that each wait for their answer before they send again.
+        round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
+        think_ms: closed loop: what a client takes in between, half of it jitter.
+
+    Raises:
+        ValueError: if a number is out of range, or there is not one of load and clients.
+    """
+
+    intercept_ms: float
+    slope_ms: float
+    noise_cv: float = 0.0
+    workers: int = 1
+    limit_rows: int = 64
+    goal_ms: float = 1000.0
+    load: float | None = None
+    arrivals: str = "poisson"
+    clients: int | None = None
+    round_trip_ms: float = 0.5
+    think_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name):g}")
+        if self.intercept_ms + self.slope_ms == 0:
+            raise ValueError("intercept_ms and slope_ms are both 0: a batch must take some time")
+        for name in ("workers", "limit_rows", "goal_ms"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be more than 0, got {getattr(self, name):g}")
+        if (self.load is None) == (self.clients is None):
+            raise ValueError("a cell has either a load (open loop) or clients (closed loop)")
+        if self.load is not None and not 0 < self.load <= _MOST_LOAD:
+            raise ValueError(f"load must be more than 0 and at most {_MOST_LOAD:g}, got {self.load:g}")
+        if self.clients is not None and self.clients < 1:
+            raise ValueError(f"clients must be 1 or more, got {self.clients}")
+
+    def __str__(self) -> str:
+        noise = f" noise {self.noise_cv:g}" if self.noise_cv else ""
+        if self.clients is None:
+            traffic = f"{self.arrivals} {self.load:.3g}"
+        else:
+            traffic = f"{self.clients} clients" + (f" think {self.think_ms:g}" if self.think_ms else "")
+        return f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise} W={self.workers} {traffic}"
+
+    @property
+    def service(self) -> ServiceTime:
+        """How long batches take."""
+        return ServiceTime(
+            intercept_s=self.intercept_ms / 1000, slope_s=self.slope_ms / 1000, noise_cv=self.noise_cv
+        )
+
+    @property
+    def capacity(self) -> float:
+        """Rows per second that the workers carry with full batches."""
+        return self.service.capacity(workers=self.workers, limit_rows=self.limit_rows)
+
+    @property
+    def rate(self) -> float:
+        """Rows per second: those that are offered, or about those that the clients reach at best."""
+        if self.load is not None:
+            return self.load * self.capacity
+        assert self.clients is not None
+        busy = min(self.workers, self.clients)
+        rows = min(self.limit_rows, self.clients / busy)
+        pause_s = (self.round_trip_ms + self.think_ms) / 1000
+        return min(busy * rows / self.service.mean(rows), self.clients / (self.service.mean(rows) + pause_s))
+
+
+def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
+    """How many requests make ``batches`` batches per worker, if none holds for longer than it must.
+
+    Batches are taken to be 1.5 times what the workers need to keep up, plus 2 rows; in a closed loop twice
+    an equal share of the clients, plus 2; the limit at most. Never below 2 000 nor above 200 000 requests,
+    except that on/off traffic is measured over whole cycles: at least 3 while these are within the limit,
+    otherwise 1. A policy with larger batches (a long fixed wait) has fewer: see :class:`Measured`.
+    """
+    if cell.clients is not None:
+        busy = min(cell.workers, cell.clients)
+        rows = min(cell.limit_rows, cell.clients, 2 * cell.clients / busy + 2)
+        return _bounded(batches * busy * rows)
+    assert cell.load is not None
+    rows = float(cell.limit_rows)
+    if cell.load < 1:
+        rows = min(rows, 1.5 * smallest_mean_batch(cell.service, rate=cell.rate, workers=cell.workers) + 2)
+    count = _bounded(batches * cell.workers * rows * max(1.0, cell.load))
+    if cell.arrivals != "onoff":
+        return count
+    cycle = cell.rate * _CYCLE_S
+    cycles = max(_CYCLES, math.ceil(count / cycle))
+    return round(cycle * min(cycles, max(1, math.floor(MOST_REQUESTS / cycle))))
+
+
+def _bounded(count: float) -> int:
+    return round(min(max(count, _LEAST_REQUESTS), MOST_REQUESTS))

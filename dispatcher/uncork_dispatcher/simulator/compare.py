@@ -1,0 +1,136 @@
+"""Policies side by side in one cell, and how far the ratios can be trusted.
+
+The policy called ``fixed:0`` is *release when free*: take all there is whenever a worker is idle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from uncork_dispatcher.simulator.cells import BATCHES, Cell
+from uncork_dispatcher.simulator.measure import Measured, measure
+
+RELEASE_WHEN_FREE = "fixed:0"
+
+# 97.5th percentile of Student's t distribution with 1, 2, ... 10 degrees of freedom.
+_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_NORMAL_975 = 1.959964
+
+
+class Ratio(NamedTuple):
+    """A ratio and its 95 % interval: from 0 to infinity where it is not known."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return self.high < math.inf
+
+    @property
+    def margin(self) -> float:
+        """Half of the interval as a share of the ratio: 0.02 stands for 2 % up and about 2 % down."""
+        return math.sqrt(self.high / self.low) - 1 if self.known else math.inf
+
+
+class Result(NamedTuple):
+    """One policy in one cell: averages over the seeds, and ratios to the base policy."""
+
+    policy: str
+    average: Measured
+    by_seed: tuple[Measured, ...]
+    mean: Ratio
+    p99: Ratio
+    throughput: Ratio
+
+
+class Comparison(NamedTuple):
+    """All policies in one cell."""
+
+    cell: Cell
+    base: str
+    results: tuple[Result, ...]
+
+    def of(self, policy: str) -> Result:
+        """The result of one policy."""
+        return next(result for result in self.results if result.policy == policy)
+
+
+def compare(
+    cell: Cell,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    base: str = RELEASE_WHEN_FREE,
+    batches: int = BATCHES,
+    requests: int | None = None,
+) -> Comparison:
+    """Measure every policy with every seed, and relate each to the policy ``base``, which is one of them.
+
+    Raises:
+        ValueError: as :func:`measure`, or if the base is not among the policies.
+        OSError: as :func:`measure`.
+    """
+    seen = {
+        policy: [measure(cell, policy, seed, batches=batches, requests=requests) for seed in seeds]
+        for policy in policies
+    }
+    return compared(cell, seen, base=base)
+
+
+def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -> Comparison:
+    """Relate what was seen under each policy, seed by seed, to what was seen under the policy ``base``.
+
+    Raises:
+        ValueError: if the base is not among them.
+    """
+    if base not in seen:
+        raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(seen)}")
+    results = []
+    for policy, by_seed in seen.items():
+        mean, p99, throughput = (
+            ratio([getattr(one, name) for one in by_seed], [getattr(one, name) for one in seen[base]])
+            for name in ("mean_ms", "p99_ms", "rows_per_s")
+        )
+        results.append(Result(policy, _average(by_seed), tuple(by_seed), mean, p99, throughput))
+    return Comparison(cell, base, tuple(results))
+
+
+def ratio(measured: Sequence[float], base: Sequence[float]) -> Ratio:
+    """Ratio of paired measurements: the geometric mean of the pairs' ratios, and its t interval.
+
+    Pairs share a seed and with it the arrivals, so that much of what scatters cancels out. With one pair
+    there is no interval. NaN where a measurement is missing (NaN) or not positive.
+    """
+    if not all(0 < value < math.inf for value in (*measured, *base)):
+        return Ratio(math.nan, 0.0, math.inf)
+    logs = [math.log(one / other) for one, other in zip(measured, base, strict=True)]
+    middle = fmean(logs)
+    if len(logs) < 2:
+        return Ratio(math.exp(middle), 0.0, math.inf)
+    half = student_t_975(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Ratio(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
+
+
+def student_t_975(freedom: int) -> float:
+    """97.5th percentile of Student's t distribution with ``freedom`` degrees of freedom, to 0.001."""
+    if freedom <= len(_T_975):
+        return _T_975[freedom - 1]
+    z = _NORMAL_975
+    # Cornish and Fisher's expansion around the normal distribution.
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
+
+
+def _average(by_seed: Sequence[Measured]) -> Measured:
+    """Each figure averaged over the seeds."""
+    return Measured(
+        **{one.name: fmean(asdict(seen)[one.name] for seen in by_seed) for one in fields(Measured)}
+    )

@@ -1,0 +1,230 @@
+"""The declared matrix of cells in which policies are compared, and a run of many cells on all cores."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice, product
+
+from uncork_dispatcher.policies import POLICIES
+from uncork_dispatcher.simulator.cells import BATCHES, Cell
+from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, compared
+from uncork_dispatcher.simulator.measure import Measured, measure
+from uncork_dispatcher.simulator.theory import staggered_within_goal
+
+MODELS = ((1.0, 0.02), (5.0, 0.1), (5.0, 1.0), (40.0, 1.0))
+"""Intercept and slope in milliseconds."""
+WORKERS = (1, 2, 4, 8)
+LOADS = (0.05, 0.2, 0.5, 0.8, 0.95)
+NOISES = (0.0, 0.1, 0.3)
+ARRIVAL_KINDS = ("poisson", "gamma:2", "gamma:4", "onoff", "step")
+CLIENTS = (1, 4, 16, 64, 256)
+THINK_MS = (0.0, 5.0)
+ALL_POLICIES = (
+    *(name for name in POLICIES if name != "fixed"),
+    RELEASE_WHEN_FREE,
+    *(f"fixed:{wait_ms}" for wait_ms in (5, 20)),
+)
+"""Each policy by its name, and the fixed one with three waits."""
+
+# The rate at which 99 % should be inside a binding goal, by workers; and overload; in staggered capacities.
+_GOAL_MARKS = {1: 0.85, 2: 0.87, 4: 0.90, 8: 0.93}
+_OVERLOADS = (1.0, 1.2, 2.0, 4.0)
+# A step of 5x whose average is half the capacity peaks at 0.83 of it; the next load would overflow.
+_MOST_STEP_LOAD = 0.5
+# Tasks handed to each process in advance.
+_AHEAD = 4
+
+Task = tuple[Cell, str, int]
+
+
+def open_cells(
+    *,
+    models: Iterable[tuple[float, float]] = MODELS,
+    workers: Iterable[int] = WORKERS,
+    loads: Iterable[float] = LOADS,
+    arrivals: Iterable[str] = ARRIVAL_KINDS,
+    noises: Iterable[float] = NOISES,
+) -> list[Cell]:
+    """The open-loop matrix, or the part of it with these values.
+
+    Step arrivals only at loads of 0.5 and below: the rate of their second half is 5/3 of the average, and
+    would exceed what the workers carry at 0.8. Recorded arrivals are not part of the matrix.
+    """
+    return [
+        Cell(intercept_ms=intercept, slope_ms=slope, noise_cv=noise, workers=count, load=load, arrivals=kind)
+        for (intercept, slope), noise, count, kind, load in product(models, noises, workers, arrivals, loads)
+        if kind != "step" or load <= _MOST_STEP_LOAD
+    ]
+
+
+def closed_cells(
+    *,
+    models: Iterable[tuple[float, float]] = MODELS,
+    workers: Iterable[int] = WORKERS,
+    clients: Iterable[int] = CLIENTS,
+    thinks_ms: Iterable[float] = THINK_MS,
+    noises: Iterable[float] = NOISES,
+) -> list[Cell]:
+    """The closed-loop matrix, or the part of it with these values. The round trip is 0.5 ms."""
+    return [
+        Cell(
+            intercept_ms=intercept,
+            slope_ms=slope,
+            noise_cv=noise,
+            workers=count,
+            clients=many,
+            think_ms=think,
+        )
+        for (intercept, slope), noise, count, think, many in product(
+            models, noises, workers, thinks_ms, clients
+        )
+    ]
+
+
+def count_cells() -> list[Cell]:
+    """The cells where it counts: several workers, medium load, and an intercept that matters."""
+    models = [model for model in MODELS if model != (5.0, 1.0)]
+    return open_cells(
+        models=models, workers=(4, 8), loads=(0.2, 0.5, 0.8), arrivals=("poisson",), noises=(0.0, 0.1)
+    )
+
+
+def goal_cells() -> list[Cell]:
+    """Cells with a goal that binds: 5 times what one row alone takes.
+
+    Poisson arrivals at 0.85 / 0.87 / 0.90 / 0.93 (with 1, 2, 4, 8 workers), 1, 1.2, 2 and 4 times what
+    staggered workers carry within the goal, without noise and with 0.1. See :func:`staggered_per_s`.
+    """
+    cells = []
+    for (intercept, slope), noise, count in product(MODELS, (0.0, 0.1), WORKERS):
+        cell = Cell(
+            intercept_ms=intercept,
+            slope_ms=slope,
+            noise_cv=noise,
+            workers=count,
+            goal_ms=5 * (intercept + slope),
+            load=1.0,
+        )
+        share = staggered_per_s(cell) / cell.capacity
+        cells += [replace(cell, load=times * share) for times in (_GOAL_MARKS[count], *_OVERLOADS)]
+    return cells
+
+
+def quick_cells() -> list[Cell]:
+    """16 cells, open and closed, that show the differences within a minute or so."""
+    models = ((5.0, 0.1), (40.0, 1.0))
+    return [
+        *open_cells(models=models, workers=(1, 4), loads=(0.2, 0.8), arrivals=("poisson",), noises=(0.1,)),
+        *closed_cells(models=models, workers=(1, 4), clients=(4, 64), thinks_ms=(0.0,), noises=(0.1,)),
+    ]
+
+
+MATRICES: dict[str, Callable[[], list[Cell]]] = {
+    "quick": quick_cells,
+    "count": count_cells,
+    "open": open_cells,
+    "closed": closed_cells,
+    "goal": goal_cells,
+}
+"""Declared sets of cells by name."""
+
+
+def staggered_per_s(cell: Cell) -> float:
+    """Rows per second that workers which start in turn carry within the goal of a cell, without noise.
+
+    Raises:
+        ValueError: if one row alone misses the goal.
+    """
+    return staggered_within_goal(
+        replace(cell.service, noise_cv=0.0),
+        goal_s=cell.goal_ms / 1000,
+        workers=cell.workers,
+        limit_rows=cell.limit_rows,
+    )
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    base: str = RELEASE_WHEN_FREE,
+    batches: int = BATCHES,
+    requests: int | None = None,
+    processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Comparison]:
+    """Measure every policy in every cell with every seed, on so many processes; results in order of cells.
+
+    ``progress`` is called with the runs that are done and all there are. Whatever ends this early, Ctrl-C
+    too, ends its processes. They are spawned: a program that calls this with more than one needs the usual
+    ``if __name__ == "__main__"``.
+
+    Raises:
+        ValueError: as :func:`~uncork_dispatcher.simulator.compare.compare`.
+        OSError: if recorded arrivals cannot be read.
+        concurrent.futures.process.BrokenProcessPool: if a process was killed.
+    """
+    if base not in policies:
+        raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(policies)}")
+    tasks = list(product(cells, policies, seeds))
+    seen: dict[Task, Measured] = {}
+    for task, measured in _measure_all(tasks, batches, requests, processes):
+        seen[task] = measured
+        if progress is not None:
+            progress(len(seen), len(tasks))
+    return [
+        compared(
+            cell, {policy: [seen[cell, policy, seed] for seed in seeds] for policy in policies}, base=base
+        )
+        for cell in cells
+    ]
+
+
+def _measure_all(
+    tasks: Sequence[Task], batches: int, requests: int | None, processes: int
+) -> Iterator[tuple[Task, Measured]]:
+    """The result of every task, in whatever order they come."""
+    if processes == 1:
+        for task in tasks:
+            yield task, measure(*task, batches=batches, requests=requests)
+        return
+    with _pool(min(processes, len(tasks))) as pool:
+        waiting: dict[Future[Measured], Task] = {}
+        left = iter(tasks)
+        while True:
+            for task in islice(left, _AHEAD * processes - len(waiting)):
+                waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
+            if not waiting:
+                return
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield waiting.pop(future), future.result()
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with the block, in the middle of their work if need be."""
+    others = set(multiprocessing.active_children())
+    # Spawned, because a fork copies the locks of threads, such as one that draws a progress bar.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _end_on_interrupt() -> None:
+    """Ctrl-C goes to all processes of a terminal; one of them may speak about it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,0 +1,262 @@
+"""A discrete-event simulation of a gateway, its workers and its clients around the real core.
+
+The core, the policies, the estimate and the arrival rate are those of the live gateway, and everything is
+learned inside the run, from nothing. What is simulated is time, arrivals and the work of the workers. Not
+simulated: the gateway's own work and the transport.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.traffic import Clients
+
+_API = "simulated"
+
+
+class Loss(NamedTuple):
+    """A worker that dies at ``at`` and is ready again at ``back_at`` (seconds)."""
+
+    worker: int
+    at: float
+    back_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One run. Times in seconds.
+
+    Attributes:
+        service: how long batches take.
+        arrivals: open loop: the time of each arrival, rising. Or a closed loop of clients.
+        workers: how many there are, all ready at 0.
+        limit_rows: most rows in a batch.
+        goal_s: the latency goal.
+        policy: name of the policy, as for ``@api``.
+        requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
+        rows: how many rows, or how much cost, a request carries; always 1 when not given.
+        known_clients: whether the core learns which client of a closed loop sent a request.
+        timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
+        losses: deaths of workers.
+        seed: of everything that is random in the run, apart from arrivals given as times.
+    """
+
+    service: ServiceTime
+    arrivals: Sequence[float] | Clients
+    workers: int = 1
+    limit_rows: int = 64
+    goal_s: float = 1.0
+    policy: str = "cork"
+    requests: int = 20_000
+    rows: Callable[[random.Random], float] | None = None
+    known_clients: bool = True
+    timer_quantum_s: float = 0.0
+    losses: tuple[Loss, ...] = ()
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.arrivals, Clients):
+            if not all(0 <= time < math.inf for time in self.arrivals):
+                raise ValueError("arrivals must be finite times of 0 s and later")
+            if any(after < before for before, after in pairwise(self.arrivals)):
+                raise ValueError("arrivals must be in rising order")
+        for loss in self.losses:
+            if not 0 <= loss.worker < self.workers or not 0 <= loss.at <= loss.back_at:
+                raise ValueError(f"{loss}: a worker that exists is lost first and ready again later")
+
+
+class Answered(NamedTuple):
+    """One request that was answered."""
+
+    arrival: float
+    finish: float
+
+
+class Ran(NamedTuple):
+    """One batch that came back."""
+
+    worker: int
+    started: float
+    seconds: float
+    rows: float
+    requests: int
+    reason: str
+    predicted_s: float
+
+
+@dataclass(slots=True)
+class Run:
+    """What happened in a run, in the order in which it ended."""
+
+    answered: list[Answered] = field(default_factory=list)
+    batches: list[Ran] = field(default_factory=list)
+    shed: list[tuple[float, Shed]] = field(default_factory=list)
+    lost: int = 0
+    """Requests that failed because their batch was lost twice or ran past its timeout."""
+
+
+def simulate(scenario: Scenario) -> Run:
+    """Run a scenario to its end: every request has been answered, shed or lost."""
+    return _Simulation(scenario).run()
+
+
+class _Simulation:
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._random = random.Random(scenario.seed)
+        self._core = Dispatcher()
+        self._core.set_api(
+            ApiRules(
+                name=_API,
+                goal_s=scenario.goal_s,
+                max_batch_rows=scenario.limit_rows,
+                policy=scenario.policy,
+                max_queue_rows=10**9,
+            )
+        )
+        self._events: list[tuple[float, int, Callable[[int, float], None], int]] = []
+        self._sequence = 0
+        self._submitted = 0
+        self._arrivals: dict[int, float] = {}
+        self._clients: dict[int, int] = {}
+        self._running: dict[int, tuple[Start, float]] = {}
+        self._result = Run()
+        self._closed = scenario.arrivals if isinstance(scenario.arrivals, Clients) else None
+        self._times = () if isinstance(scenario.arrivals, Clients) else scenario.arrivals
+        self._to_submit = scenario.requests if self._closed else len(self._times)
+
+    def run(self) -> Run:
+        for worker in range(self._scenario.workers):
+            self._core.worker_ready(worker, now=0.0)
+        for loss in self._scenario.losses:
+            self._at(loss.at, self._lose, loss.worker)
+            self._at(loss.back_at, self._ready, loss.worker)
+        if self._closed:
+            for client in range(self._closed.count):
+                self._at(self._closed.pause(self._random), self._send, client)
+        self._loop()
+        return self._result
+
+    def _loop(self) -> None:
+        events, times, core = self._events, self._times, self._core
+        arrived, arrivals = 0, len(times)
+        quantum = self._scenario.timer_quantum_s
+        wakeup = math.inf
+        while True:
+            # The end of a batch that was cut off is no event: nobody hears of it.
+            while events and events[0][2] == self._finish and events[0][3] not in self._running:
+                heapq.heappop(events)
+            now = times[arrived] if arrived < arrivals else math.inf
+            if events and events[0][0] < now:
+                now = events[0][0]
+            if wakeup < now:
+                now = wakeup
+            if now == math.inf:
+                return
+            while arrived < arrivals and times[arrived] <= now:
+                self._submit(arrived, now)
+                arrived += 1
+            while events and events[0][0] <= now:
+                _, _, happen, what = heapq.heappop(events)
+                happen(what, now)
+            for action in core.poll(now):
+                self._carry_out(action, now)
+            wakeup = core.next_wakeup()
+            if quantum and wakeup != math.inf:
+                wakeup = max(math.ceil(wakeup / quantum - 1e-9) * quantum, wakeup)
+
+    def _at(self, time: float, happen: Callable[[int, float], None], what: int) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (time, self._sequence, happen, what))
+
+    # Requests
+
+    def _send(self, client: int, now: float) -> None:
+        """A client of a closed loop sends its next request, unless enough have been sent."""
+        if self._submitted < self._to_submit:
+            self._submit(client, now)
+
+    def _submit(self, client: int, now: float) -> None:
+        self._submitted += 1
+        request = self._submitted
+        rows = self._scenario.rows(self._random) if self._scenario.rows else 1
+        known = self._closed is not None and self._scenario.known_clients
+        refused = self._core.submit(request, api=_API, now=now, rows=rows, source=client if known else None)
+        self._clients[request] = client
+        self._arrivals[request] = now
+        if refused is not None:
+            self._refuse(refused, now)
+
+    def _ended(self, request: int, now: float) -> float:
+        """A request is over: its client, if it waits for the answer, will send another. Its arrival."""
+        client = self._clients.pop(request)
+        if self._closed:
+            self._at(now + self._closed.pause(self._random), self._send, client)
+        return self._arrivals.pop(request)
+
+    def _refuse(self, shed: Shed, now: float) -> None:
+        self._result.shed.append((now, shed))
+        self._ended(shed.request, now)
+
+    # What the core wants done
+
+    def _carry_out(self, action: Start | Shed | Abandon | Lost, now: float) -> None:
+        if isinstance(action, Start):
+            seconds = self._scenario.service.draw(
+                action.rows, worker=action.worker, now=now, random_=self._random
+            )
+            self._running[action.batch] = (action, now)
+            self._at(now + seconds, self._finish, action.batch)
+        elif isinstance(action, Shed):
+            self._refuse(action, now)
+        elif isinstance(action, Lost):
+            self._result.lost += 1
+            self._ended(action.request, now)
+        else:
+            del self._running[action.batch]
+            for request in action.requests:
+                self._result.lost += 1
+                self._ended(request, now)
+            # A hung worker is replaced at once.
+            self._at(now, self._ready, action.worker)
+
+    # Workers
+
+    def _finish(self, batch: int, now: float) -> None:
+        if batch not in self._running:
+            return  # its worker dies at this very moment
+        start, started = self._running.pop(batch)
+        self._core.batch_done(batch, outcome="worked", now=now)
+        answered = self._result.answered
+        for request in start.requests:
+            answered.append(Answered(self._ended(request, now), now))
+        self._result.batches.append(
+            Ran(
+                start.worker,
+                started,
+                now - started,
+                start.rows,
+                len(start.requests),
+                start.reason,
+                start.predicted_s,
+            )
+        )
+
+    def _lose(self, worker: int, now: float) -> None:
+        self._core.worker_lost(worker, now=now)
+        for batch, (start, _) in list(self._running.items()):
+            if start.worker == worker:
+                del self._running[batch]
+
+    def _ready(self, worker: int, now: float) -> None:
+        self._core.worker_ready(worker, now=now)

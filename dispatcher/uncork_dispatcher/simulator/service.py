@@ -1,0 +1,71 @@
+"""How long batches take in a simulation: the model that is served, and the machine that it runs on."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTime:
+    """Batch execution time ``(intercept + slope * rows) * noise * speed`` in seconds.
+
+    Attributes:
+        intercept_s: what a batch costs whatever its size.
+        slope_s: what each row adds.
+        noise_cv: coefficient of variation of a log-normal factor of mean 1, drawn for each batch.
+        buckets: sizes to which a batch is padded, as compiled models need; above the largest one the line
+            goes on. Empty: no padding.
+        speeds: factor on the time of each worker in turn (2.0 is a worker half as fast). Empty: all equal.
+        changes: pairs (time, factor): from that time on every batch takes ``factor`` times as long; the
+            factors of several changes multiply.
+
+    Raises:
+        ValueError: if a time, the noise or a factor is out of range.
+    """
+
+    intercept_s: float
+    slope_s: float
+    noise_cv: float = 0.0
+    buckets: tuple[int, ...] = ()
+    speeds: tuple[float, ...] = ()
+    changes: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (
+            self.intercept_s >= 0 and self.slope_s >= 0 and 0 < self.intercept_s + self.slope_s < math.inf
+        ):
+            raise ValueError(f"a batch must take some time, got {self.intercept_s} + {self.slope_s} * rows")
+        if not self.noise_cv >= 0:
+            raise ValueError(f"noise_cv must not be negative, got {self.noise_cv}")
+        if any(factor <= 0 for factor in (*self.speeds, *(factor for _, factor in self.changes))):
+            raise ValueError("speeds and changes are factors on a time: they must be positive")
+        if list(self.buckets) != sorted(set(self.buckets)) or min(self.buckets, default=1) < 1:
+            raise ValueError(f"buckets must be rising sizes, got {self.buckets}")
+
+    def mean(self, rows: float) -> float:
+        """Mean seconds of a batch of ``rows`` rows on a worker of speed 1, before any change."""
+        if self.buckets:
+            place = bisect_left(self.buckets, rows)
+            rows = self.buckets[place] if place < len(self.buckets) else rows
+        return self.intercept_s + self.slope_s * rows
+
+    def draw(self, rows: float, *, worker: int, now: float, random_: random.Random) -> float:
+        """Seconds that a batch of ``rows`` rows takes, started by ``worker`` at ``now``."""
+        seconds = self.mean(rows)
+        if self.speeds:
+            seconds *= self.speeds[worker % len(self.speeds)]
+        for since, factor in self.changes:
+            if now >= since:
+                seconds *= factor
+        if self.noise_cv:
+            variance = math.log1p(self.noise_cv**2)
+            seconds *= random_.lognormvariate(-variance / 2, math.sqrt(variance))
+        return seconds
+
+    def capacity(self, *, workers: int, limit_rows: int) -> float:
+        """Rows per second of ``workers`` workers that run nothing but full batches."""
+        speeds = [self.speeds[worker % len(self.speeds)] if self.speeds else 1.0 for worker in range(workers)]
+        return sum(limit_rows / (self.mean(limit_rows) * speed) for speed in speeds)

@@ -1,0 +1,215 @@
+"""What theory says about batch servers: closed forms to hold a simulation, or a gateway, against.
+
+Letters of the formulas: a batch of ``n`` rows takes ``s(n) = a + b*n`` seconds (``a`` the intercept, ``b``
+the slope), ``N`` workers, ``B`` rows in a batch at most, ``L`` seconds of latency goal, and requests of
+one row that arrive in a Poisson stream of ``lambda`` per second. Workers are equal, and latency is from
+arrival to answer, in seconds. The mean batch
+
+    n* = lambda*a / (N - lambda*b)
+
+is the smallest that the workers can sustain: with smaller ones the intercepts take too much of their time.
+Where no source is named the formula was derived for this project; its docstring says how.
+
+Every function takes the straight line of a :class:`ServiceTime`; all but :func:`unbatched_mean_s` and
+:func:`lower_bound_s` are about batch times without noise. What a formula does not cover is refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+from uncork_dispatcher.simulator.service import ServiceTime
+
+# Quantile of the normal distribution below which 99 of 100 lie.
+_Z99 = 2.33
+# A quotient this far below a whole number is that number, computed with rounding errors.
+_ROUNDING = 1e-9
+
+
+def unbatched_mean_s(service: ServiceTime, *, rate: float) -> float:
+    """Mean latency with one worker that takes requests one at a time, first come first served.
+
+    ``s(1) + lambda*s(1)^2*(1 + cv^2) / (2*(1 - lambda*s(1)))``, exact: the formula of Pollaczek and
+    Khinchine; without noise (``cv = 0``) the queue is M/D/1. ``rate`` is lambda, per second.
+
+    Raises:
+        ValueError: if one worker cannot keep up, or the service time is more than a line with noise.
+    """
+    _require_line(service, noise=True)
+    one = service.mean(1)
+    load = rate * one
+    _require_stable(load < 1, rate=rate, most=1 / one)
+    return one + load * one * (1 + service.noise_cv**2) / (2 * (1 - load))
+
+
+def release_when_free_bound_s(service: ServiceTime, *, rate: float) -> float:
+    """Upper bound of the mean latency with one worker that takes all there is whenever it is free.
+
+    No cap on batches. ``min(phi0, phi1)``, with ``r = lambda*b`` the load that rows alone make::
+
+        phi0 = (a + b) / (2*(1 - r)) * (1 + 2*lambda*a + (1 - lambda*a) / (1 + r))
+        phi1 = 3/2 * a / (1 - r)  +  b/2 * (r + 2) / (1 - r^2)
+
+    ``phi1`` is exact when the worker never finds the queue empty, so in effect from ``r`` = 0.6 on.
+    Source: Inoue 2021, "Queueing analysis of GPU-based inference servers with dynamic batching", arXiv
+    1912.06322. ``rate`` is lambda, per second.
+
+    Raises:
+        ValueError: if one worker cannot keep up, or the service time is more than a line.
+    """
+    _require_line(service)
+    a, b = service.intercept_s, service.slope_s
+    load = rate * b
+    _require_stable(load < 1, rate=rate, most=_most(service, workers=1))
+    phi0 = (a + b) / (2 * (1 - load)) * (1 + 2 * rate * a + (1 - rate * a) / (1 + load))
+    phi1 = 1.5 * a / (1 - load) + b / 2 * (load + 2) / (1 - load**2)
+    return min(phi0, phi1)
+
+
+def smallest_mean_batch(
+    service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
+) -> float:
+    """Mean rows in a batch that ``workers`` workers need at least to keep up: ``n*``, maybe below 1.
+
+    ``lambda*a / (N - lambda*b)``: batches of ``n`` rows start ``lambda/n`` times per second, and workers that
+    are never idle give ``lambda/n * s(n) = N``. ``rate`` is lambda, per second.
+
+    Raises:
+        ValueError: if they cannot keep up even with batches of ``limit_rows``, or the service time is more
+            than a line with noise.
+    """
+    _require_line(service, noise=True)
+    idle = workers - rate * service.slope_s
+    batch = rate * service.intercept_s / idle if idle > 0 else math.inf
+    most = _most(service, workers=workers, limit_rows=limit_rows)
+    _require_stable(idle > 0 and batch < limit_rows, rate=rate, most=most)
+    return batch
+
+
+def lower_bound_s(
+    service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
+) -> float:
+    """Mean latency that no policy can go below, unless it knows the future, refuses or interrupts.
+
+    ``max(s(1), s(n*) + max(0, n* - 1) / (2*lambda))``. Execution: the batch that a request finds itself in
+    has ``E[n^2]/E[n] >= n*`` rows on average. Waiting: collecting batches of ``n`` rows from a Poisson stream
+    keeps ``(n - 1)/2`` requests waiting at the least, on average, which is what releasing at exactly
+    ``n`` does; divided by lambda this is a time (Little). A measured mean below the bound is a wrong
+    measurement. ``rate`` is lambda, per second.
+
+    Raises:
+        ValueError: as :func:`smallest_mean_batch`.
+    """
+    batch = smallest_mean_batch(service, rate=rate, workers=workers, limit_rows=limit_rows)
+    collecting = (batch - 1) / (2 * rate) if batch > 1 else 0.0
+    return max(service.mean(1), service.mean(batch) + collecting)
+
+
+def paced_mean_s(
+    service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
+) -> float:
+    """Mean latency of an ideal: a batch of whatever is there leaves every ``s(n*)/N`` seconds, like a clock.
+
+    ``s(n*) * (1 + 1/(2*N)) + b``, an approximation for ``n*`` of about 2 and more, and never less than
+    :func:`lower_bound_s`. A request waits half a gap on average, and its batch is one row larger than the
+    mean because it is in it. What a good policy comes near to. ``rate`` is lambda, per second.
+
+    Raises:
+        ValueError: as :func:`smallest_mean_batch`, or if there is noise.
+    """
+    _require_line(service)
+    batch = smallest_mean_batch(service, rate=rate, workers=workers, limit_rows=limit_rows)
+    paced = service.mean(batch) * (1 + 1 / (2 * workers)) + service.slope_s
+    return max(paced, lower_bound_s(service, rate=rate, workers=workers, limit_rows=limit_rows))
+
+
+def paced_p99_s(
+    service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
+) -> float:
+    """Latency that 1 of 100 requests exceeds under the ideal of :func:`paced_mean_s`.
+
+    ``s(n*)/N + s(n* + 2.33*sqrt(n*))``: a whole gap between batches, then a batch as large as 1 of 100 is;
+    never less than ``s(1)``. An approximation as that one is. ``rate`` is lambda, per second.
+
+    Raises:
+        ValueError: as :func:`paced_mean_s`.
+    """
+    _require_line(service)
+    batch = smallest_mean_batch(service, rate=rate, workers=workers, limit_rows=limit_rows)
+    paced = service.mean(batch) / workers + service.mean(batch + _Z99 * math.sqrt(batch))
+    return max(paced, service.mean(1))
+
+
+def largest_batch_within(service: ServiceTime, *, goal_s: float, limit_rows: int) -> int:
+    """Rows of the largest batch that takes no longer than the goal.
+
+    ``B_L = min(B, floor((L - a) / b))``, the solution of ``s(n) <= L``.
+
+    Raises:
+        ValueError: if even one row takes longer, or the service time is more than a line.
+    """
+    _require_line(service)
+    _require_reachable(service, goal_s)
+    return math.floor(_rows_within(service, goal_s, limit_rows) + _ROUNDING)
+
+
+def most_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, limit_rows: int) -> float:
+    """Requests per second that any policy can answer within the goal at most.
+
+    ``N * B_L / s(B_L)``: all workers always run the largest batch that meets it.
+
+    Raises:
+        ValueError: as :func:`largest_batch_within`.
+    """
+    rows = largest_batch_within(service, goal_s=goal_s, limit_rows=limit_rows)
+    return workers * rows / service.mean(rows)
+
+
+def staggered_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, limit_rows: int) -> float:
+    """Requests per second, evenly spaced, that workers which start in turn answer within the goal.
+
+    ``N * n / s(n)`` with ``n = min(B, (L / (1 + 1/N) - a) / b)``, at least 1: a request waits for the next
+    start, ``s(n)/N`` at most, and then for its batch; a row alone waits for nobody. Source of the staggering:
+    Symphony, arXiv 2308.07470.
+
+    Raises:
+        ValueError: as :func:`largest_batch_within`.
+    """
+    _require_line(service)
+    _require_reachable(service, goal_s)
+    rows = max(1.0, _rows_within(service, goal_s * workers / (workers + 1), limit_rows))
+    return workers * rows / service.mean(rows)
+
+
+def _rows_within(service: ServiceTime, seconds: float, limit_rows: int) -> float:
+    """Rows, whole or not, that a batch of so many seconds holds."""
+    spare = seconds - service.intercept_s
+    if spare >= service.slope_s * limit_rows:
+        return limit_rows
+    return spare / service.slope_s
+
+
+def _most(service: ServiceTime, *, workers: int, limit_rows: float = math.inf) -> float:
+    """Requests per second that the workers can bear, with batches as large as they may be."""
+    a, b = service.intercept_s, service.slope_s
+    each = a / limit_rows + b
+    return workers / each if each else math.inf
+
+
+def _require_line(service: ServiceTime, *, noise: bool = False) -> None:
+    if service.buckets or service.speeds or service.changes:
+        raise ValueError(f"theory knows equal workers on a straight line, not {service}")
+    if service.noise_cv and not noise:
+        raise ValueError(f"this formula is for batch times without noise, not {service}")
+
+
+def _require_stable(stable: bool, *, rate: float, most: float) -> None:
+    if not rate > 0:
+        raise ValueError(f"the arrival rate must be positive, got {rate}")
+    if not stable:
+        raise ValueError(f"{rate:g} requests per second are too many: the queue grows from {most:g} on")
+
+
+def _require_reachable(service: ServiceTime, goal_s: float) -> None:
+    if not service.mean(1) <= goal_s:
+        raise ValueError(f"one row alone takes {service.mean(1):g} s, more than the goal of {goal_s:g} s")

@@ -1,0 +1,481 @@
+"""Whole simulated runs: what holds whatever the policy, and what is known exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.actions import Action
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.traffic import Clients, open_loop
+
+from .measure import most_at_once
+
+PROPERTY = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "none"]
+SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
+FAR = 1e6
+"""A goal so far off that it decides nothing."""
+ROUNDING = 1e-9
+# A fraction of a second of which sums are exact, so that things happen at the very same time.
+TICK = 2.0**-10
+
+policies = st.sampled_from(POLICIES)
+ticks = st.integers(0, 12).map(lambda count: count * TICK)
+arrivals = st.lists(st.sampled_from([0.0, 0.0, TICK, 3 * TICK, 20 * TICK]), min_size=1, max_size=60).map(
+    lambda gaps: list(itertools.accumulate(gaps))
+)
+services = st.builds(
+    lambda intercept, slope: ServiceTime(intercept_s=TICK + intercept, slope_s=slope), ticks, ticks
+)
+
+
+def busy(policy: str = "cork", *, count: int = 2000, workers: int = 2, load: float = 0.7) -> Scenario:
+    """Workers at 0.7 of what they can carry; without batching, of what single rows leave of that."""
+    limit = 1 if policy == "none" else 64
+    rate = load * SERVICE.capacity(workers=workers, limit_rows=limit)
+    times = open_loop("poisson", rate=rate, count=count, random_=random.Random(1))
+    return Scenario(service=SERVICE, arrivals=times, workers=workers, policy=policy, goal_s=FAR)
+
+
+@pytest.fixture
+def polled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times at which the core is asked."""
+    times: list[float] = []
+    poll = Dispatcher.poll
+
+    def noted(self: Dispatcher, now: float) -> list[Action]:
+        times.append(now)
+        return poll(self, now)
+
+    monkeypatch.setattr(Dispatcher, "poll", noted)
+    return times
+
+
+def end_of(batch: Ran) -> float:
+    """When a batch came back."""
+    return batch.started + batch.seconds
+
+
+def check_batches(run: Run, scenario: Scenario) -> None:
+    """One batch per worker at a time, none above the cap, and in them exactly those who were answered."""
+    free_at = [0.0] * scenario.workers
+    for batch in sorted(run.batches, key=lambda batch: (batch.started, batch.seconds)):
+        assert batch.started >= free_at[batch.worker] - ROUNDING
+        free_at[batch.worker] = end_of(batch)
+        assert batch.rows <= scenario.limit_rows or batch.requests == 1
+    answered = iter(run.answered)
+    for batch in run.batches:
+        for one in itertools.islice(answered, batch.requests):
+            assert one.arrival <= batch.started
+            assert one.finish == pytest.approx(end_of(batch), abs=ROUNDING)
+    assert next(answered, None) is None
+
+
+def ends(run: Run) -> list[tuple[float, float]]:
+    """Arrival and finish of everybody who was answered, to the microsecond."""
+    return [(one.arrival, round(one.finish, 6)) for one in run.answered]
+
+
+# Everybody is answered
+
+
+@PROPERTY
+@given(arrivals, services, policies, st.integers(1, 4), st.integers(1, 8))
+def test_every_request_is_answered_once(
+    times: list[float], service: ServiceTime, policy: str, workers: int, limit_rows: int
+) -> None:
+    """Each arrival ends in one answer, after it, in a batch that a worker had to itself."""
+    scenario = Scenario(
+        service=service,
+        arrivals=times,
+        workers=workers,
+        limit_rows=limit_rows,
+        policy=policy,
+        goal_s=FAR,
+    )
+    run = simulate(scenario)
+
+    assert sorted(arrival for arrival, _ in run.answered) == times
+    assert all(end - arrival >= service.mean(1) - 1e-12 for arrival, end in run.answered)
+    assert (run.shed, run.lost) == ([], 0)
+    check_batches(run, scenario)
+
+
+@PROPERTY
+@given(
+    st.builds(Clients, count=st.integers(1, 30), round_trip_s=ticks, think_s=ticks, jitter=st.floats(0, 1)),
+    services,
+    policies,
+    st.integers(1, 4),
+    st.integers(1, 80),
+    st.booleans(),
+    st.integers(0, 100),
+)
+def test_a_closed_loop_is_never_fuller_than_its_clients(  # one argument for each part of a scenario
+    clients: Clients,
+    service: ServiceTime,
+    policy: str,
+    workers: int,
+    requests: int,
+    known: bool,
+    seed: int,
+) -> None:
+    """Each has one request under way at most; together they send as many as they should, and no more."""
+    scenario = Scenario(
+        service=service,
+        arrivals=clients,
+        workers=workers,
+        limit_rows=16,
+        policy=policy,
+        goal_s=FAR,
+        requests=requests,
+        known_clients=known,
+        seed=seed,
+    )
+    run = simulate(scenario)
+
+    assert len(run.answered) == requests
+    assert (run.shed, run.lost) == ([], 0)
+    assert most_at_once(run.answered) <= clients.count
+    check_batches(run, scenario)
+
+
+def test_a_client_comes_back_after_its_pause() -> None:
+    """Alone with an idle worker: pause, 11 ms, pause, 11 ms."""
+    clients = Clients(count=1, round_trip_s=0.002, think_s=0.1, jitter=0.5)
+    run = simulate(Scenario(service=SERVICE, arrivals=clients, requests=50, policy="none"))
+
+    pauses = [after.arrival - before.finish for before, after in itertools.pairwise(run.answered)]
+    assert [one.finish - one.arrival for one in run.answered] == pytest.approx([0.011] * 50)
+    assert all(0.051 <= pause <= 0.153 for pause in pauses)
+    assert max(pauses) - min(pauses) > 0.05
+
+
+def test_a_refused_client_comes_back_too() -> None:
+    """Four clients of whom the goal leaves room for fewer: all requests are sent, and answered or shed."""
+    scenario = Scenario(service=SERVICE, arrivals=Clients(count=4), requests=500, policy="none", goal_s=0.025)
+    run = simulate(scenario)
+
+    assert len(run.answered) + len(run.shed) == 500
+    assert min(len(run.answered), len(run.shed)) > 10
+
+
+@PROPERTY
+@given(arrivals, policies, st.integers(1, 3), st.floats(0.005, 0.1))
+def test_nobody_is_forgotten_when_there_is_too_much(
+    times: list[float], policy: str, workers: int, goal_s: float
+) -> None:
+    """Each request is answered or shed; the shed ones have a number of their own."""
+    scenario = Scenario(
+        service=SERVICE, arrivals=times, workers=workers, limit_rows=4, policy=policy, goal_s=goal_s
+    )
+    run = simulate(scenario)
+
+    numbers = [shed.request for _, shed in run.shed]
+    assert len(run.answered) + len(run.shed) == len(times)
+    assert len(set(numbers)) == len(numbers)
+    check_batches(run, scenario)
+
+
+# Nothing but the seed decides
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_same_seed_gives_the_same_run(policy: str) -> None:
+    """To the last bit; and another seed gives another."""
+    scenario = dataclasses.replace(
+        busy(policy, count=500),
+        service=dataclasses.replace(SERVICE, noise_cv=0.2),
+        rows=lambda random_: random_.randint(1, 3),
+    )
+    run = simulate(scenario)
+
+    assert simulate(scenario) == run
+    assert simulate(dataclasses.replace(scenario, seed=2)) != run
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_same_seed_gives_the_same_closed_loop(known: bool) -> None:
+    """The clients' pauses come from it."""
+    scenario = Scenario(service=SERVICE, arrivals=Clients(count=8), requests=300, known_clients=known)
+
+    assert simulate(scenario) == simulate(scenario)
+    assert simulate(scenario) != simulate(dataclasses.replace(scenario, seed=2))
+
+
+# Known exactly
+
+
+def greedy(
+    times: Sequence[float], service: ServiceTime, *, workers: int, limit_rows: int
+) -> list[tuple[float, int]]:
+    """Start and size of each batch if the next free worker takes what is there.
+
+    The recursion of Kiefer and Wolfowitz 1955, with batches.
+    """
+    free = [0.0] * workers
+    batches = []
+    first = 0
+    while first < len(times):
+        start = max(heapq.heappop(free), times[first])
+        rows = min(limit_rows, sum(time <= start for time in times[first:]))
+        batches.append((start, rows))
+        heapq.heappush(free, start + service.mean(rows))
+        first += rows
+    return batches
+
+
+@PROPERTY
+@given(arrivals, services, st.integers(1, 4), st.integers(1, 8))
+def test_release_when_free_is_the_textbooks_recursion(
+    times: list[float], service: ServiceTime, workers: int, limit_rows: int
+) -> None:
+    """Batch for batch: who comes as a worker becomes free is still taken along."""
+    scenario = Scenario(
+        service=service,
+        arrivals=times,
+        workers=workers,
+        limit_rows=limit_rows,
+        policy="fixed:0",
+        goal_s=FAR,
+    )
+    run = simulate(scenario)
+
+    expected = greedy(times, service, workers=workers, limit_rows=limit_rows)
+    assert sorted((batch.started, batch.rows) for batch in run.batches) == sorted(expected)
+
+
+@PROPERTY
+@given(arrivals, services, st.integers(1, 4))
+def test_one_at_a_time_is_the_textbooks_recursion(
+    times: list[float], service: ServiceTime, workers: int
+) -> None:
+    """First come, first served, each alone: every answer at its time."""
+    scenario = Scenario(service=service, arrivals=times, workers=workers, policy="none", goal_s=FAR)
+    run = simulate(scenario)
+
+    starts = [start for start, _ in greedy(times, service, workers=workers, limit_rows=1)]
+    expected = [
+        Answered(*pair) for pair in zip(times, (start + service.mean(1) for start in starts), strict=True)
+    ]
+    assert sorted(run.answered) == expected
+
+
+def test_batches_are_told_as_they_ran() -> None:
+    """Five requests on one worker: the first alone, then three that fit, then the rest."""
+    times = [0.0, 0.001, 0.002, 0.003, 0.004]
+    run = simulate(Scenario(service=SERVICE, arrivals=times, limit_rows=3, policy="fixed:0"))
+
+    assert [
+        (one.worker, round(one.started, 6), round(one.seconds, 6), one.rows, one.requests, one.reason)
+        for one in run.batches
+    ] == [
+        (0, 0.0, 0.011, 1, 1, "deadline"),
+        (0, 0.011, 0.013, 3, 3, "full"),
+        (0, 0.024, 0.011, 1, 1, "deadline"),
+    ]
+    assert ends(run) == list(zip(times, [0.011, 0.024, 0.024, 0.024, 0.035], strict=True))
+    assert run.batches[0].predicted_s == 0.0
+    assert run.batches[1].predicted_s > 0.011
+
+
+def test_rows_are_drawn_for_each_request() -> None:
+    """Batches are cut and timed by rows, not by requests; a request larger than the limit travels alone."""
+    sizes = iter([2, 2, 2, 9, 1])
+    scenario = Scenario(
+        service=SERVICE, arrivals=[0.0] * 5, limit_rows=4, policy="fixed:0", rows=lambda _: next(sizes)
+    )
+    run = simulate(scenario)
+
+    assert [(one.rows, one.requests, round(one.seconds, 6)) for one in run.batches] == [
+        (4, 2, 0.014),
+        (2, 1, 0.012),
+        (9, 1, 0.019),
+        (1, 1, 0.011),
+    ]
+
+
+def test_a_batch_takes_what_its_worker_takes() -> None:
+    """Speed, change and padding reach the run."""
+    service = ServiceTime(
+        intercept_s=0.010, slope_s=0.001, speeds=(1.0, 2.0), buckets=(4,), changes=((1.0, 3.0),)
+    )
+    run = simulate(Scenario(service=service, arrivals=[0.0, 0.001, 1.0], workers=2, policy="none"))
+
+    assert [(one.worker, round(one.seconds, 6)) for one in run.batches] == [
+        (0, 0.014),
+        (1, 0.028),
+        (0, 0.042),
+    ]
+
+
+# Timers
+
+
+@pytest.mark.parametrize("quantum", [0.0, 0.001, 0.004])
+def test_timers_fire_at_multiples_of_their_quantum(quantum: float) -> None:
+    """Never early, less than one late, unless something else wakes the dispatcher; with 0, on time."""
+    times = open_loop("poisson", rate=20.0, count=500, random_=random.Random(1))
+    run = simulate(
+        Scenario(
+            service=SERVICE,
+            arrivals=times,
+            workers=50,
+            policy="fixed:5",
+            goal_s=FAR,
+            timer_quantum_s=quantum,
+        )
+    )
+
+    answered = iter(run.answered)
+    oldest = [min(itertools.islice(answered, batch.requests)).arrival for batch in run.batches]
+    late = [batch.started - (arrival + 0.005) for batch, arrival in zip(run.batches, oldest, strict=True)]
+    woken = {*times, *(one.finish for one in run.answered)}
+    by_timer = [batch.started for batch in run.batches if batch.started not in woken]
+    assert len(by_timer) > 300
+    assert min(late) >= -ROUNDING
+    assert max(late) < quantum + ROUNDING
+    assert max(late) >= 0.9 * quantum
+    if quantum:
+        assert all(abs(start / quantum - round(start / quantum)) < 1e-6 for start in by_timer)
+
+
+def test_a_coarse_timer_delays_nothing_else() -> None:
+    """Arrivals and finished batches come when they come: without holding, the run is the same."""
+    scenario = busy("fixed:0", count=500)
+
+    assert simulate(dataclasses.replace(scenario, timer_quantum_s=0.050)) == simulate(scenario)
+
+
+def test_a_timer_that_is_due_at_a_multiple_is_on_time() -> None:
+    """Not a whole quantum late."""
+    run = simulate(Scenario(service=SERVICE, arrivals=[0.017], policy="fixed:2", timer_quantum_s=0.001))
+
+    assert run.batches[0].started == pytest.approx(0.019)
+
+
+# Workers that die
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_death_in_mid_run_loses_nobody(policy: str) -> None:
+    """Its batch is run once more elsewhere, and nothing runs on the dead worker until it is back."""
+    untroubled = busy(policy, load=0.4)
+    cut = next(one for one in simulate(untroubled).batches if one.worker == 0 and one.started > 0.4)
+    dies = cut.started + cut.seconds / 2
+    scenario = dataclasses.replace(untroubled, losses=(Loss(0, at=dies, back_at=dies + 0.3),))
+    run = simulate(scenario)
+
+    assert cut not in run.batches
+    assert (len(run.answered), run.shed, run.lost) == (2000, [], 0)
+    assert sorted(arrival for arrival, _ in run.answered) == scenario.arrivals
+    mine = [batch for batch in run.batches if batch.worker == 0]
+    assert not [batch for batch in mine if batch.started < dies + 0.3 and end_of(batch) > dies]
+    assert any(end_of(batch) < dies for batch in mine)
+    assert any(batch.started >= dies + 0.3 for batch in mine)
+    check_batches(run, scenario)
+
+
+def test_a_batch_that_is_cut_off_starts_again_at_once() -> None:
+    """On the worker that is idle: 5 ms in vain, then 11."""
+    run = simulate(
+        Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=(Loss(0, at=0.005, back_at=1.0),))
+    )
+
+    assert [(one.worker, one.started) for one in run.batches] == [(1, 0.005)]
+    assert ends(run) == [(0.0, 0.016)]
+
+
+def test_a_batch_that_is_cut_off_twice_is_lost() -> None:
+    """Its requests are counted, and the next one is served."""
+    losses = (Loss(0, at=0.005, back_at=0.006), Loss(0, at=0.008, back_at=0.009))
+    run = simulate(Scenario(service=SERVICE, arrivals=[0.0, 0.0, 0.5], losses=losses))
+
+    assert run.lost == 2
+    assert ends(run) == [(0.5, 0.511)]
+
+
+@PROPERTY
+@given(
+    arrivals,
+    policies,
+    st.integers(1, 3),
+    st.lists(st.tuples(st.integers(0, 2), st.floats(0, 0.3), st.floats(0.001, 0.1)), max_size=6),
+)
+def test_whatever_dies_everybody_is_accounted_for(
+    times: list[float], policy: str, workers: int, deaths: list[tuple[int, float, float]]
+) -> None:
+    """Answered, shed or lost; and no batch is told that was cut off."""
+    losses = tuple(Loss(worker % workers, at, at + away) for worker, at, away in deaths)
+    scenario = Scenario(
+        service=SERVICE,
+        arrivals=times,
+        workers=workers,
+        limit_rows=8,
+        policy=policy,
+        goal_s=FAR,
+        losses=losses,
+    )
+    run = simulate(scenario)
+
+    assert len(run.answered) + len(run.shed) + run.lost == len(times)
+    assert sum(batch.requests for batch in run.batches) == len(run.answered)
+    for loss, batch in itertools.product(losses, run.batches):
+        cut = batch.started < loss.at < end_of(batch) - ROUNDING
+        assert batch.worker != loss.worker or not cut
+    if not losses:
+        assert run.lost == 0
+
+
+def test_without_workers_requests_are_shed() -> None:
+    """At the door, until one is back."""
+    scenario = Scenario(
+        service=SERVICE, arrivals=[0.1, 0.2, 0.9], goal_s=0.5, losses=(Loss(0, at=0.0, back_at=0.8),)
+    )
+    run = simulate(scenario)
+
+    assert [(time, shed.request, shed.reason) for time, shed in run.shed] == [
+        (0.1, 1, "no_worker"),
+        (0.2, 2, "no_worker"),
+    ]
+    assert ends(run) == [(0.9, 0.911)]
+
+
+def test_a_batch_that_hangs_is_given_up() -> None:
+    """After the minute that a batch may run; the worker is replaced and serves the next."""
+    service = ServiceTime(intercept_s=61.0, slope_s=0.0, changes=((100.0, 0.001),))
+    run = simulate(Scenario(service=service, arrivals=[0.0, 0.0, 110.0], policy="fixed:0"))
+
+    assert run.lost == 2
+    assert ends(run) == [(110.0, 110.061)]
+
+
+def test_a_batch_that_was_cut_off_wakes_nobody(polled: list[float]) -> None:
+    """At 11 ms it would have ended; the core is not asked then, as nobody would in a gateway."""
+    losses = (Loss(0, at=0.005, back_at=1.0),)
+    simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
+
+    assert [round(time, 6) for time in polled] == [0.0, 0.005, 0.016, 1.0]
+
+
+# What a run costs
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_long_run_asks_the_core_seldom(policy: str, polled: list[float]) -> None:
+    """Once for each time at which a request comes or a batch ends, and a few timers: nothing polls."""
+    run = simulate(busy(policy, count=20_000, workers=4))
+
+    events = 20_000 + len(run.batches)
+    assert len(run.answered) == 20_000
+    assert 0.9 * events < len(polled) < 1.2 * events

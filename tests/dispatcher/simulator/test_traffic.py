@@ -1,0 +1,204 @@
+"""When simulated requests arrive."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.simulator.traffic import Clients, open_loop
+
+PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+KINDS = ["poisson", "gamma:0.5", "gamma:2", "onoff", "step"]
+
+
+def arrive(kind: str, *, rate: float = 1000.0, count: int = 40_000, seed: int = 1) -> list[float]:
+    """Arrival times of one kind."""
+    return open_loop(kind, rate=rate, count=count, random_=random.Random(seed))
+
+
+def gaps_of(times: list[float]) -> list[float]:
+    """Times from each arrival to the next."""
+    return [after - before for before, after in itertools.pairwise(times)]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A recording of 4 requests in 10 seconds, with more columns than are needed."""
+    path = tmp_path / "trace.csv"
+    path.write_text("100.0,GET\n101.0,GET\n\n101.0,POST\n110.0,GET\n")
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rate", [200.0, 5000.0])
+def test_the_rate_is_the_average_over_time(kind: str, rate: float) -> None:
+    """For every kind: so many requests take so long. On/off traffic needs the most of them to show it."""
+    times = arrive(kind, rate=rate)
+
+    assert len(times) == 40_000
+    assert len(times) / times[-1] == pytest.approx(rate, rel=0.1 if kind == "onoff" else 0.03)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrivals_rise_from_zero(kind: str) -> None:
+    """No arrival lies before the one before, or before the start."""
+    times = arrive(kind, count=2000)
+
+    assert times == sorted(times)
+    assert times[0] >= 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_seed_decides(kind: str) -> None:
+    """The same one gives the same arrivals, another one others, and more of them begin with the fewer."""
+    assert arrive(kind, count=100, seed=3) == arrive(kind, count=100, seed=3)
+    assert arrive(kind, count=100, seed=3) != arrive(kind, count=100, seed=4)
+    if kind != "step":
+        assert arrive(kind, count=100, seed=3) == arrive(kind, count=200, seed=3)[:100]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cv"), [("poisson", 1.0), ("gamma:0.5", 0.5), ("gamma:1", 1.0), ("gamma:2", 2.0)]
+)
+def test_gaps_vary_as_much_as_they_are_told(kind: str, cv: float) -> None:
+    """Their coefficient of variation; that of a Poisson stream is 1."""
+    gaps = gaps_of(arrive(kind))
+
+    assert statistics.stdev(gaps) / statistics.fmean(gaps) == pytest.approx(cv, rel=0.05)
+
+
+def test_poisson_arrivals_forget_the_past() -> None:
+    """As many in a second as in any other: variance and mean of the counts are the same."""
+    times = arrive("poisson", rate=20.0)
+    counts = [0] * (int(times[-1]) + 1)
+    for time in times:
+        counts[int(time)] += 1
+
+    whole = counts[:-1]
+    assert statistics.variance(whole) / statistics.fmean(whole) == pytest.approx(1.0, abs=0.15)
+
+
+def test_on_and_off_differ_eightfold() -> None:
+    """Phases of 0.4 seconds, on first."""
+    times = arrive("onoff")
+    phases = [sum(int(time / 0.4) % 2 == phase for time in times) for phase in (0, 1)]
+
+    assert phases[0] / phases[1] == pytest.approx(8.0, rel=0.06)
+    assert times[-1] > 20 * 0.4
+
+
+def test_the_step_is_fivefold_and_half_way() -> None:
+    """Half way in time: a sixth of the requests come before it."""
+    times = arrive("step", rate=1000.0)
+    half = 20.0
+
+    before = sum(time < half for time in times)
+    assert before == pytest.approx(40_000 / 6, rel=0.05)
+    assert (40_000 - before) / (times[-1] - half) / (before / half) == pytest.approx(5.0, rel=0.05)
+
+
+def test_a_trace_is_stretched_and_repeated(trace: Path) -> None:
+    """3 gaps in 10 seconds become a request per second; then comes a mean gap, and it all begins anew."""
+    times = arrive(f"replay:{trace}", rate=1.0, count=9)
+
+    assert times == pytest.approx([0, 0.3, 0.3, 3, 4, 4.3, 4.3, 7, 8])
+
+
+@PROPERTY
+@given(st.lists(st.floats(0, 1000), min_size=2, max_size=20), st.floats(0.1, 1e4))
+def test_a_trace_has_the_rate_that_is_asked_for(
+    tmp_path_factory: pytest.TempPathFactory, gaps: list[float], rate: float
+) -> None:
+    """After any number of whole repetitions, exactly; and its shape is that of the recording."""
+    recorded = list(itertools.accumulate([5.0, *(0.1 + gap for gap in gaps)]))
+    path = tmp_path_factory.mktemp("traces") / "trace.txt"
+    path.write_text("\n".join(map(repr, recorded)))
+    times = arrive(f"replay:{path}", rate=rate, count=3 * len(recorded) + 1)
+
+    assert times[-1] == pytest.approx(3 * len(recorded) / rate)
+    scale = times[len(gaps)] / (recorded[-1] - recorded[0])
+    assert times[: len(recorded)] == pytest.approx([scale * (time - 5.0) for time in recorded], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seconds\n1.0\n2.0\n", "a trace holds seconds, one a line.*'seconds'"),
+        ("", "at least two times"),
+        ("1.0\n", "at least two times"),
+        ("1.0\n1.0\n", "at least two times, in rising order"),
+        ("2.0\n1.0\n", "in rising order"),
+    ],
+)
+def test_a_bad_trace_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """With its name and what is wrong with it."""
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+
+    with pytest.raises(ValueError, match=rf"bad\.csv: .*{message}"):
+        arrive(f"replay:{path}")
+
+
+def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """By the operating system's own error."""
+    with pytest.raises(FileNotFoundError):
+        arrive(f"replay:{tmp_path / 'none.csv'}")
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "poison", "gamma", "gamma:", "gamma:-1", "gamma:x", "onoff:2", "replay"]
+)
+def test_there_are_no_other_kinds(kind: str) -> None:
+    """And the message lists those there are."""
+    with pytest.raises(
+        ValueError, match=r"there are no arrivals .*poisson, gamma:CV, onoff, step, replay:FILE"
+    ):
+        arrive(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+def test_the_rate_must_be_positive(kind: str, rate: float) -> None:
+    """Whatever the kind."""
+    with pytest.raises(ValueError, match="rate must be positive"):
+        arrive(kind, rate=rate)
+
+
+def test_gaps_that_do_not_vary_are_not_gamma() -> None:
+    """A coefficient of variation of 0 has no such distribution."""
+    with pytest.raises(ValueError, match="coefficient of variation of gamma arrivals must be positive"):
+        arrive("gamma:0")
+
+
+# Clients that wait for their answers
+
+
+@PROPERTY
+@given(st.floats(0, 1), st.floats(0, 10), st.floats(0, 1), st.integers(0, 1000))
+def test_a_pause_is_a_round_trip_and_a_think_time(
+    round_trip_s: float, think_s: float, jitter: float, seed: int
+) -> None:
+    """Both jittered, and never negative."""
+    clients = Clients(count=1, round_trip_s=round_trip_s, think_s=think_s, jitter=jitter)
+    pause = clients.pause(random.Random(seed))
+
+    mean = round_trip_s + think_s
+    assert pause >= 0
+    assert pause == pytest.approx(mean, abs=jitter * mean + 1e-12)
+
+
+def test_pauses_vary_evenly() -> None:
+    """By half of themselves either way; the deviation of an even distribution is width/sqrt(12)."""
+    random_ = random.Random(1)
+    clients = Clients(count=1, round_trip_s=0.2)
+    pauses = [clients.pause(random_) for _ in range(10_000)]
+
+    assert statistics.fmean(pauses) == pytest.approx(0.2, rel=0.02)
+    assert statistics.stdev(pauses) == pytest.approx(0.2 / 12**0.5, rel=0.03)
+    assert Clients(count=1, round_trip_s=0.2, think_s=1.0, jitter=0.0).pause(random_) == pytest.approx(1.2)

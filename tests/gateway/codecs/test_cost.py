@@ -1,0 +1,151 @@
+"""What rows weigh."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs.cost import make_weigh
+from uncork_gateway.codecs.json import JsonCodec
+from uncork_gateway.codecs.ndarray import NdArrayCodec
+from uncork_gateway.errors import BadRequest
+
+from .bodies import SCALARS, VALUES, mutated, written
+
+BY_FIELD = JsonCodec(make_weigh("n"))
+OBJECTS = st.fixed_dictionaries({"n": VALUES}, optional={"text": SCALARS, "N": SCALARS})
+NO_NUMBER = r"the field 'n', by which a row is weighed, must be a number above 0 and at most 1000000000, "
+
+
+def compact(value: Any) -> bytes:
+    """The value as JSON, without white space."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(("cost", "each"), [(1, 1), (3, 3), (2.5, 2.5), (0.1, 0.1), (1e-9, 2**-16)])
+def test_a_number_is_what_each_row_weighs(cost: float, each: float) -> None:
+    """Whatever is in it; to about 0.000015."""
+    codec = NdArrayCodec(make_weigh(cost), shape=(2,))
+
+    for body, rows in ((b"[1,2]", 1), (b"[[1,2]]", 1), (b"[[1,2],[3,4],[5,6]]", 3)):
+        assert codec.decode(body).cost == pytest.approx(rows * each, abs=rows * 2**-16)
+
+
+@pytest.mark.parametrize(
+    ("body", "cost"), [(b" [1, 2]\n", 6), (b"[ [1,2] , [30, 40]\n]", 13), (b"[[1,2]]", 5)]
+)
+def test_a_row_weighs_its_bytes(body: bytes, cost: int) -> None:
+    """As it came; what is around rows and between them is nobody's."""
+    assert NdArrayCodec(make_weigh("bytes"), shape=(2,)).decode(body).cost == cost
+
+
+@settings(deadline=None)
+@given(value=VALUES, data=st.data())
+def test_a_value_weighs_its_bytes(value: object, data: st.DataObject) -> None:
+    """All that is sent, but for the white space around it."""
+    body = data.draw(written(value))
+
+    assert JsonCodec(make_weigh("bytes")).decode(body).cost == len(body.strip())
+
+
+@settings(deadline=None)
+@given(row=OBJECTS)
+def test_a_field_says_what_a_row_weighs(row: dict[str, Any]) -> None:
+    """A number its value, text and what is nested its bytes, anything else is refused; the body stays."""
+    body, field = compact(row), row["n"]
+    if isinstance(field, bool) or field is None or (isinstance(field, int | float) and not 0 < field <= 1e9):
+        with pytest.raises(BadRequest, match=NO_NUMBER):
+            BY_FIELD.decode(body)
+        return
+    marshalled = BY_FIELD.decode(body)
+
+    assert marshalled.body == body
+    if isinstance(field, int | float):
+        assert marshalled.cost == pytest.approx(field, abs=2**-16)
+    elif isinstance(field, str):
+        assert marshalled.cost == max(1, len(compact(field)) - 2)
+    else:
+        assert marshalled.cost == len(compact(field))
+
+
+@pytest.mark.parametrize(
+    ("body", "cost"),
+    [
+        (b'{"n": ""}', 1),
+        (b'{"n": "abc"}', 3),
+        ('{"n": "\u00e4"}'.encode(), 2),
+        (b'{"n": "\\u00e4"}', 6),
+        (b'{"n": [1, 2] }', 6),
+        (b'{"n": {}}', 2),
+        (b'{"n": 5}', 5),
+        (b'{"n": 2.5e2}', 250),
+        (b'{"n": 1000000000}', 1e9),
+        (b'{"n": 1e-300}', 2**-16),
+        (b'{"\\u006e": 7}', 7),
+        (b'{"n": 1, "n": 2}', 2),
+    ],
+)
+def test_the_weight_of_a_field(body: bytes, cost: float) -> None:
+    """As it arrived: an escape is as long as it was written; of two fields the handler sees the last."""
+    assert BY_FIELD.decode(body).cost == cost
+
+
+@pytest.mark.parametrize("value", ["0", "-0.0", "-1", "1e999", "1000000001", "null", "true", "false"])
+def test_a_field_that_is_no_weight_is_refused(value: str) -> None:
+    """The message says which field, what it must be, and what it was."""
+    with pytest.raises(BadRequest, match=f"{NO_NUMBER}a string, a list or an object, got {value}$"):
+        BY_FIELD.decode(b'{"n": %b}' % value.encode())
+
+
+def test_a_number_without_end_is_refused() -> None:
+    """And not repeated at length."""
+    with pytest.raises(BadRequest, match=r"got 9{40}$"):
+        BY_FIELD.decode(b'{"n": %b}' % (b"9" * 100_000))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{}", "a row lacks the field 'n', by which it is weighed"),
+        (b'{"N": 1, "m": {"n": 1}}', "a row lacks the field 'n', by which it is weighed"),
+        (b"5", "a row must be an object with the field 'n', by which it is weighed"),
+        (b'[{"n": 1}]', "a row must be an object with the field 'n', by which it is weighed"),
+        (b'{"n": 1', "the body is not valid JSON: .+"),
+        (b'{"\xff": 1, "n": 1}', "the body is not valid JSON: .+"),
+        (b'{"n": ' + b"[" * 100_000, "the body is not valid JSON: .+"),
+    ],
+)
+def test_a_row_without_its_weight_is_refused(body: bytes, message: str) -> None:
+    """400 with the reason."""
+    with pytest.raises(BadRequest, match=f"^{message}$"):
+        BY_FIELD.decode(body)
+
+
+@settings(deadline=None)
+@given(body=st.binary(max_size=30) | mutated(OBJECTS.flatmap(written)))
+def test_whatever_is_accepted_weighs_something(body: bytes) -> None:
+    """Any bytes are refused with 400, or weigh a positive number that adds up without rounding."""
+    try:
+        cost = BY_FIELD.decode(body).cost
+    except BadRequest:
+        return
+    assert cost is not None
+    assert 0 < cost <= max(1e9, len(body))
+    assert float(cost * 2**16).is_integer()
+
+
+@given(numbers=st.lists(st.floats(0, 1e9, exclude_min=True), max_size=100), order=st.randoms())
+def test_weights_that_are_taken_off_leave_nothing(numbers: list[float], order: Any) -> None:
+    """A total to which they were added is 0 again, in whatever order they go."""
+    costs = [BY_FIELD.decode(b'{"n": %b}' % repr(number).encode()).cost or math.nan for number in numbers]
+    total = 0.0
+    for cost in costs:
+        total += cost
+    order.shuffle(costs)
+    for cost in costs:
+        total -= cost
+
+    assert total == 0
