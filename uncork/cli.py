@@ -61,7 +61,7 @@ def serve(
     policy: Annotated[
         str | None,
         typer.Option(
-            help=f"When to release a batch, for all apis: {', '.join(POLICIES)}, or fixed:MS.",
+            help=f"When to release a batch, for all apis: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
             show_default="as each api says, else cork",
         ),
     ] = None,

@@ -37,7 +37,7 @@ PROPERTY = settings(max_examples=150, deadline=None, derandomize=True, database=
 START = 8.0
 GRID = 2.0**-12
 FIXED = f"fixed:{15 * GRID * 1000}"
-POLICIES = ["cork", "cork-classic", FIXED, "none"]
+POLICIES = ["cork", "cork-classic", FIXED, "aimd", "none"]
 FAR = 1e6
 TIMES = st.sets(st.integers(0, 150), max_size=8)
 

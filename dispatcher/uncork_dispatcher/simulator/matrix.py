@@ -24,10 +24,11 @@ NOISES = (0.0, 0.1, 0.3)
 ARRIVAL_KINDS = ("poisson", "gamma:2", "gamma:4", "onoff", "step")
 CLIENTS = (1, 4, 16, 64, 256)
 THINK_MS = (0.0, 5.0)
-ALL_POLICIES = (
-    *(name for name in POLICIES if name != "fixed"),
-    RELEASE_WHEN_FREE,
-    *(f"fixed:{wait_ms}" for wait_ms in (5, 20)),
+_WAITS_MS = (0, 5, 20)
+ALL_POLICIES = tuple(
+    name
+    for policy in POLICIES
+    for name in ([f"fixed:{wait_ms}" for wait_ms in _WAITS_MS] if policy == "fixed" else [policy])
 )
 """Each policy by its name, and the fixed one with three waits."""
 

@@ -25,7 +25,7 @@ _API = "simulated"
 
 
 class Loss(NamedTuple):
-    """A worker that dies at ``at`` and is ready again at ``back_at`` (seconds)."""
+    """A worker that dies at ``at`` and is ready again at ``back_at`` (seconds; infinity for never)."""
 
     worker: int
     at: float
@@ -49,6 +49,9 @@ class Scenario:
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
         seed: of everything that is random in the run, apart from arrivals given as times.
+
+    Raises:
+        ValueError: if a number is out of range, arrivals do not rise, or a lost worker does not exist.
     """
 
     service: ServiceTime
@@ -65,6 +68,10 @@ class Scenario:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        if self.workers < 1 or self.requests < 0:
+            raise ValueError(f"at least 1 worker and 0 requests, got {self.workers} and {self.requests}")
+        if not 0 <= self.timer_quantum_s < math.inf:
+            raise ValueError(f"timer_quantum_s must be finite and not negative, got {self.timer_quantum_s}")
         if not isinstance(self.arrivals, Clients):
             if not all(0 <= time < math.inf for time in self.arrivals):
                 raise ValueError("arrivals must be finite times of 0 s and later")

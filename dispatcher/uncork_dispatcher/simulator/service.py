@@ -19,8 +19,8 @@ class ServiceTime:
         buckets: sizes to which a batch is padded, as compiled models need; above the largest one the line
             goes on. Empty: no padding.
         speeds: factor on the time of each worker in turn (2.0 is a worker half as fast). Empty: all equal.
-        changes: pairs (time, factor): from that time on every batch takes ``factor`` times as long; the
-            factors of several changes multiply.
+        changes: pairs (time, factor), in order of time: from that time on every batch takes ``factor``
+            times as long as before. The factors of several changes multiply.
 
     Raises:
         ValueError: if a time, the noise or a factor is out of range.
@@ -38,10 +38,14 @@ class ServiceTime:
             self.intercept_s >= 0 and self.slope_s >= 0 and 0 < self.intercept_s + self.slope_s < math.inf
         ):
             raise ValueError(f"a batch must take some time, got {self.intercept_s} + {self.slope_s} * rows")
-        if not self.noise_cv >= 0:
+        if not 0 <= self.noise_cv < math.inf:
             raise ValueError(f"noise_cv must not be negative, got {self.noise_cv}")
-        if any(factor <= 0 for factor in (*self.speeds, *(factor for _, factor in self.changes))):
+        factors = (*self.speeds, *(factor for _, factor in self.changes))
+        if not all(0 < factor < math.inf for factor in factors):
             raise ValueError("speeds and changes are factors on a time: they must be positive")
+        since = [time for time, _ in self.changes]
+        if not all(0 <= time < math.inf for time in since) or since != sorted(since):
+            raise ValueError(f"changes must be in order of time, from 0 s on, got {self.changes}")
         if list(self.buckets) != sorted(set(self.buckets)) or min(self.buckets, default=1) < 1:
             raise ValueError(f"buckets must be rising sizes, got {self.buckets}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterator
@@ -25,6 +26,9 @@ class Clients:
         round_trip_s: from an answer leaving to the next request arriving, without thinking.
         think_s: what the client does in between.
         jitter: both vary evenly by this share of themselves, up and down.
+
+    Raises:
+        ValueError: if one of them is out of range.
     """
 
     count: int
@@ -33,7 +37,8 @@ class Clients:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.count < 1 or not 0 <= self.jitter <= 1 or not (self.round_trip_s >= 0 and self.think_s >= 0):
+        times = (self.round_trip_s, self.think_s)
+        if self.count < 1 or not 0 <= self.jitter <= 1 or not all(0 <= time < math.inf for time in times):
             raise ValueError(
                 f"clients need a count, times of 0 s and more and a jitter of 0 to 1, got {self}"
             )
@@ -59,7 +64,7 @@ def open_loop(kind: str, *, rate: float, count: int, random_: random.Random) -> 
         ValueError: if there is no such kind, or a trace holds no rising times.
         OSError: if a trace cannot be read.
     """
-    if not 0 < rate < float("inf"):
+    if not 0 < rate < math.inf:
         raise ValueError(f"the arrival rate must be positive and finite, got {rate}")
     if kind == "poisson":
         return list(islice(_poisson(rate, random_), count))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import itertools
+import math
 import random
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ from uncork_dispatcher.simulator.traffic import Clients, open_loop
 from .measure import most_at_once
 
 PROPERTY = settings(max_examples=150, deadline=None, derandomize=True, database=None)
-POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "none"]
+POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 FAR = 1e6
 """A goal so far off that it decides nothing."""
@@ -466,6 +467,65 @@ def test_a_batch_that_was_cut_off_wakes_nobody(polled: list[float]) -> None:
     simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
 
     assert [round(time, 6) for time in polled] == [0.0, 0.005, 0.016, 1.0]
+
+
+def test_a_worker_may_be_gone_for_good() -> None:
+    """The other one does the rest."""
+    losses = (Loss(0, at=0.005, back_at=math.inf),)
+    run = simulate(
+        Scenario(service=SERVICE, arrivals=[0.0, 0.5, 0.5], workers=2, policy="none", losses=losses)
+    )
+
+    assert [one.worker for one in run.batches] == [1, 1, 1]
+    assert len(run.answered) == 3
+
+
+def test_a_worker_may_die_as_its_batch_ends() -> None:
+    """The batch is run again: the death comes first."""
+    losses = (Loss(0, at=SERVICE.mean(1), back_at=1.0),)
+    run = simulate(Scenario(service=SERVICE, arrivals=[0.0], workers=2, losses=losses))
+
+    assert [(one.worker, one.started) for one in run.batches] == [(1, SERVICE.mean(1))]
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"workers": 0}, "at least 1 worker and 0 requests, got 0 and 20000"),
+        ({"requests": -1}, "at least 1 worker and 0 requests, got 1 and -1"),
+        ({"timer_quantum_s": -0.001}, "timer_quantum_s must be finite and not negative, got -0.001"),
+        ({"timer_quantum_s": math.nan}, "timer_quantum_s must be finite"),
+        ({"timer_quantum_s": math.inf}, "timer_quantum_s must be finite"),
+        ({"arrivals": [0.0, math.nan]}, "must be finite times"),
+        ({"arrivals": [math.inf]}, "must be finite times"),
+        ({"arrivals": [-0.1]}, "must be finite times of 0 s and later"),
+        ({"arrivals": [0.2, 0.1]}, "must be in rising order"),
+        ({"losses": (Loss(1, 0.0, 1.0),)}, r"Loss\(worker=1, .* a worker that exists"),
+        ({"losses": (Loss(-1, 0.0, 1.0),)}, "a worker that exists"),
+        ({"losses": (Loss(0, 1.0, 0.5),)}, "lost first and ready again later"),
+        ({"losses": (Loss(0, -1.0, 0.5),)}, "lost first"),
+        ({"losses": (Loss(0, math.nan, 0.5),)}, "lost first"),
+        ({"losses": (Loss(0, 0.5, math.nan),)}, "lost first"),
+    ],
+)
+def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object], message: str) -> None:
+    """When it is made, with what is wrong."""
+    with pytest.raises(ValueError, match=message):
+        Scenario(**({"service": SERVICE, "arrivals": [0.0]} | wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"policy": "corked"}, {"goal_s": 0.0}, {"goal_s": math.nan}, {"limit_rows": 0}]
+)
+def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    """By the core, as for any api."""
+    scenario = Scenario(**({"service": SERVICE, "arrivals": [0.0]} | wrong))  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match=r"api 'simulated': "):
+        simulate(scenario)
 
 
 # What a run costs

@@ -80,6 +80,14 @@ def test_a_change_counts_from_its_time_on(now: float, factor: float) -> None:
     assert draw(service, now=now) == pytest.approx(factor * LINE.mean(5))
 
 
+@pytest.mark.parametrize(("now", "factor"), [(9.0, 1.0), (10.0, 2.0), (20.0, 6.0), (30.0, 3.0)])
+def test_the_factors_of_several_changes_multiply(now: float, factor: float) -> None:
+    """Each counts from what was before: twice as long, three times that, then half of it."""
+    service = ServiceTime(intercept_s=0.010, slope_s=0.001, changes=((10.0, 2.0), (20.0, 3.0), (30.0, 0.5)))
+
+    assert draw(service, now=now) == pytest.approx(factor * LINE.mean(5))
+
+
 @PROPERTY
 @given(
     st.floats(0, 1),
@@ -115,6 +123,15 @@ def test_capacity_is_that_of_full_batches() -> None:
         ({"changes": ((1.0, 2.0), (2.0, -1.0))}, "must be positive"),
         ({"buckets": (4, 1)}, r"must be rising sizes, got \(4, 1\)"),
         ({"buckets": (4, 4)}, "must be rising sizes"),
+        ({"buckets": (0, 4)}, "must be rising sizes"),
+        ({"intercept_s": math.nan}, "must take some time, got nan"),
+        ({"slope_s": math.inf}, "must take some time, got"),
+        ({"noise_cv": math.nan}, "noise_cv must not be negative, got nan"),
+        ({"speeds": (math.nan,)}, "must be positive"),
+        ({"changes": ((1.0, math.inf),)}, "must be positive"),
+        ({"changes": ((2.0, 2.0), (1.0, 2.0))}, r"in order of time, from 0 s on, got \(\(2.0, 2.0\)"),
+        ({"changes": ((-1.0, 2.0),)}, "in order of time"),
+        ({"changes": ((math.nan, 2.0),)}, "in order of time"),
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, float], message: str) -> None:
