@@ -49,4 +49,12 @@ class Lost(NamedTuple):
     request: int
 
 
-Action = Start | Shed | Abandon | Lost
+class GoalOutOfReach(NamedTuple):
+    """Tell who runs the api: the smallest request on an idle worker takes longer than the goal allows."""
+
+    api: str
+    goal_s: float
+    needed_s: float
+
+
+Action = Start | Shed | Abandon | Lost | GoalOutOfReach

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, ShedReason, Start
+from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.rules import ApiRules
+
+log = logging.getLogger("uncork.dispatcher")
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -239,7 +242,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._latest = max(self._latest, self._timer_at)
         self._timer = None
         self._timer_at = math.inf
-        self._turn()
+        self._changed()
 
     def _turn(self) -> None:
         self._turn_due = False
@@ -273,6 +276,12 @@ class AsyncDispatcher(Generic[P, R]):
                     self._fail(request, BatchTimedOut("the batch ran past its timeout"))
             case Lost(request):
                 self._fail(request, WorkerLost("the worker died while it ran the batch"))
+            case GoalOutOfReach(api, goal_s, needed_s):
+                log.warning(
+                    "%s: even the smallest request takes %.3g ms, longer than mb_max_latency (%.3g ms): all "
+                    "answers are late. Raise the goal or make the model faster",
+                    *(api, needed_s * 1000, goal_s * 1000),
+                )
 
     # Batches
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from uncork_dispatcher.actions import GoalOutOfReach
 from uncork_dispatcher.arrivals import ArrivalRate
 from uncork_dispatcher.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.paces import WorkerPaces
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policy import BatchDone, View
 from uncork_dispatcher.queue import Entry, RequestQueue
@@ -16,6 +19,8 @@ from uncork_dispatcher.slots import Running, Slots
 
 # Capacity is judged by the higher of the rates over a short and this longer time.
 _LASTING_S = 5.0
+# A goal counts as within reach again when the smallest request takes this share of it.
+_WITHIN_REACH = 0.9
 
 
 class ApiStats(NamedTuple):
@@ -43,26 +48,52 @@ class Api:
         self.rows = 0.0
         self.size_bytes = 0
         self._estimator = BatchTimeEstimator()
+        self._paces = WorkerPaces()
+        self._smallest_rows = math.inf
+        self._out_of_reach = False
 
     @property
     def estimate(self) -> Estimate:
         """What is believed about batch time now."""
         return self._estimator.estimate
 
+    def pace(self, worker: int) -> float:
+        """How many times as long as predicted a worker takes."""
+        return self._paces.of(worker)
+
+    def worker_lost(self, worker: int) -> None:
+        """Forget how fast a worker is."""
+        self._paces.forget(worker)
+
     def may_shed(self, rows: float) -> bool:
         """Whether what is predicted for a batch of ``rows`` rows may refuse a request.
 
-        Not before that has been earned, nor when even one row on an idle worker misses the goal.
+        Not before that has been earned, nor when even the smallest request on an idle worker misses the goal.
         """
-        estimate = self.estimate
-        trusted = min(rows, self.rules.max_batch_rows) <= estimate.earned_rows
-        return trusted and estimate.seconds(1) <= self.rules.goal_s
+        earned = self.estimate.earned_rows
+        trusted = 0 < earned >= min(rows, self.rules.max_batch_rows)
+        return trusted and self._smallest_s <= self.rules.goal_s
+
+    def check_goal(self) -> GoalOutOfReach | None:
+        """What to tell if the goal has gone out of reach since the last time that it was within it."""
+        needed_s, goal_s = self._smallest_s, self.rules.goal_s
+        if self._out_of_reach:
+            self._out_of_reach = needed_s > _WITHIN_REACH * goal_s
+            return None
+        self._out_of_reach = needed_s > goal_s and self.estimate.earned_rows > 0
+        return GoalOutOfReach(self.rules.name, goal_s, needed_s) if self._out_of_reach else None
+
+    @property
+    def _smallest_s(self) -> float:
+        """Predicted time of the smallest request that was ever run, alone; 0 before the first."""
+        return self.estimate.seconds(self._smallest_rows) if self._smallest_rows < math.inf else 0.0
 
     def change(self, rules: ApiRules) -> None:
         """Put other rules in force; what is held and what was learned stay."""
         if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.rules = rules
+        self._out_of_reach = False
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
         """A request has come, whether it is taken in or not."""
@@ -97,6 +128,7 @@ class Api:
             busy_until=tuple(finish for finish, _ in outlook),
             running_rows=tuple(rows for _, rows in outlook),
             estimate=self.estimate,
+            pace=self.pace(slots.next_idle(self.pace)),
             load_rate=max(self._arrivals.per_second(now=now), self._lasting.per_second(now=now)),
             rate=self._unexpected.per_second(now=now),
             returns=self._returns,
@@ -104,14 +136,18 @@ class Api:
 
     def urgency(self, queue: RequestQueue) -> float:
         """Sorts queues: the oldest request first, where a loose goal or a slow model counts as younger."""
-        return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.estimate.seconds(1))
+        return queue.oldest.arrival + max(self.rules.goal_s, 2 * self._smallest_s)
 
     def learn(self, running: Running, chunks: Sequence[tuple[float, float]], now: float) -> None:
         """Learn from a batch that worked; ``chunks`` as in :meth:`Dispatcher.batch_done`."""
         seconds = now - running.started
-        rows = running.start.rows
+        rows, worker = running.start.rows, running.start.worker
+        self._smallest_rows = min(self._smallest_rows, *(entry.rows for entry in running.entries))
         for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
-            self._estimator.observe(chunk_rows, chunk_s)
+            estimate = self.estimate
+            average_s = estimate.seconds(chunk_rows)
+            self._paces.observe(worker, seconds=chunk_s, average_s=average_s, spread=estimate.spread)
+            self._estimator.observe(chunk_rows, chunk_s / self.pace(worker))
         held_s = running.started - min(entry.arrival for entry in running.entries)
         self.policy.observe(BatchDone(now, rows, len(running.entries), held_s, seconds))
 

@@ -15,9 +15,10 @@ import itertools
 import math
 from collections.abc import Hashable, Iterator, Sequence
 
-from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, ShedReason, Start
+from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.admission import refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
+from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.feasible import choose
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
@@ -34,7 +35,7 @@ class Dispatcher:
         self._live: dict[int, Entry] = {}
         self._slots = Slots()
         self._batch_numbers = itertools.count(1)
-        self._lost: list[Lost] = []
+        self._news: list[Lost | GoalOutOfReach] = []
         self._draining = False
         self._now = -math.inf
         self._wakeup = math.inf
@@ -107,6 +108,8 @@ class Dispatcher:
     def worker_lost(self, worker: int, *, now: float) -> None:
         """A worker is gone; a batch that it was running is run once more elsewhere if that is allowed."""
         self._advance(now)
+        for api in self._apis.values():
+            api.worker_lost(worker)
         running = self._slots.lose(worker)
         if running is not None:
             self._retry(running)
@@ -128,6 +131,9 @@ class Dispatcher:
         api.answered(running, now)
         if outcome == "worked":
             api.learn(running, chunks, now)
+            out_of_reach = api.check_goal()
+            if out_of_reach is not None:
+                self._news.append(out_of_reach)
         return True
 
     def drain(self, *, now: float) -> None:
@@ -140,8 +146,8 @@ class Dispatcher:
     def poll(self, now: float) -> list[Action]:
         """Everything to do at ``now``, in order."""
         self._advance(now)
-        actions: list[Action] = [*self._lost]
-        self._lost.clear()
+        actions: list[Action] = [*self._news]
+        self._news.clear()
         actions.extend(self._abandon_overdue())
         actions.extend(self._shed_hopeless())
         held_until = self._release(actions)
@@ -160,8 +166,8 @@ class Dispatcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held, nothing runs, and nobody is yet to be told of a loss."""
-        return not self._live and not self._slots.running and not self._lost
+        """Whether nothing is held, nothing runs, and nobody is yet to be told of anything."""
+        return not self._live and not self._slots.running and not self._news
 
     # What poll does
 
@@ -197,7 +203,7 @@ class Dispatcher:
         at = math.inf
         if not self._slots.workers:
             at = entry.deadline
-        elif not self._slots.idle and not self._draining and api.may_shed(1):
+        elif not self._slots.idle and not self._draining and api.may_shed(0):
             # Of more rows than have been earned it is known that they take no less than the earned ones.
             rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
             at = entry.deadline - api.estimate.seconds(rows)
@@ -241,9 +247,11 @@ class Dispatcher:
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:
         """Start a batch, and refuse those that cannot be answered in time if it is to be a large one."""
         api = self._apis[queue.api]
+        worker = self._slots.next_idle(api.pace)
+        estimate = api.estimate.at_pace(api.pace(worker))
         limit = min(release.rows, api.rules.max_batch_rows)
-        if self._is_tight(queue, limit):
-            limit = self._make_room(queue, limit, actions)
+        if self._is_tight(queue, limit, estimate):
+            limit = self._make_room(queue, limit, estimate, actions)
         entries = queue.take(rows=limit, size_bytes=api.rules.max_batch_bytes)
         for entry in entries:
             api.count(entry, -1)
@@ -251,34 +259,35 @@ class Dispatcher:
         rows = sum(entry.rows for entry in entries)
         start = Start(
             batch=next(self._batch_numbers),
-            worker=self._slots.take(),
+            worker=worker,
             api=queue.api,
             key=queue.key,
             requests=tuple(entry.request for entry in entries),
             rows=rows,
             reason=release.reason,
-            predicted_s=api.estimate.seconds(rows),
+            predicted_s=estimate.seconds(rows),
         )
+        self._slots.take(worker)
         self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))
         actions.append(start)
 
-    def _is_tight(self, queue: RequestQueue, limit: float) -> bool:
+    def _is_tight(self, queue: RequestQueue, limit: float, estimate: Estimate) -> bool:
         """Whether a batch of up to ``limit`` rows would, as far as is known, miss its earliest deadline."""
         api = self._apis[queue.api]
         rows = min(queue.rows, limit)
-        late = queue.most_urgent.deadline < self._now + api.estimate.upper(rows)
+        late = queue.most_urgent.deadline < self._now + estimate.upper(rows)
         # While another worker is idle there is capacity: nobody is refused.
         return late and self._slots.idle == 1 and not self._draining and api.may_shed(rows)
 
-    def _make_room(self, queue: RequestQueue, limit: float, actions: list[Action]) -> float:
+    def _make_room(
+        self, queue: RequestQueue, limit: float, estimate: Estimate, actions: list[Action]
+    ) -> float:
         """Refuse requests that would keep a batch small and cannot wait for the next; rows of the batch."""
         api = self._apis[queue.api]
         free_at = self._slots.free_at(self._now)
         next_start = free_at[1] if len(free_at) > 1 else self._now + api.estimate.seconds(limit)
         entries = queue.by_urgency()
-        choice = choose(
-            entries, limit_rows=limit, now=self._now, next_start=next_start, estimate=api.estimate
-        )
+        choice = choose(entries, limit_rows=limit, now=self._now, next_start=next_start, estimate=estimate)
         for entry in entries[: choice.skipped]:
             del self._live[entry.request]
             self._unqueue(entry)
@@ -322,7 +331,7 @@ class Dispatcher:
                 continue
             if entry.retried or not api.rules.idempotent:
                 del self._live[entry.request]
-                self._lost.append(Lost(entry.request))
+                self._news.append(Lost(entry.request))
                 continue
             entry.retried = True
             entry.queue = self._queues.setdefault(place, entry.queue)

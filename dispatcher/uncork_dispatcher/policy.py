@@ -40,6 +40,9 @@ class View(NamedTuple):
     running_rows: tuple[float, ...]
     """Rows of the api in each of these batches; 0 in another api's."""
     estimate: Estimate
+    """Of an average worker."""
+    pace: float
+    """How many times as long the idle worker takes that is next."""
     rate: float
     """Arrivals of the api from clients that were not expected back, in rows per second."""
     load_rate: float

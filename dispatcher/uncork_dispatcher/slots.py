@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from uncork_dispatcher.actions import Start
@@ -20,7 +21,7 @@ class Running:
 
 
 class Slots:
-    """Which workers there are, which are idle (the one idle longest comes first), and what the rest run."""
+    """Which workers there are, which are idle (the one idle longest first), and what the rest run."""
 
     def __init__(self) -> None:
         self._workers: set[int] = set()
@@ -57,11 +58,13 @@ class Slots:
                 return self._running.pop(number)
         return None
 
-    def take(self) -> int:
-        """Take the slot of the worker that has been idle longest. There must be one."""
-        worker = next(iter(self._idle))
+    def next_idle(self, pace: Callable[[int], float]) -> int:
+        """The idle worker with the lowest pace, of equal ones the one idle longest. There must be one."""
+        return min(self._idle, key=pace)
+
+    def take(self, worker: int) -> None:
+        """Take the slot of an idle worker."""
         del self._idle[worker]
-        return worker
 
     def occupy(self, running: Running) -> None:
         """Note what runs in the slot that was taken."""

@@ -8,11 +8,11 @@ import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
-from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.slots import Running
+from uncork_dispatcher.slots import Running, Slots
 
 
 def entry(
@@ -44,6 +44,13 @@ def running(
     requests = tuple(one.request for one in entries)
     start = Start(batch, worker, "a", None, requests, rows, "idle", predicted_s)
     return Running(start, entries, started, gives_up_at)
+
+
+def taken(slots: Slots) -> int:
+    """Take the slot of the worker that has been idle longest: all are equally fast."""
+    worker = slots.next_idle(lambda _: 1.0)
+    slots.take(worker)
+    return worker
 
 
 def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:
@@ -98,6 +105,7 @@ class Driver:
     def __init__(self, core: Dispatcher, arrivals: list[Arrival], seconds: Callable[[Start], float]) -> None:
         self.latency: dict[int, float] = {}
         self.refused: dict[int, Shed] = {}
+        self.warnings: list[GoalOutOfReach] = []
         self.batches: list[tuple[float, Start]] = []
         self._core = core
         self._arrivals = arrivals
@@ -139,5 +147,7 @@ class Driver:
                 self._later(now + self._seconds(action), action)
             case Shed(request):
                 self.refused[request] = action
+            case GoalOutOfReach():
+                self.warnings.append(action)
             case Abandon() | Lost():
                 raise AssertionError(f"these workers neither hang nor die: {action}")

@@ -14,7 +14,7 @@ from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Slots
 
-from .driver import entry, running
+from .driver import entry, running, taken
 
 LINE = Estimate(intercept_s=1.0, slope_s=0.25)
 
@@ -35,7 +35,7 @@ def slots(*, idle: int = 0, busy: int = 0) -> Slots:
     for worker in range(busy + idle):
         made.add(worker)
     for worker in range(busy):
-        made.occupy(running(batch=worker, worker=made.take(), predicted_s=1.0))
+        made.occupy(running(batch=worker, worker=taken(made), predicted_s=1.0))
     return made
 
 

@@ -196,3 +196,18 @@ def test_the_observer_is_told_in_order() -> None:
         ]
 
     run(main())
+
+
+def test_a_goal_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A handler of 50 ms behind a goal of 30: the log says so, and everybody is answered."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(), ApiRules(name="a", goal_s=0.03))
+        for _ in range(10):
+            assert (await shell.call("a", "x")).result == "X"
+
+    run(main())
+
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("uncork.dispatcher", "WARNING")
+    assert "a: even the smallest request takes 50 ms, longer than mb_max_latency (30 ms)" in record.message

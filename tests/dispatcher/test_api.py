@@ -10,7 +10,7 @@ from uncork_dispatcher.queue import RequestQueue
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Slots
 
-from .driver import entry, running
+from .driver import entry, running, taken
 
 RULES = ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100)
 
@@ -30,7 +30,7 @@ def slots() -> Slots:
     made = Slots()
     for worker in range(3):
         made.add(worker)
-    made.occupy(running(worker=made.take(), started=1.0, predicted_s=8.0))
+    made.occupy(running(worker=taken(made), started=1.0, predicted_s=8.0))
     return made
 
 
@@ -80,6 +80,44 @@ def test_a_prediction_must_be_earned_and_make_sense() -> None:
     assert quick.may_shed(2)
     assert not quick.may_shed(3)
     assert not slow.may_shed(1)
+
+
+def test_a_goal_around_its_reach_is_told_once() -> None:
+    """It counts as within reach again only below 0.9 of the goal."""
+    api = Api(RULES)
+    told = []
+    for seconds in [0.51] * 10 + [0.49] * 20 + [0.51] * 20 + [0.40] * 30 + [0.55] * 20:
+        api.learn(running(), (), seconds)
+        told.append(api.check_goal() is not None)
+
+    assert told.index(True) == 4
+    assert sum(told[:50]) == 1
+    assert sum(told[50:]) == 1
+
+
+def test_a_batch_teaches_how_fast_its_worker_is() -> None:
+    """Two workers of which one takes four times as long; the estimate is that of the average."""
+    api = Api(RULES)
+    for _ in range(20):
+        api.learn(running(worker=0), (), 0.1)
+        api.learn(running(worker=1), (), 0.4)
+
+    assert api.pace(1) / api.pace(0) == pytest.approx(4.0, rel=0.1)
+    assert api.estimate.seconds(1) * api.pace(1) == pytest.approx(0.4, rel=0.1)
+    assert api.estimate.spread < 0.15
+
+    api.worker_lost(1)
+    assert api.pace(1) == 1.0
+
+
+def test_the_view_shows_the_pace_of_the_next_worker() -> None:
+    """The fastest of those that are idle; 0 is busy."""
+    api = Api(RULES)
+    for _ in range(20):
+        for worker, seconds in enumerate((0.1, 0.2, 0.4)):
+            api.learn(running(worker=worker), (), seconds)
+
+    assert api.view(queue((1, 0)), slots(), 5.0).pace == api.pace(1)
 
 
 def test_a_batch_teaches_from_its_start_to_its_end() -> None:

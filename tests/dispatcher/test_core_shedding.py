@@ -64,6 +64,27 @@ def test_a_goal_that_cannot_be_met_refuses_nobody() -> None:
     assert len(end.latency) == 300
 
 
+def test_a_goal_that_cannot_be_met_is_told_once() -> None:
+    """With the time of one row alone, once the estimate has been earned; again when the goal changes."""
+    core = core_with(ApiRules(name="a", goal_s=0.03))
+    first = Driver(core, [Arrival(i * 0.2) for i in range(20)], model).run()
+    core.set_api(ApiRules(name="a", goal_s=0.04))
+    second = Driver(core, [Arrival(8.0 + i * 0.2) for i in range(20)], model).run()
+
+    [warning] = first.warnings
+    assert (warning.api, warning.goal_s) == ("a", 0.03)
+    assert warning.needed_s == pytest.approx(0.0505)
+    assert [again.goal_s for again in second.warnings] == [0.04]
+
+
+def test_a_goal_that_can_be_met_is_no_news() -> None:
+    """Also when large requests or batches cannot meet it."""
+    arrivals = [Arrival(i * 0.2, rows=1 + 99 * (i % 2)) for i in range(50)]
+    end = Driver(core_with(ApiRules(name="a", goal_s=0.055)), arrivals, model).run()
+
+    assert end.warnings == []
+
+
 def test_a_goal_that_can_just_be_met_refuses() -> None:
     """The boundary of the last test: one row takes a little less than the goal."""
     arrivals = [Arrival(i * 0.02) for i in range(300)]

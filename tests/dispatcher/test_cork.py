@@ -80,6 +80,12 @@ def test_every_busy_worker_counts_not_only_the_first() -> None:
     assert decide(rows=1, busy_until=(10.125, 10.5), rate=8.0) == Hold(10.25)
 
 
+def test_a_much_faster_worker_is_back_before_a_slow_one() -> None:
+    """It takes 0.25 s: within the next half second it releases twice, so 10.5 - 1 * 2 / 8."""
+    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.25) == Hold(10.25)
+    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.5) == Hold(10.375)
+
+
 def test_one_and_a_half_average_batches_are_enough() -> None:
     """8 rows per second and two workers of 1 s need batches of 4: 6 go, though the other is far away."""
     assert decide(rows=6, busy_until=(14.0,), rate=8.0) == Release(32, "not_worth_waiting")
@@ -183,6 +189,11 @@ def test_the_deadline_is_kept_for_one_row_more_and_two_deviations() -> None:
     ends = until(rows=1, busy_until=(10.9,), rate=8.0, deadline=11.9, estimate=estimate)
 
     assert ends == pytest.approx(10.05)
+
+
+def test_a_slow_worker_must_start_earlier() -> None:
+    """11.75 - 1.5 times 1 s of execution - 2 % of the goal of 10 s, before balance at 10.375."""
+    assert until(busy_until=(10.5,), rate=8.0, deadline=11.75, pace=1.5) == pytest.approx(10.05)
 
 
 def test_a_goal_about_to_bind_is_used_to_the_last_moment() -> None:

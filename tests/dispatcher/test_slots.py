@@ -6,7 +6,7 @@ import pytest
 
 from uncork_dispatcher.slots import Slots
 
-from .driver import running
+from .driver import running, taken
 
 
 def slots_with(workers: int) -> Slots:
@@ -27,7 +27,7 @@ def test_a_slot_is_taken_occupied_and_given_back() -> None:
     slots = slots_with(2)
     assert counts(slots) == (2, 2, 0)
 
-    slots.occupy(running(batch=7, worker=slots.take()))
+    slots.occupy(running(batch=7, worker=taken(slots)))
     assert counts(slots) == (2, 1, 1)
 
     assert slots.finish(7) is not None
@@ -37,12 +37,12 @@ def test_a_slot_is_taken_occupied_and_given_back() -> None:
 def test_the_worker_idle_longest_is_taken_first() -> None:
     """A worker that just finished goes to the end of the line."""
     slots = slots_with(3)
-    assert slots.take() == 0
+    assert taken(slots) == 0
 
     slots.occupy(running(batch=1, worker=0))
     slots.finish(1)
 
-    assert [slots.take() for _ in range(3)] == [1, 2, 0]
+    assert [taken(slots) for _ in range(3)] == [1, 2, 0]
 
 
 def test_adding_a_known_worker_changes_nothing() -> None:
@@ -51,7 +51,7 @@ def test_adding_a_known_worker_changes_nothing() -> None:
     slots.add(0)
     assert counts(slots) == (1, 1, 0)
 
-    slots.occupy(running(worker=slots.take()))
+    slots.occupy(running(worker=taken(slots)))
     slots.add(0)
     assert counts(slots) == (1, 0, 1)
 
@@ -59,7 +59,7 @@ def test_adding_a_known_worker_changes_nothing() -> None:
 def test_losing_an_idle_worker_loses_no_batch() -> None:
     """Its slot is gone."""
     slots = slots_with(2)
-    other = running(batch=1, worker=slots.take())
+    other = running(batch=1, worker=taken(slots))
     slots.occupy(other)
 
     assert slots.lose(1) is None
@@ -69,7 +69,7 @@ def test_losing_an_idle_worker_loses_no_batch() -> None:
 def test_losing_a_busy_worker_returns_its_own_batch() -> None:
     """And the batch is not known any more."""
     slots = slots_with(2)
-    first, second = running(batch=1, worker=slots.take()), running(batch=2, worker=slots.take())
+    first, second = running(batch=1, worker=taken(slots)), running(batch=2, worker=taken(slots))
     slots.occupy(first)
     slots.occupy(second)
 
@@ -90,7 +90,7 @@ def test_losing_an_unknown_worker_is_harmless() -> None:
 def test_finishing_an_unknown_batch_gives_no_slot() -> None:
     """A slot comes back once."""
     slots = slots_with(1)
-    slots.occupy(running(batch=1, worker=slots.take()))
+    slots.occupy(running(batch=1, worker=taken(slots)))
     slots.finish(1)
 
     assert slots.finish(1) is None
@@ -100,9 +100,9 @@ def test_finishing_an_unknown_batch_gives_no_slot() -> None:
 def test_overdue_batches_go_with_their_workers() -> None:
     """At the very moment of the timeout, not before; others stay."""
     slots = slots_with(2)
-    first = running(batch=1, worker=slots.take(), gives_up_at=5.0)
+    first = running(batch=1, worker=taken(slots), gives_up_at=5.0)
     slots.occupy(first)
-    slots.occupy(running(batch=2, worker=slots.take(), gives_up_at=6.0))
+    slots.occupy(running(batch=2, worker=taken(slots), gives_up_at=6.0))
     assert slots.next_timeout() == 5.0
     assert slots.give_up_overdue(4.999) == []
 
@@ -123,7 +123,7 @@ def test_predicted_finishes_are_sorted_and_never_past() -> None:
     """A batch that runs longer than predicted may finish at any moment: now."""
     slots = slots_with(3)
     for batch, (started, predicted_s) in enumerate([(0.0, 9.0), (1.0, 2.0), (2.0, 5.0)], 1):
-        slots.occupy(running(batch=batch, worker=slots.take(), started=started, predicted_s=predicted_s))
+        slots.occupy(running(batch=batch, worker=taken(slots), started=started, predicted_s=predicted_s))
 
     assert slots.busy_until(4.0) == [4.0, 7.0, 9.0]
 
@@ -131,12 +131,26 @@ def test_predicted_finishes_are_sorted_and_never_past() -> None:
 def test_idle_workers_are_free_now() -> None:
     """Busy ones when they are predicted to finish."""
     slots = slots_with(3)
-    slots.occupy(running(worker=slots.take(), started=0.0, predicted_s=8.0))
+    slots.occupy(running(worker=taken(slots), started=0.0, predicted_s=8.0))
 
     assert slots.free_at(3.0) == [3.0, 3.0, 8.0]
 
 
 def test_a_slot_that_is_not_there_cannot_be_taken() -> None:
     """The core asks first."""
-    with pytest.raises(StopIteration):
-        slots_with(0).take()
+    with pytest.raises(ValueError, match="empty"):
+        taken(slots_with(0))
+    with pytest.raises(KeyError):
+        slots_with(1).take(7)
+
+
+def test_the_fastest_idle_worker_is_next() -> None:
+    """Whoever has been idle longest among those that are equally fast."""
+    slots = slots_with(4)
+    paces = {0: 2.0, 1: 1.0, 2: 0.5, 3: 0.5}
+    order = []
+    for _ in range(4):
+        order.append(slots.next_idle(paces.__getitem__))
+        slots.take(order[-1])
+
+    assert order == [2, 3, 1, 0]

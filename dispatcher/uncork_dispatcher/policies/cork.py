@@ -85,8 +85,9 @@ class CorkPolicy:
         wait_s = max(self._for_balance(view, load), _for_returns(view, load))
         if wait_s <= 0 and not self._binds(view, load):
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
-        # One more row would have to fit as well, otherwise waiting for it is pointless.
-        latest = view.deadline - view.estimate.upper(view.rows + 1) - _MARGIN * view.goal_s
+        # One more like those held would have to fit as well, otherwise waiting for it is pointless.
+        next_rows = view.rows * (1 + 1 / view.requests)
+        latest = view.deadline - view.pace * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         return Hold(latest if wait_s <= 0 else min(latest, view.now + wait_s))
@@ -103,10 +104,7 @@ class CorkPolicy:
         if view.rows >= _ENOUGH * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
-        return max(
-            finish - view.now - (view.rows + price) * (view.idle_workers + k) / view.rate
-            for k, finish in enumerate(view.busy_until)
-        )
+        return max(until - (view.rows + price) * releases / view.rate for until, releases in _chances(view))
 
     def _binds(self, view: View, load: _Load) -> bool:
         """Whether the goal will be missed by some unless batches are as large as it allows."""
@@ -126,6 +124,20 @@ def _load(view: View) -> _Load:
     return _Load(workers, rho, batch)
 
 
+def _chances(view: View) -> list[tuple[float, int]]:
+    """Seconds until each busy worker is back, and the releases from now to then if one is made now.
+
+    Idle workers and those back before; and the next idle one again if it is so much faster.
+    """
+    chances = []
+    for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
+        until = finish - view.now
+        own = view.pace * view.estimate.seconds(max(rows, view.rows))
+        again = math.ceil(until / own) - 1 if view.pace < 1 and own > 0 else 0
+        chances.append((until, view.idle_workers + k + max(0, again)))
+    return chances
+
+
 def _for_returns(view: View, load: _Load) -> float:
     """Seconds until answered clients are back for whom holding pays; 0 if for none."""
     moments = view.returns.moments(now=view.now)
@@ -133,9 +145,7 @@ def _for_returns(view: View, load: _Load) -> float:
         return 0.0
     gap = view.estimate.seconds(view.rows) / load.workers
     if view.busy_until:
-        gap = max(
-            gap, *((finish - view.now) / (view.idle_workers + k) for k, finish in enumerate(view.busy_until))
-        )
+        gap = max(gap, *(until / releases for until, releases in _chances(view)))
         # Clients that trickle in rather than come in groups are as good as new ones: look less far.
         if load.rho < _SCARCE_RHO:
             moments = [*moments, gap / 4, gap / 2]

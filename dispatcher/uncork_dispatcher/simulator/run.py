@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -217,7 +217,7 @@ class _Simulation:
 
     # What the core wants done
 
-    def _carry_out(self, action: Start | Shed | Abandon | Lost, now: float) -> None:
+    def _carry_out(self, action: Action, now: float) -> None:
         if isinstance(action, Start):
             seconds = self._scenario.service.draw(
                 action.rows, worker=action.worker, now=now, random_=self._random
@@ -229,7 +229,7 @@ class _Simulation:
         elif isinstance(action, Lost):
             self._result.lost += 1
             self._ended(action.request, now)
-        else:
+        elif isinstance(action, Abandon):
             del self._running[action.batch]
             for request in action.requests:
                 self._result.lost += 1
