@@ -48,14 +48,13 @@ class Api:
         self.rows = 0.0
         self.size_bytes = 0
         self._estimator = BatchTimeEstimator()
+        self.estimate = self._estimator.estimate
+        """What is believed about batch time now."""
         self._paces = WorkerPaces()
         self._smallest_rows = math.inf
+        self._smallest_s = 0.0
+        self._trusted_rows = -1.0
         self._out_of_reach = False
-
-    @property
-    def estimate(self) -> Estimate:
-        """What is believed about batch time now."""
-        return self._estimator.estimate
 
     def pace(self, worker: int) -> float:
         """How many times as long as predicted a worker takes."""
@@ -70,9 +69,7 @@ class Api:
 
         Not before that has been earned, nor when even the smallest request on an idle worker misses the goal.
         """
-        earned = self.estimate.earned_rows
-        trusted = 0 < earned >= min(rows, self.rules.max_batch_rows)
-        return trusted and self._smallest_s <= self.rules.goal_s
+        return min(rows, self.rules.max_batch_rows) <= self._trusted_rows
 
     def check_goal(self) -> GoalOutOfReach | None:
         """What to tell if the goal has gone out of reach since the last time that it was within it."""
@@ -83,10 +80,10 @@ class Api:
         self._out_of_reach = needed_s > goal_s and self.estimate.earned_rows > 0
         return GoalOutOfReach(self.rules.name, goal_s, needed_s) if self._out_of_reach else None
 
-    @property
-    def _smallest_s(self) -> float:
-        """Predicted time of the smallest request that was ever run, alone; 0 before the first."""
-        return self.estimate.seconds(self._smallest_rows) if self._smallest_rows < math.inf else 0.0
+    def _judge(self) -> None:
+        """Keep what follows from estimate and goal: every request asks for it."""
+        earned = self.estimate.earned_rows
+        self._trusted_rows = earned if earned > 0 and self._smallest_s <= self.rules.goal_s else -1.0
 
     def change(self, rules: ApiRules) -> None:
         """Put other rules in force; what is held and what was learned stay."""
@@ -94,6 +91,7 @@ class Api:
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.rules = rules
         self._out_of_reach = False
+        self._judge()
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
         """A request has come, whether it is taken in or not."""
@@ -148,6 +146,9 @@ class Api:
             average_s = estimate.seconds(chunk_rows)
             self._paces.observe(worker, seconds=chunk_s, average_s=average_s, spread=estimate.spread)
             self._estimator.observe(chunk_rows, chunk_s / self.pace(worker))
+            self.estimate = self._estimator.estimate
+        self._smallest_s = self.estimate.seconds(self._smallest_rows)
+        self._judge()
         held_s = running.started - min(entry.arrival for entry in running.entries)
         self.policy.observe(BatchDone(now, rows, len(running.entries), held_s, seconds))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.admission import refusal, retry_after_s
@@ -148,12 +148,14 @@ class Dispatcher:
         self._advance(now)
         actions: list[Action] = [*self._news]
         self._news.clear()
-        actions.extend(self._abandon_overdue())
-        actions.extend(self._shed_hopeless())
+        self._abandon_overdue(actions)
+        refusal_at = self._shed_hopeless(actions)
+        before = len(actions)
         held_until = self._release(actions)
-        # Once more: what was left behind by the release may be hopeless now that nobody is idle.
-        actions.extend(self._shed_hopeless())
-        self._wakeup = min(held_until, self._next_event())
+        if len(actions) > before:
+            # Once more: what was left behind by the release may be hopeless now that nobody is idle.
+            refusal_at = self._shed_hopeless(actions)
+        self._wakeup = min(held_until, refusal_at, self._slots.next_timeout())
         return actions
 
     def next_wakeup(self) -> float:
@@ -171,17 +173,22 @@ class Dispatcher:
 
     # What poll does
 
-    def _abandon_overdue(self) -> Iterator[Abandon]:
+    def _abandon_overdue(self, actions: list[Action]) -> None:
         for running in self._slots.give_up_overdue(self._now):
             self._forget(running)
-            yield Abandon(running.start.batch, running.start.worker, running.start.requests)
+            actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
 
-    def _shed_hopeless(self) -> Iterator[Shed]:
-        """Refuse held requests that can no longer be answered in time, most urgent first."""
+    def _shed_hopeless(self, actions: list[Action]) -> float:
+        """Refuse held requests that can no longer be answered in time, most urgent first.
+
+        Returns when the next one will be hopeless if nothing else happens.
+        """
+        next_at = math.inf
         for queue in list(self._queues.values()):
             while queue:
                 at, entry = self._next_refusal(queue)
                 if at > self._now:
+                    next_at = min(next_at, at)
                     break
                 del self._live[entry.request]
                 self._unqueue(entry)
@@ -190,7 +197,8 @@ class Dispatcher:
                     reason = "client_deadline"
                 elif not self._slots.workers:
                     reason = "no_worker"
-                yield self._shed(entry.request, self._apis[queue.api], reason)
+                actions.append(self._shed(entry.request, self._apis[queue.api], reason))
+        return next_at
 
     def _next_refusal(self, queue: RequestQueue) -> tuple[float, Entry]:
         """When one of the requests in a queue is to be refused if it is still held, and which.
@@ -293,10 +301,6 @@ class Dispatcher:
             self._unqueue(entry)
             actions.append(self._shed(entry.request, api, "deadline"))
         return choice.rows
-
-    def _next_event(self) -> float:
-        refusals = [self._next_refusal(queue)[0] for queue in self._queues.values()]
-        return min(self._slots.next_timeout(), *refusals, math.inf)
 
     # Bookkeeping
 

@@ -11,7 +11,8 @@ is for the execution alone: with what it waited for the batch before it, a reque
 a cap of ``n`` takes ``n`` batches to grow, which is long for a model that needs large ones.
 
 Source: Crankshaw et al. 2017, "Clipper: A Low-Latency Online Prediction Serving System" (NSDI), section 4.3.
-Deviations: the additive step, which the paper does not give, is 1 row; the cap belongs to the api, where
+Deviations: the additive step, which the paper does not give, is 1 row; a batch that was not full does not
+raise the cap, which would show nothing and let it rise without end; the cap belongs to the api, where
 Clipper has one for each replica, so a batch that was larger than the cap now is (released before the cap was
 lowered, or one request that is larger by itself) does not lower it again; no delayed batching, which is a
 separate setting there. Clipper's released code has another rule.

@@ -58,6 +58,8 @@ _MERGE = 0.95
 _MARGIN = 0.02
 _BINDING = 0.6
 
+_Chances = list[tuple[float, int]]
+
 
 class _Load(NamedTuple):
     """What the traffic asks of the workers."""
@@ -82,7 +84,8 @@ class CorkPolicy:
         share = _share(view, load)
         if share < view.rows:
             return Release(share, "not_worth_waiting")
-        wait_s = max(self._for_balance(view, load), _for_returns(view, load))
+        chances = _chances(view)
+        wait_s = max(self._for_balance(view, load, chances), _for_returns(view, load, chances))
         if wait_s <= 0 and not self._binds(view, load):
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more like those held would have to fit as well, otherwise waiting for it is pointless.
@@ -95,16 +98,16 @@ class CorkPolicy:
     def observe(self, done: BatchDone) -> None:
         """Nothing to learn beyond what the core learns for every policy."""
 
-    def _for_balance(self, view: View, load: _Load) -> float:
+    def _for_balance(self, view: View, load: _Load, chances: _Chances) -> float:
         """Seconds for which holding keeps batches even, if nobody comes in the meantime."""
-        if not view.busy_until or view.rate <= 0:
+        if not chances or view.rate <= 0:
             return 0.0
         if load.rho >= _SCARCE_RHO or load.batch > _SCARCE_BATCH * self.limit_rows:
             return 0.0
         if view.rows >= _ENOUGH * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
-        return max(until - (view.rows + price) * releases / view.rate for until, releases in _chances(view))
+        return max(until - (view.rows + price) * releases / view.rate for until, releases in chances)
 
     def _binds(self, view: View, load: _Load) -> bool:
         """Whether the goal will be missed by some unless batches are as large as it allows."""
@@ -124,7 +127,7 @@ def _load(view: View) -> _Load:
     return _Load(workers, rho, batch)
 
 
-def _chances(view: View) -> list[tuple[float, int]]:
+def _chances(view: View) -> _Chances:
     """Seconds until each busy worker is back, and the releases from now to then if one is made now.
 
     Idle workers and those back before; and the next idle one again if it is so much faster.
@@ -132,20 +135,21 @@ def _chances(view: View) -> list[tuple[float, int]]:
     chances = []
     for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
         until = finish - view.now
-        own = view.pace * view.estimate.seconds(max(rows, view.rows))
-        again = math.ceil(until / own) - 1 if view.pace < 1 and own > 0 else 0
-        chances.append((until, view.idle_workers + k + max(0, again)))
+        releases = view.idle_workers + k
+        if view.pace < 1 and (own_s := view.pace * view.estimate.seconds(max(rows, view.rows))) > 0:
+            releases += max(0, math.ceil(until / own_s) - 1)
+        chances.append((until, releases))
     return chances
 
 
-def _for_returns(view: View, load: _Load) -> float:
+def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
     """Seconds until answered clients are back for whom holding pays; 0 if for none."""
     moments = view.returns.moments(now=view.now)
     if not moments:
         return 0.0
     gap = view.estimate.seconds(view.rows) / load.workers
-    if view.busy_until:
-        gap = max(gap, *(until / releases for until, releases in _chances(view)))
+    if chances:
+        gap = max(gap, *(until / releases for until, releases in chances))
         # Clients that trickle in rather than come in groups are as good as new ones: look less far.
         if load.rho < _SCARCE_RHO:
             moments = [*moments, gap / 4, gap / 2]
@@ -171,7 +175,7 @@ def _pays(view: View, load: _Load, moment: float, gap: float) -> bool:
 def _share(view: View, load: _Load) -> int:
     """Rows that one worker should take of those held and those to come."""
     slope_s = view.estimate.slope_s
-    if slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
+    if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
         return math.ceil(view.rows)
     loyal = view.returns.share()
     batch = min(load.batch, 1e6)
