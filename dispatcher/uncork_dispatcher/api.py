@@ -112,7 +112,8 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
         """What the policy is shown of one of the api's queues."""
-        outlook = slots.outlook(now, self.rules.name)
+        name = self.rules.name
+        outlook = slots.outlook(now)
         return View(
             now=now,
             rows=queue.rows,
@@ -123,8 +124,8 @@ class Api:
             goal_s=self.rules.goal_s,
             full=queue.rows >= self.policy.limit_rows or queue.size_bytes >= self.rules.max_batch_bytes,
             idle_workers=slots.idle,
-            busy_until=tuple(finish for finish, _ in outlook),
-            running_rows=tuple(rows for _, rows in outlook),
+            busy_until=tuple([finish for finish, _ in outlook]),
+            running_rows=tuple([start.rows if start.api == name else 0.0 for _, start in outlook]),
             estimate=self.estimate,
             pace=self.pace(slots.next_idle(self.pace)),
             load_rate=max(self._arrivals.per_second(now=now), self._lasting.per_second(now=now)),

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 # A client that has not come back after this is not expected any more.
 _GONE_S = 2.0
@@ -39,15 +40,19 @@ class Returns:
     """Expects answered clients back. Times are seconds on the core's clock."""
 
     def __init__(self) -> None:
-        self._edges = [_SHORTEST_S]
+        self._edges = [0.0, _SHORTEST_S]
         while self._edges[-1] < _GONE_S:
             self._edges.append(self._edges[-1] * _RATIO)
-        self._weights = [0.0] * (len(self._edges) + 1)
+        # Of each delay between two edges, and last of all longer ones.
+        self._weights = [0.0] * len(self._edges)
         self._never = 0.0
         self._weight = 1.0
-        self._shares: list[float] | None = None
+        self._back: list[float] = []
+        self._total = 0.0
         self._sources: dict[Hashable, tuple[_Group, float]] = {}
         self._groups: deque[_Group] = deque()
+        self._due: list[tuple[float, float, float]] = []
+        self._due_at = math.nan
 
     def answered(self, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
         """Clients, each with the rows of its request, have had their answers; None is an unknown one."""
@@ -61,6 +66,7 @@ class Returns:
             group.rows += rows
         if group.clients:
             self._groups.append(group)
+            self._due_at = math.nan
         self._give_up(now)
 
     def arrived(self, source: Hashable, *, now: float) -> bool:
@@ -68,41 +74,45 @@ class Returns:
         group = self._leave(source) if source is not None else None
         if group is None:
             return False
-        self._observe(now - group.answered_at)
+        self._weights[bisect_right(self._edges, now - group.answered_at) - 1] += self._weight
+        self._heavier()
         return True
 
     def expected(self, within_s: float, *, now: float) -> float:
         """Rows that are expected to be brought within ``within_s`` seconds from now."""
-        rows = 0.0
-        for group in self._recent():
-            age = now - group.answered_at
-            back = self._share(age)
-            if back < 1.0:
-                rows += group.rows * (self._share(age + within_s) - back) / (1.0 - back)
-        return rows
+        total = 0.0
+        for age, rows, back in self._due_groups(now):
+            total += rows * (self._back_within(age + within_s) - back)
+        return total
 
     def share(self) -> float:
         """Share of the answered clients that come back at all; 0 when nobody has been seen to."""
-        return self._cumulated()[-1]
+        back = self._cumulated()
+        return back[-1] / self._total if self._total else 0.0
 
     def moments(self, *, now: float) -> list[float]:
         """Seconds from now until each group of clients will be as good as complete."""
         if not self._groups:
             return []
         usual = self._usual()
-        return [wait for group in self._recent() if (wait := group.answered_at + usual - now) > 0]
+        return [usual - age for age, _, _ in self._due_groups(now) if age < usual]
 
-    def _recent(self) -> list[_Group]:
-        groups = self._groups
-        while groups and not groups[0].clients:
-            groups.popleft()
-        recent = []
-        for group in reversed(groups):
-            if group.clients:
-                recent.append(group)
-                if len(recent) == _MOST_GROUPS:
-                    break
-        return recent
+    def _due_groups(self, now: float) -> list[tuple[float, float, float]]:
+        """Of each of the latest groups: age, rows still missing per weight not back yet, weight that is."""
+        if self._due_at == now:
+            return self._due
+        self._due = due = []
+        self._due_at = now
+        self._cumulated()
+        for group in reversed(self._groups):
+            if not group.clients:
+                continue
+            age = now - group.answered_at
+            back = self._back_within(age)
+            due.append((age, group.rows / (self._total - back) if self._total > back else 0.0, back))
+            if len(due) == _MOST_GROUPS:
+                break
+        return due
 
     def _leave(self, source: Hashable) -> _Group | None:
         """Take a client out of the group in which it is expected back."""
@@ -112,6 +122,9 @@ class Returns:
         group, rows = known
         group.clients -= 1
         group.rows -= rows
+        self._due_at = math.nan
+        while self._groups and not self._groups[0].clients:
+            self._groups.popleft()
         return group
 
     def _give_up(self, now: float) -> None:
@@ -122,17 +135,11 @@ class Returns:
             self._leave(source)
             self._never += self._weight
             self._heavier()
-        while self._groups and not self._groups[0].clients:
-            self._groups.popleft()
 
     # The distribution of the time until a client is back
 
-    def _observe(self, delay_s: float) -> None:
-        self._weights[bisect_right(self._edges, delay_s)] += self._weight
-        self._heavier()
-
     def _heavier(self) -> None:
-        self._shares = None
+        self._back = []
         self._weight *= _FRESHER
         if self._weight > _MOST_WEIGHT:
             self._weights = [weight / self._weight for weight in self._weights]
@@ -140,32 +147,27 @@ class Returns:
             self._weight = 1.0
 
     def _cumulated(self) -> list[float]:
-        """Share of the answered clients that are back by each edge."""
-        if self._shares is None:
-            total = sum(self._weights) + self._never
-            shares = []
-            back = 0.0
-            for weight in self._weights[:-1]:
-                back += weight
-                shares.append(back / total if total else 0.0)
-            self._shares = shares
-        return self._shares
+        """Weight of the answered clients that are back by each edge."""
+        if not self._back:
+            self._back = [0.0, *accumulate(self._weights[:-1])]
+            self._total = self._back[-1] + self._weights[-1] + self._never
+        return self._back
 
-    def _share(self, delay_s: float) -> float:
-        """Share of the answered clients that are back within ``delay_s``."""
-        shares = self._cumulated()
+    def _back_within(self, delay_s: float) -> float:
+        """Weight of the answered clients that are back within ``delay_s``."""
+        back = self._back or self._cumulated()
         place = bisect_right(self._edges, delay_s)
         if place == len(self._edges):
-            return shares[-1]
-        low, below = (self._edges[place - 1], shares[place - 1]) if place else (0.0, 0.0)
-        return below + (shares[place] - below) * (delay_s - low) / (self._edges[place] - low)
+            return back[-1]
+        low = self._edges[place - 1]
+        return back[place - 1] + self._weights[place - 1] * (delay_s - low) / (self._edges[place] - low)
 
     def _usual(self) -> float:
         """Seconds within which 98 % of those who come back at all are back."""
-        shares = self._cumulated()
-        most = shares[-1] * 0.98
+        back = self._cumulated()
+        most = back[-1] * 0.98
         if most <= 0:
             return math.inf
-        place = bisect_left(shares, most)
-        low, below = (self._edges[place - 1], shares[place - 1]) if place else (0.0, 0.0)
-        return low + (self._edges[place] - low) * (most - below) / (shares[place] - below)
+        place = bisect_left(back, most)
+        low, below = self._edges[place - 1], back[place - 1]
+        return low + (self._edges[place] - low) * (most - below) / (back[place] - below)

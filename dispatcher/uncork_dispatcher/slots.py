@@ -91,19 +91,16 @@ class Slots:
 
     def busy_until(self, now: float) -> list[float]:
         """Predicted finish of each running batch, soonest first, never in the past."""
-        return sorted(
-            max(now, running.started + running.start.predicted_s) for running in self._running.values()
-        )
+        return [finish for finish, _ in self.outlook(now)]
 
-    def outlook(self, now: float, api: str) -> list[tuple[float, float]]:
-        """Of each running batch its predicted finish, and its rows if it is of that api; soonest first."""
-        return sorted(
-            (
-                max(now, running.started + running.start.predicted_s),
-                running.start.rows if running.start.api == api else 0.0,
-            )
-            for running in self._running.values()
-        )
+    def outlook(self, now: float) -> list[tuple[float, Start]]:
+        """Predicted finish, never in the past, and start of each running batch; soonest first."""
+        outlook = []
+        for running in self._running.values():
+            finish = running.started + running.start.predicted_s
+            outlook.append((finish if finish > now else now, running.start))
+        outlook.sort()
+        return outlook
 
     def free_at(self, now: float) -> list[float]:
         """When each worker can take a batch, soonest first."""

@@ -153,7 +153,8 @@ def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
         # Clients that trickle in rather than come in groups are as good as new ones: look less far.
         if load.rho < _SCARCE_RHO:
             moments = [*moments, gap / 4, gap / 2]
-    if view.rows * (view.idle_workers - 1) >= view.returns.expected(gap, now=view.now):
+    others = view.idle_workers - 1
+    if others and view.rows * others >= view.returns.expected(gap, now=view.now):
         return 0.0  # their share fits on the other idle workers
     wait_s = 0.0
     for moment in moments:
@@ -177,21 +178,18 @@ def _share(view: View, load: _Load) -> int:
     slope_s = view.estimate.slope_s
     if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
         return math.ceil(view.rows)
-    loyal = view.returns.share()
-    batch = min(load.batch, 1e6)
-    apart = min(1.0, view.rate / view.load_rate) * view.estimate.seconds(max(1.0, batch)) / load.workers
-    starts = [(apart * i, 0.0) for i in range(view.idle_workers)]
-    starts += [
-        (f - view.now, loyal * rows) for f, rows in zip(view.busy_until, view.running_rows, strict=True)
-    ]
-    starts.sort()
+    loyal = view.returns.share() if any(view.running_rows) else 0.0
+    batch = max(1.0, min(load.batch, 1e6))
+    apart = min(1.0, view.rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
     rows = view.rows + view.returns.expected(view.estimate.seconds(view.rows), now=view.now)
-    level = total_s = 0.0
-    for i, (start, coming_back) in enumerate(starts):
-        start_s = max(start, apart * i)
-        if i and level <= start_s:
+    level, total_s = 2 * slope_s * rows, 0.0
+    for i in range(1, load.workers):
+        start_s = apart * i
+        if i >= view.idle_workers:
+            start_s = max(start_s, view.busy_until[i - view.idle_workers] - view.now)
+            rows += loyal * view.running_rows[i - view.idle_workers]
+        if level <= start_s:
             break
         total_s += start_s
-        rows += coming_back
         level = (2 * slope_s * (rows + view.rate * start_s) + total_s) / (i + 1)
     return max(1, math.ceil(level / (2 * slope_s)))

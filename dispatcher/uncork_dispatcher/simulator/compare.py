@@ -58,8 +58,12 @@ class Comparison(NamedTuple):
     results: tuple[Result, ...]
 
     def of(self, policy: str) -> Result:
-        """The result of one policy."""
-        return next(result for result in self.results if result.policy == policy)
+        """The result of one policy.
+
+        Raises:
+            KeyError: if it was not measured.
+        """
+        return {result.policy: result for result in self.results}[policy]
 
 
 def compare(
@@ -126,7 +130,8 @@ def student_t_975(freedom: int) -> float:
     # Cornish and Fisher's expansion around the normal distribution.
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _average(by_seed: Sequence[Measured]) -> Measured:

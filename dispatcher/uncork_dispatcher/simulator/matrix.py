@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ _GOAL_MARKS = {1: 0.85, 2: 0.87, 4: 0.90, 8: 0.93}
 _OVERLOADS = (1.0, 1.2, 2.0, 4.0)
 # A step of 5x whose average is half the capacity peaks at 0.83 of it; the next load would overflow.
 _MOST_STEP_LOAD = 0.5
+# So long that nothing is shed and nothing hastened: a closed loop shows what clients get through. With 1 s
+# and 256 clients of a slow model, policies with small batches would shed nearly all.
+_NO_GOAL_MS = 1e6
 # Tasks handed to each process in advance.
 _AHEAD = 4
 
@@ -71,13 +75,14 @@ def closed_cells(
     thinks_ms: Iterable[float] = THINK_MS,
     noises: Iterable[float] = NOISES,
 ) -> list[Cell]:
-    """The closed-loop matrix, or the part of it with these values. The round trip is 0.5 ms."""
+    """The closed-loop matrix, or the part of it with these values: a round trip of 0.5 ms, no goal."""
     return [
         Cell(
             intercept_ms=intercept,
             slope_ms=slope,
             noise_cv=noise,
             workers=count,
+            goal_ms=_NO_GOAL_MS,
             clients=many,
             think_ms=think,
         )
@@ -162,9 +167,9 @@ def run_cells(
 ) -> list[Comparison]:
     """Measure every policy in every cell with every seed, on so many processes; results in order of cells.
 
-    ``progress`` is called with the runs that are done and all there are. Whatever ends this early, Ctrl-C
-    too, ends its processes. They are spawned: a program that calls this with more than one needs the usual
-    ``if __name__ == "__main__"``.
+    What is given twice is measured once. ``progress`` is called with the runs that are done and all there
+    are. Whatever ends this early, Ctrl-C too, ends its processes. They are spawned: a program that calls
+    this with more than one needs the usual ``if __name__ == "__main__"``.
 
     Raises:
         ValueError: as :func:`~uncork_dispatcher.simulator.compare.compare`.
@@ -173,7 +178,7 @@ def run_cells(
     """
     if base not in policies:
         raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(policies)}")
-    tasks = list(product(cells, policies, seeds))
+    tasks = list(dict.fromkeys(product(cells, policies, seeds)))
     seen: dict[Task, Measured] = {}
     for task, measured in _measure_all(tasks, batches, requests, processes):
         seen[task] = measured
@@ -191,16 +196,18 @@ def _measure_all(
     tasks: Sequence[Task], batches: int, requests: int | None, processes: int
 ) -> Iterator[tuple[Task, Measured]]:
     """The result of every task, in whatever order they come."""
-    if processes == 1:
+    processes = min(processes, len(tasks))
+    if processes <= 1:
         for task in tasks:
             yield task, measure(*task, batches=batches, requests=requests)
         return
-    with _pool(min(processes, len(tasks))) as pool:
+    with _pool(processes) as pool:
         waiting: dict[Future[Measured], Task] = {}
         left = iter(tasks)
         while True:
             for task in islice(left, _AHEAD * processes - len(waiting)):
-                waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
+                with _interrupt_later():  # because this may begin a process
+                    waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
             if not waiting:
                 return
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -218,14 +225,37 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
         raise
     finally:
-        pool.shutdown()
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block, and in a process begun in it for the end of its imports."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    # The mask is what a new process inherits. Here it is not enough: another thread, such as one of a
+    # numerical library, takes the signal, and the handler still runs in this one.
+    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        if seen:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _end_on_interrupt() -> None:
     """Ctrl-C goes to all processes of a terminal; one of them may speak about it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # It is ignored by what a shell runs in the background.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

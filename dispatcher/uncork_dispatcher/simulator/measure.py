@@ -31,6 +31,7 @@ class Measured:
         p50_ms: the latency that half of them exceed.
         p99_ms: the latency that one of 100 exceeds.
         rows_per_s: answers per second.
+        goodput_per_s: answers within the goal per second.
         batch_rows: mean rows in a batch; NaN without batches.
         batches: batches begun.
         answered: requests answered.
@@ -43,17 +44,13 @@ class Measured:
     p50_ms: float
     p99_ms: float
     rows_per_s: float
+    goodput_per_s: float
     batch_rows: float
     batches: float
     answered: float
     shed: float
     inside_goal: float
     utilisation: float
-
-    @property
-    def goodput_per_s(self) -> float:
-        """Answers within the goal per second."""
-        return self.rows_per_s * self.inside_goal if self.answered else 0.0
 
     @property
     def shed_share(self) -> float:
@@ -72,10 +69,12 @@ def measure(
     first fit, with which it is release when free.
 
     Raises:
-        ValueError: if there is no such policy, or no such arrivals.
+        ValueError: if there is no such policy, no such arrivals, or fewer than 2 requests to measure.
         OSError: if recorded arrivals cannot be read.
     """
     count = requests if requests is not None else requests_to_measure(cell, batches=batches)
+    if count < 2:
+        raise ValueError(f"at least 2 requests must be measured, got {count}")
     warm_up = max(_WARM_UP * count, cell.rate * _SLOW_TO_LEARN_S.get(policy, 0.0))
     warm_up = math.ceil(min(MOST_REQUESTS, warm_up))
     traffic: Clients | list[float]
@@ -99,8 +98,10 @@ def measure(
     )
     if isinstance(traffic, Clients):
         times = sorted(_all_arrivals(run))
-        return _read(cell, run, begin=times[min(warm_up, len(times) - 1)], end=times[-1])
-    return _read(cell, run, begin=traffic[warm_up], end=traffic[-1])
+        begin, end = times[min(warm_up, len(times) - 1)], times[-1]
+    else:
+        begin, end = traffic[warm_up], traffic[-1]
+    return _read(cell, run, warm_up=warm_up, begin=begin, end=end)
 
 
 def _arrivals(cell: Cell, seed: int, count: int, warm_up: int) -> list[float]:
@@ -111,20 +112,23 @@ def _arrivals(cell: Cell, seed: int, count: int, warm_up: int) -> list[float]:
     steady = cell.arrivals if cell.arrivals.startswith("gamma") else "poisson"
     before = open_loop(steady, rate=cell.rate, count=warm_up, random_=random.Random(f"{name} warm-up"))
     measured = open_loop(cell.arrivals, rate=cell.rate, count=count, random_=random.Random(name))
-    return before + [before[-1] + time for time in measured]
+    # A gap between them: the first of a recording is at 0, and must not be one with the last before it.
+    start = before[-1] + 1 / cell.rate
+    return before + [start + time for time in measured]
 
 
 def _all_arrivals(run: Run) -> list[float]:
-    # When one was shed stands for when it arrived: in a closed loop it makes no difference.
+    # Of those that were shed it is not known when they arrived; few of them are in a sound closed loop.
     return [one.arrival for one in run.answered] + [at for at, _ in run.shed]
 
 
-def _read(cell: Cell, run: Run, *, begin: float, end: float) -> Measured:
-    """Latencies of those who arrived in this time; answers, batches and work in it."""
+def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Measured:
+    """Latencies of those who arrived from ``begin`` on; answers, batches and work until ``end``."""
     span = max(end - begin, 1e-9)
     answered = [one for one in run.answered if one.arrival >= begin]
     batches = [batch for batch in run.batches if begin <= batch.started <= end]
     goal_s = cell.goal_ms / 1000 + 1e-9
+    finished = [one for one in run.answered if begin < one.finish <= end]
     work = sum(
         max(0.0, min(batch.started + batch.seconds, end) - max(batch.started, begin)) for batch in run.batches
     )
@@ -133,11 +137,13 @@ def _read(cell: Cell, run: Run, *, begin: float, end: float) -> Measured:
         mean_ms=mean,
         p50_ms=p50,
         p99_ms=p99,
-        rows_per_s=sum(begin < one.finish <= end for one in run.answered) / span,
+        rows_per_s=len(finished) / span,
+        goodput_per_s=sum(one.finish - one.arrival <= goal_s for one in finished) / span,
         batch_rows=fmean(batch.rows for batch in batches) if batches else math.nan,
         batches=len(batches),
         answered=len(answered),
-        shed=sum(at >= begin for at, _ in run.shed),
+        # Requests are numbered from 1 as they are sent.
+        shed=sum(shed.request > warm_up for _, shed in run.shed),
         inside_goal=(fmean(one.finish - one.arrival <= goal_s for one in answered) if answered else math.nan),
         utilisation=work / (cell.workers * span),
     )

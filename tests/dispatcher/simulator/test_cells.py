@@ -1,0 +1,177 @@
+"""Cells of an experiment: what they may be, what they offer, and how many requests they are measured with."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.simulator.cells import MOST_REQUESTS, Cell, requests_to_measure
+from uncork_dispatcher.simulator.service import ServiceTime
+
+PROPERTY = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+OPEN = Cell(intercept_ms=40, slope_ms=1, workers=4, load=0.5)
+CLOSED = Cell(intercept_ms=40, slope_ms=1, workers=4, clients=16)
+ONE_CYCLE_S = 0.8
+
+cells = st.builds(
+    Cell,
+    intercept_ms=st.floats(0.1, 100),
+    slope_ms=st.floats(0, 10),
+    noise_cv=st.sampled_from([0.0, 0.3]),
+    workers=st.integers(1, 16),
+    limit_rows=st.integers(1, 128),
+    load=st.floats(0.01, 5),
+    arrivals=st.sampled_from(["poisson", "gamma:2", "step"]),
+)
+closed_cells = st.builds(
+    Cell,
+    intercept_ms=st.floats(0.1, 100),
+    slope_ms=st.floats(0, 10),
+    workers=st.integers(1, 16),
+    limit_rows=st.integers(1, 128),
+    clients=st.integers(1, 300),
+    think_ms=st.floats(0, 10),
+)
+
+
+# What a cell is
+
+
+def test_milliseconds_become_seconds() -> None:
+    """The model of a cell is that of a simulation."""
+    cell = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.3, load=0.5)
+
+    assert cell.service == ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.3)
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [
+        (Cell(intercept_ms=1, slope_ms=0.02, load=0.95), "1+0.02n W=1 poisson 0.95"),
+        (dataclasses.replace(OPEN, arrivals="gamma:4", noise_cv=0.3), "40+1n noise 0.3 W=4 gamma:4 0.5"),
+        (dataclasses.replace(OPEN, load=0.8424390), "40+1n W=4 poisson 0.842"),
+        (CLOSED, "40+1n W=4 16 clients"),
+        (dataclasses.replace(CLOSED, think_ms=5), "40+1n W=4 16 clients think 5"),
+    ],
+)
+def test_its_name_says_what_it_is(cell: Cell, name: str) -> None:
+    """The model, the workers and the traffic."""
+    assert str(cell) == name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"intercept_ms": -1}, "intercept_ms must be 0 or more, got -1"),
+        ({"slope_ms": math.nan}, "slope_ms must be 0 or more, got nan"),
+        ({"noise_cv": math.inf}, "noise_cv must be 0 or more, got inf"),
+        ({"intercept_ms": 0, "slope_ms": 0}, "a batch must take some time"),
+        ({"workers": 0}, "workers must be more than 0, got 0"),
+        ({"limit_rows": 0}, "limit_rows must be more than 0, got 0"),
+        ({"goal_ms": 0}, "goal_ms must be more than 0, got 0"),
+        ({"goal_ms": math.inf}, "goal_ms must be more than 0, got inf"),
+        ({"load": 0}, "load must be more than 0 and at most 5, got 0"),
+        ({"load": 5.1}, r"load must be more than 0 and at most 5, got 5\.1"),
+        ({"load": math.nan}, "load must be more than 0 and at most 5, got nan"),
+        ({"load": None}, r"either a load \(open loop\) or clients \(closed loop\)"),
+        ({"clients": 4}, r"either a load \(open loop\) or clients \(closed loop\)"),
+        ({"load": None, "clients": 0}, "clients must be 1 or more, got 0"),
+        ({"load": None, "clients": 4, "think_ms": -1}, "think_ms must be 0 or more, got -1"),
+        ({"load": None, "clients": 4, "round_trip_ms": math.nan}, "round_trip_ms must be 0 or more, got nan"),
+    ],
+)
+def test_a_cell_that_cannot_be_is_refused(changes: dict[str, float | None], message: str) -> None:
+    """With the name of what is wrong."""
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(OPEN, **changes)  # type: ignore[arg-type]
+
+
+# What it offers
+
+
+def test_the_load_is_a_share_of_full_batches_on_all_workers() -> None:
+    """4 workers with 64 rows every 104 ms carry 2461 rows per second; half of that is offered."""
+    assert OPEN.capacity == pytest.approx(4 * 64 / 0.104)
+    assert OPEN.rate == pytest.approx(2 * 64 / 0.104)
+
+
+@pytest.mark.parametrize(
+    ("cell", "rate"),
+    [
+        # One client: 41 ms of work, 0.5 ms under way, 5 ms of thought.
+        (dataclasses.replace(CLOSED, clients=1), 1 / 0.0415),
+        (dataclasses.replace(CLOSED, clients=1, think_ms=5), 1 / 0.0465),
+        # Four batches of 4, each 44 ms and a round trip; the workers are idle meanwhile.
+        (CLOSED, 16 / 0.0445),
+        # Full batches, and clients enough to fill the next one in the meantime.
+        (dataclasses.replace(CLOSED, clients=1000), 4 * 64 / 0.104),
+    ],
+)
+def test_clients_reach_at_best(cell: Cell, rate: float) -> None:
+    """What an equal share of them on each worker does, or full batches."""
+    assert cell.rate == pytest.approx(rate)
+
+
+@PROPERTY
+@given(closed_cells)
+def test_clients_reach_no_more_than_there_is(cell: Cell) -> None:
+    """Not more than the workers carry, nor than clients do whose batches are of one row."""
+    pause_s = (cell.round_trip_ms + cell.think_ms) / 1000
+    assert cell.clients is not None
+    assert 0 < cell.rate <= cell.capacity * (1 + 1e-9)
+    assert cell.rate <= cell.clients / (cell.service.mean(1) + pause_s) * (1 + 1e-9)
+
+
+# How many requests
+
+
+@pytest.mark.parametrize(
+    ("cell", "count"),
+    [
+        # Batches of 17.8 rows are enough for 4 workers; half as many more and 2, 300 times on each.
+        (OPEN, 34_400),
+        # Batches of 3.9 rows; enough of them for a percentile.
+        (Cell(intercept_ms=40, slope_ms=1, load=0.05), 2000),
+        # More than they carry: full batches, and as many again that are shed.
+        (Cell(intercept_ms=40, slope_ms=1, load=1.0), 300 * 64),
+        (Cell(intercept_ms=40, slope_ms=1, load=2.0), 300 * 64 * 2),
+        (Cell(intercept_ms=40, slope_ms=1, load=4.0, workers=8), MOST_REQUESTS),
+        (Cell(intercept_ms=40, slope_ms=1, load=0.9, limit_rows=8), 300 * 8),
+        # 4 workers that share 16 clients unevenly: 10 in a batch.
+        (CLOSED, 300 * 4 * 10),
+        (dataclasses.replace(CLOSED, clients=256), 300 * 4 * 64),
+        (dataclasses.replace(CLOSED, clients=2, workers=8), 2000),
+    ],
+)
+def test_enough_requests(cell: Cell, count: int) -> None:
+    """For 300 batches on each worker, and at least 2000."""
+    assert requests_to_measure(cell) == count
+
+
+@PROPERTY
+@given(st.one_of(cells, closed_cells), st.integers(1, 300))
+def test_never_too_few_nor_too_many(cell: Cell, batches: int) -> None:
+    """More with more batches, between 2000 and 200 000."""
+    count = requests_to_measure(cell, batches=batches)
+
+    assert 2000 <= count <= MOST_REQUESTS
+    assert count <= requests_to_measure(cell, batches=2 * batches)
+    assert count < MOST_REQUESTS or batches * cell.workers * cell.limit_rows * max(1, cell.load or 0) >= count
+
+
+@PROPERTY
+@given(cells)
+def test_on_off_traffic_is_measured_over_whole_cycles(cell: Cell) -> None:
+    """Of 0.8 s, at least 3 of them unless these are too many requests, and never less than one."""
+    count = requests_to_measure(dataclasses.replace(cell, arrivals="onoff"))
+    each = cell.rate * ONE_CYCLE_S
+    cycles = round(count / each)
+
+    assert count == round(cycles * each)
+    assert cycles >= 3 or (cycles >= 1 and (cycles + 1) * each > MOST_REQUESTS)
+    assert cycles == 1 or count <= MOST_REQUESTS
+    assert count >= min(requests_to_measure(cell), MOST_REQUESTS - each)

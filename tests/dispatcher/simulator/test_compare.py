@@ -1,0 +1,235 @@
+"""Ratios of policies, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.simulator.cells import Cell
+from uncork_dispatcher.simulator.compare import Ratio, compare, compared, ratio, student_t_975
+from uncork_dispatcher.simulator.measure import Measured, measure
+
+PROPERTY = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+CELL = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, workers=4, load=0.5)
+SEEN = Measured(
+    mean_ms=10.0,
+    p50_ms=9.0,
+    p99_ms=30.0,
+    rows_per_s=100.0,
+    goodput_per_s=90.0,
+    batch_rows=4.0,
+    batches=250.0,
+    answered=1000.0,
+    shed=0.0,
+    inside_goal=0.9,
+    utilisation=0.5,
+)
+UNKNOWN = math.nan
+
+positive = st.floats(1e-3, 1e6)
+pairs = st.lists(st.tuples(positive, positive), min_size=2, max_size=12)
+
+
+# The t distribution
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [
+        (1, 12.706),
+        (2, 4.303),
+        (3, 3.182),
+        (4, 2.776),
+        (5, 2.571),
+        (6, 2.447),
+        (7, 2.365),
+        (8, 2.306),
+        (9, 2.262),
+        (10, 2.228),
+        (11, 2.201),
+        (12, 2.179),
+        (15, 2.131),
+        (19, 2.093),
+        (20, 2.086),
+        (30, 2.042),
+        (60, 2.000),
+        (120, 1.980),
+        (10_000, 1.960),
+    ],
+)
+def test_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+    """To 0.001, as printed in any textbook."""
+    assert student_t_975(freedom) == pytest.approx(quantile, abs=0.001)
+
+
+# Ratios
+
+
+def test_a_ratio_is_the_geometric_mean_of_pairs() -> None:
+    """Twice as much and half as much are as much."""
+    assert ratio([2.0, 0.5], [1.0, 1.0]).value == pytest.approx(1.0)
+    assert ratio([2.0, 8.0, 4.0], [1.0, 4.0, 2.0]) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_its_interval_is_that_of_student() -> None:
+    """Logarithms 0.1 to 0.5: mean 0.3, standard deviation 0.15811, t = 2.776 with 4 degrees of freedom."""
+    found = ratio([math.exp(log / 10) for log in (3, 1, 5, 2, 4)], [1.0] * 5)
+
+    half = 2.776 * 0.158114 / math.sqrt(5)
+    assert found == pytest.approx((math.exp(0.3), math.exp(0.3 - half), math.exp(0.3 + half)), rel=1e-5)
+    assert found.margin == pytest.approx(math.exp(half) - 1, rel=1e-5)
+    assert found.known
+
+
+def test_two_pairs_say_little() -> None:
+    """Logarithms 0.1 and 0.3: t = 12.706 with one degree of freedom."""
+    found = ratio([math.exp(0.1), math.exp(0.3)], [1.0, 1.0])
+
+    assert found.margin == pytest.approx(math.exp(12.706 * 0.1) - 1, rel=1e-5)
+
+
+def test_what_all_pairs_share_cancels_out() -> None:
+    """A seed with long latencies has them under both policies."""
+    assert ratio([11.0, 110.0, 1.1], [10.0, 100.0, 1.0]).margin == pytest.approx(0, abs=1e-9)
+    assert ratio([110.0, 1.1, 11.0], [10.0, 100.0, 1.0]).margin > 10
+
+
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_19_of_20_intervals_hold_the_truth(count: int) -> None:
+    """Of pairs whose ratio scatters by 5 % around 0.9."""
+    random_ = random.Random(1)
+    found = 0
+    for _ in range(3000):
+        base = [random_.uniform(10, 20) for _ in range(count)]
+        interval = ratio([0.9 * one * random_.lognormvariate(0, 0.05) for one in base], base)
+        found += interval.low <= 0.9 <= interval.high
+
+    assert found / 3000 == pytest.approx(0.95, abs=0.012)
+
+
+@PROPERTY
+@given(st.lists(positive, min_size=2, max_size=12))
+def test_the_ratio_to_itself_is_exactly_1(measured: list[float]) -> None:
+    """And known without doubt."""
+    assert ratio(measured, measured) == (1.0, 1.0, 1.0)
+    assert ratio(measured, measured).margin == 0.0
+
+
+@PROPERTY
+@given(pairs)
+def test_the_other_way_round_it_is_the_reciprocal(pairs: list[tuple[float, float]]) -> None:
+    """The interval as well; which lies around the ratio."""
+    measured, base = zip(*pairs, strict=True)
+    found, other = ratio(measured, base), ratio(base, measured)
+
+    assert other == pytest.approx((1 / found.value, 1 / found.high, 1 / found.low), rel=1e-6)
+    assert found.low <= found.value * (1 + 1e-9)
+    assert found.value <= found.high * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("missing", [math.nan, 0.0, -1.0, math.inf])
+def test_a_missing_measurement_leaves_the_ratio_unknown(missing: float) -> None:
+    """On either side. It is not left out: seeds under which nobody was answered are the worst ones."""
+    for found in (ratio([1.0, missing, 1.0], [1.0] * 3), ratio([1.0] * 3, [1.0, missing, 1.0])):
+        assert math.isnan(found.value)
+        assert found[1:] == (0.0, math.inf)
+        assert not found.known
+        assert found.margin == math.inf
+
+
+def test_one_pair_has_no_interval() -> None:
+    """It says nothing about how much pairs differ."""
+    found = ratio([3.0], [2.0])
+
+    assert found == Ratio(1.5, 0.0, math.inf)
+    assert (found.known, found.margin) == (False, math.inf)
+
+
+def test_pairs_must_be_pairs() -> None:
+    """A seed that is missing on one side is an error."""
+    with pytest.raises(ValueError, match="shorter"):
+        ratio([1.0, 2.0], [1.0])
+
+
+# Comparisons
+
+
+def test_policies_are_compared_seed_by_seed() -> None:
+    """Ratios of what each seed showed, and averages over the seeds, in the order of the policies."""
+    policies, seeds = ("none", "fixed:0", "cork"), (3, 4, 5)
+    found = compare(CELL, policies, seeds, requests=400)
+
+    assert (found.cell, found.base) == (CELL, "fixed:0")
+    assert tuple(result.policy for result in found.results) == policies
+    base = found.of("fixed:0").by_seed
+    for result in found.results:
+        assert result.by_seed == tuple(measure(CELL, result.policy, seed, requests=400) for seed in seeds)
+        assert result.average.mean_ms == pytest.approx(fmean(one.mean_ms for one in result.by_seed))
+        for name, shown in (
+            ("mean_ms", result.mean),
+            ("p99_ms", result.p99),
+            ("rows_per_s", result.throughput),
+        ):
+            values = [getattr(one, name) for one in result.by_seed]
+            assert shown == ratio(values, [getattr(one, name) for one in base])
+
+
+def test_the_base_compared_with_itself_is_exactly_1() -> None:
+    """Whichever it is."""
+    for base in ("fixed:0", "none"):
+        found = compare(CELL, ["fixed:0", "none"], [1, 2], base=base, requests=300)
+        same = found.of(base)
+        other = found.of("none" if base == "fixed:0" else "fixed:0")
+
+        assert (same.mean, same.p99, same.throughput) == ((1.0, 1.0, 1.0),) * 3
+        assert other.mean.value != 1.0
+
+
+def test_single_rows_are_slower_than_batches() -> None:
+    """A ratio above 1 of latency, below 1 of throughput: it has the right way up."""
+    found = compare(CELL, ["fixed:0", "none"], [1, 2, 3], requests=1000).of("none")
+
+    assert found.mean.low > 2
+    assert found.p99.low > 2
+    assert found.throughput.high < 1
+
+
+def test_every_figure_is_averaged() -> None:
+    """Seed by seed; also the goodput, which is not the product of other averages."""
+    other = Measured(
+        **{name: value + place for place, (name, value) in enumerate(dataclasses.asdict(SEEN).items(), 1)}
+    )
+    average = compared(CELL, {"cork": [SEEN, other]}, base="cork").results[0].average
+
+    for place, (name, value) in enumerate(dataclasses.asdict(SEEN).items(), 1):
+        assert getattr(average, name) == pytest.approx(value + place / 2)
+
+
+def test_nobody_answered_under_one_policy() -> None:
+    """Latencies and their ratios are unknown for it, and for it alone; throughput and goodput are not."""
+    nobody = dataclasses.replace(
+        SEEN, mean_ms=UNKNOWN, p50_ms=UNKNOWN, p99_ms=UNKNOWN, inside_goal=UNKNOWN, answered=0.0, shed=1000.0
+    )
+    seen = {"fixed:0": [SEEN, SEEN], "cork": [SEEN, SEEN], "none": [SEEN, nobody]}
+    found = compared(CELL, seen, base="fixed:0")
+
+    assert found.of("cork").mean == (1.0, 1.0, 1.0)
+    assert not found.of("none").mean.known
+    assert math.isnan(found.of("none").average.mean_ms)
+    assert found.of("none").throughput == (1.0, 1.0, 1.0)
+    assert found.of("none").average.goodput_per_s == 90.0
+    assert found.of("none").average.shed_share == 0.5
+
+
+def test_the_base_must_be_measured() -> None:
+    """And a result that is asked for too."""
+    with pytest.raises(ValueError, match="base policy 'fixed:0' is not among those measured: cork, none"):
+        compared(CELL, {"cork": [SEEN], "none": [SEEN]}, base="fixed:0")
+    with pytest.raises(KeyError, match="aimd"):
+        compared(CELL, {"cork": [SEEN]}, base="cork").of("aimd")

@@ -1,0 +1,233 @@
+"""What is read off a cell: checked against closed forms, and against what must hold in any cell."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.simulator.cells import Cell
+from uncork_dispatcher.simulator.measure import measure
+
+PROPERTY = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
+FAR_MS = 1e6
+"""A goal so far off that it decides nothing."""
+# Batches of one row, 10 ms each: a queue that every policy serves in the same way, first come first served.
+ROW_BY_ROW = Cell(intercept_ms=9, slope_ms=1, workers=4, limit_rows=1, goal_ms=FAR_MS, load=0.3)
+TWICE_TOO_MUCH = Cell(intercept_ms=5, slope_ms=0.1, workers=2, goal_ms=100, load=2.0)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A recording that begins with two requests at once."""
+    path = tmp_path / "trace.csv"
+    path.write_text("5.0\n5.0\n5.1\n5.9\n6.0\n")
+    return path
+
+
+# Arrivals
+
+
+@pytest.mark.parametrize("kind", ["poisson", "gamma:2", "onoff", "step", "replay"])
+def test_every_policy_gets_the_same_arrivals(kind: str, trace: Path) -> None:
+    """Whatever the length of its warm-up: where policies make no difference there is none."""
+    kind = f"replay:{trace}" if kind == "replay" else kind
+    cell = dataclasses.replace(ROW_BY_ROW, workers=8, load=0.1, arrivals=kind)
+    seen = {policy: measure(cell, policy, 1, requests=1000) for policy in POLICIES}
+
+    first = dataclasses.astuple(seen["cork"])
+    assert all(dataclasses.astuple(one) == pytest.approx(first, rel=1e-6) for one in seen.values())
+
+
+@pytest.mark.parametrize("cell", [ROW_BY_ROW, Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, clients=8)])
+def test_the_seed_decides(cell: Cell) -> None:
+    """The same one gives the same figures to the last bit, another one gives others."""
+    first = measure(cell, "cork", 1, requests=500)
+
+    assert measure(cell, "cork", 1, requests=500) == first
+    assert measure(cell, "cork", 2, requests=500).mean_ms != first.mean_ms
+
+
+@PROPERTY
+@given(
+    st.sampled_from(POLICIES),
+    st.sampled_from(["poisson", "gamma:2", "onoff", "step"]),
+    st.floats(0.05, 4),
+    st.integers(1, 4),
+    st.floats(20, 200),
+    st.integers(2, 400),
+)
+def test_every_measured_request_is_counted_once(
+    policy: str, kind: str, load: float, workers: int, goal_ms: float, count: int
+) -> None:
+    """As answered or as shed; those of the warm-up are not. And shares are shares."""
+    cell = Cell(
+        intercept_ms=5, slope_ms=1, workers=workers, limit_rows=8, goal_ms=goal_ms, load=load, arrivals=kind
+    )
+    seen = measure(cell, policy, 1, requests=count)
+
+    assert seen.answered + seen.shed == count
+    assert seen.shed_share == pytest.approx(seen.shed / count)
+    assert 0 <= seen.utilisation <= 1 + 1e-9
+    assert 0 <= seen.goodput_per_s <= seen.rows_per_s
+    if seen.answered:
+        assert 0 <= seen.inside_goal <= 1
+        assert 6 - 1e-6 <= seen.p50_ms <= seen.p99_ms
+        assert seen.mean_ms <= seen.p99_ms + 0.01 * (seen.mean_ms * seen.answered)
+
+
+def test_a_closed_loop_counts_every_request_once_too() -> None:
+    """Those that were sent after the warm-up."""
+    seen = measure(Cell(intercept_ms=5, slope_ms=0.1, workers=2, clients=20), "fixed:0", 1, requests=777)
+
+    assert (seen.answered, seen.shed, seen.shed_share, seen.inside_goal) == (777, 0, 0.0, 1.0)
+
+
+def test_as_many_batches_as_were_asked_for() -> None:
+    """On each worker, when nothing is held."""
+    for cell in (
+        Cell(intercept_ms=5, slope_ms=0.1, workers=2, load=0.8),
+        Cell(intercept_ms=5, slope_ms=1, workers=1, load=0.95),
+        Cell(intercept_ms=5, slope_ms=0.1, workers=2, clients=256),
+    ):
+        assert 100 <= measure(cell, "fixed:0", 1, batches=100).batches / cell.workers < 300
+
+
+# The warm-up
+
+
+@pytest.mark.parametrize(("policy", "warm_up"), [("none", 100), ("fixed:0", 100), ("cork-classic", 1200)])
+def test_the_warm_up_is_not_measured(policy: str, warm_up: int) -> None:
+    """A queue that grows for ever shows how many were before: a quarter, and 6 s for ``cork-classic``.
+
+    200 requests per second come, 100 are answered: each waits 5 ms longer than the one before it.
+    """
+    cell = dataclasses.replace(ROW_BY_ROW, workers=1, load=2.0)
+    seen = measure(cell, policy, 1, requests=400)
+
+    assert seen.mean_ms == pytest.approx((warm_up + 200) * 5, rel=0.1)
+    assert seen.rows_per_s == pytest.approx(100, rel=0.01)
+
+
+def test_what_was_learned_in_the_warm_up_stays() -> None:
+    """``aimd`` begins with single rows; after 50 batches its cap is far above that."""
+    seen = measure(Cell(intercept_ms=5, slope_ms=0.1, load=2.0, goal_ms=FAR_MS), "aimd", 1, requests=20_000)
+
+    assert seen.batch_rows > 63
+
+
+# Figures that are known
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("policy", ["cork", "fixed:0", "none"])
+def test_workers_are_busy_for_the_share_that_was_offered(policy: str, load: float) -> None:
+    """Averaged over time, when all batches are full, as those of one row are."""
+    seen = measure(dataclasses.replace(ROW_BY_ROW, load=load), policy, 1, requests=4000)
+
+    assert seen.utilisation == pytest.approx(load, rel=0.05)
+    assert seen.rows_per_s == pytest.approx(load * 400, rel=0.05)
+    assert seen.batch_rows == 1
+    assert seen.batches == pytest.approx(4000, abs=10)
+
+
+def test_a_single_client_meets_nobody() -> None:
+    """11 ms of work, and 5.5 ms on average until it is back."""
+    seen = measure(Cell(intercept_ms=10, slope_ms=1, clients=1, think_ms=5), "fixed:0", 1, requests=1000)
+
+    assert (seen.mean_ms, seen.p50_ms, seen.p99_ms) == pytest.approx((11, 11, 11))
+    assert seen.rows_per_s == pytest.approx(1000 / 16.5, rel=0.01)
+    assert seen.utilisation == pytest.approx(11 / 16.5, rel=0.01)
+    assert seen.batch_rows == 1
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_clients_are_either_served_or_under_way(policy: str) -> None:
+    """Little's law: as many as there are, is answers per second times the time from answer to answer."""
+    cell = Cell(intercept_ms=5, slope_ms=0.1, workers=2, goal_ms=FAR_MS, clients=24, think_ms=5)
+    seen = measure(cell, policy, 1, requests=4000)
+
+    assert seen.rows_per_s * (seen.mean_ms + 5.5) / 1000 == pytest.approx(24, rel=0.02)
+
+
+def test_percentiles_are_those_of_the_noise() -> None:
+    """With hardly any waiting, batch times are log-normal: median and 99th percentile are known."""
+    cell = dataclasses.replace(ROW_BY_ROW, workers=16, load=0.05, noise_cv=0.3)
+    seen = measure(cell, "fixed:0", 1, requests=10_000)
+
+    sigma = math.sqrt(math.log1p(0.3**2))
+    middle = 10 * math.exp(-(sigma**2) / 2)
+    assert seen.mean_ms == pytest.approx(10, rel=0.02)
+    assert seen.p50_ms == pytest.approx(middle, rel=0.02)
+    assert seen.p99_ms == pytest.approx(middle * math.exp(2.326 * sigma), rel=0.05)
+
+
+# The goal
+
+
+def test_too_much_is_shed() -> None:
+    """Twice what full batches carry: they run all the time, and half of the requests is shed."""
+    seen = measure(TWICE_TOO_MUCH, "cork", 1, batches=100)
+
+    assert seen.shed_share == pytest.approx(0.5, abs=0.05)
+    assert seen.utilisation > 0.98
+    assert seen.rows_per_s == pytest.approx(TWICE_TOO_MUCH.capacity, rel=0.05)
+
+
+def test_what_comes_within_the_goal_is_goodput() -> None:
+    """Nine tenths of what one worker carries, and 25 ms for those who wait 55 on average."""
+    cell = dataclasses.replace(ROW_BY_ROW, workers=1, load=0.9, goal_ms=25)
+    relaxed = measure(dataclasses.replace(cell, goal_ms=FAR_MS), "none", 1, requests=2000)
+    strict = measure(cell, "none", 1, requests=2000)
+
+    assert relaxed.goodput_per_s == relaxed.rows_per_s
+    assert relaxed.p50_ms > 25
+    assert strict.shed > 0
+    assert strict.goodput_per_s == pytest.approx(strict.rows_per_s * strict.inside_goal, rel=0.01)
+
+
+def test_a_goal_that_nobody_meets_leaves_no_goodput() -> None:
+    """It is served all the same."""
+    seen = measure(dataclasses.replace(ROW_BY_ROW, goal_ms=9), "fixed:0", 1, requests=500)
+
+    assert (seen.answered, seen.inside_goal, seen.goodput_per_s) == (500, 0.0, 0.0)
+    assert seen.rows_per_s > 0
+
+
+def test_nobody_answered_is_not_a_number() -> None:
+    """256 clients of a worker that serves 24 a second within 1 s: after the warm-up all are shed."""
+    cell = Cell(intercept_ms=40, slope_ms=1, clients=256)
+    seen = measure(cell, "none", 1, requests=500)
+
+    assert (seen.answered, seen.shed_share) == (0, 1.0)
+    assert seen.shed == pytest.approx(500, abs=10)
+    assert all(math.isnan(value) for value in (seen.mean_ms, seen.p50_ms, seen.p99_ms, seen.inside_goal))
+
+
+# What cannot be measured
+
+
+@pytest.mark.parametrize(
+    ("cell", "policy", "requests", "message"),
+    [
+        (ROW_BY_ROW, "magic", 10, "there is no policy 'magic'"),
+        (dataclasses.replace(ROW_BY_ROW, arrivals="magic"), "cork", 10, "there are no arrivals 'magic'"),
+        (ROW_BY_ROW, "cork", 1, "at least 2 requests must be measured, got 1"),
+        (ROW_BY_ROW, "cork", 0, "at least 2 requests must be measured, got 0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(cell: Cell, policy: str, requests: int, message: str) -> None:
+    """With a word about why."""
+    with pytest.raises(ValueError, match=message):
+        measure(cell, policy, 1, requests=requests)
+
+
+def test_a_recording_that_is_not_there(tmp_path: Path) -> None:
+    """Is an error of the file system."""
+    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
+        measure(dataclasses.replace(ROW_BY_ROW, arrivals=f"replay:{tmp_path / 'none.csv'}"), "cork", 1)
