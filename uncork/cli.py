@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from uncork.serve import ServeOptions, UsageError, run
+from uncork.simulate import simulate
 from uncork_dispatcher import POLICIES
 
 app = typer.Typer(
@@ -112,6 +113,9 @@ def serve(
         typer.echo(f"uncork serve: {error.strerror or error}", err=True)
         code = 1
     raise typer.Exit(code)
+
+
+app.command()(simulate)
 
 
 def main() -> None:
