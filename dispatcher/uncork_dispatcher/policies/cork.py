@@ -85,15 +85,16 @@ class CorkPolicy:
         if share < view.rows:
             return Release(share, "not_worth_waiting")
         chances = _chances(view)
-        wait_s = max(self._for_balance(view, load, chances), _for_returns(view, load, chances))
-        if wait_s <= 0 and not self._binds(view, load):
+        until = view.now + max(self._for_balance(view, load, chances), _for_returns(view, load, chances))
+        worth_waiting = until > view.now
+        if not worth_waiting and not self._binds(view, load):
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more like those held would have to fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
         latest = view.deadline - view.pace * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
-        return Hold(latest if wait_s <= 0 else min(latest, view.now + wait_s))
+        return Hold(min(latest, until) if worth_waiting else latest)
 
     def observe(self, done: BatchDone) -> None:
         """Nothing to learn beyond what the core learns for every policy."""

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
@@ -45,7 +45,10 @@ class Scenario:
         policy: name of the policy, as for ``@api``.
         requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
         rows: how many rows, or how much cost, a request carries; always 1 when not given.
-        known_clients: whether the core learns which client of a closed loop sent a request.
+        sources: what the core learns of who sent a request. ``clients``: each client of a closed loop has a
+            connection of its own, and every request of an open loop comes from somebody new. ``pool``: all
+            come through a proxy, on the connection that was last free, or a new one if none is.
+            ``unknown``: nothing.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
         seed: of everything that is random in the run, apart from arrivals given as times.
@@ -62,7 +65,7 @@ class Scenario:
     policy: str = "cork"
     requests: int = 20_000
     rows: Callable[[random.Random], float] | None = None
-    known_clients: bool = True
+    sources: Literal["clients", "pool", "unknown"] = "clients"
     timer_quantum_s: float = 0.0
     losses: tuple[Loss, ...] = ()
     seed: int = 1
@@ -136,6 +139,8 @@ class _Simulation:
         self._submitted = 0
         self._arrivals: dict[int, float] = {}
         self._clients: dict[int, int] = {}
+        self._connections: dict[int, int] = {}
+        self._free: list[int] = []
         self._running: dict[int, tuple[Start, float]] = {}
         self._result = Run()
         self._closed = scenario.arrivals if isinstance(scenario.arrivals, Clients) else None
@@ -197,16 +202,29 @@ class _Simulation:
         self._submitted += 1
         request = self._submitted
         rows = self._scenario.rows(self._random) if self._scenario.rows else 1
-        known = self._closed is not None and self._scenario.known_clients
-        refused = self._core.submit(request, api=_API, now=now, rows=rows, source=client if known else None)
+        refused = self._core.submit(
+            request, api=_API, now=now, rows=rows, source=self._source(client, request)
+        )
         self._clients[request] = client
         self._arrivals[request] = now
         if refused is not None:
             self._refuse(refused, now)
 
+    def _source(self, client: int, request: int) -> int | None:
+        """Who sent a request, as far as the core can tell."""
+        if self._scenario.sources == "clients":
+            return client if self._closed else None
+        if self._scenario.sources == "unknown":
+            return None
+        # Connections in use are as many as requests under way; so a new one gets the next number.
+        self._connections[request] = self._free.pop() if self._free else len(self._connections)
+        return self._connections[request]
+
     def _ended(self, request: int, now: float) -> float:
         """A request is over: its client, if it waits for the answer, will send another. Its arrival."""
         client = self._clients.pop(request)
+        if request in self._connections:
+            self._free.append(self._connections.pop(request))
         if self._closed:
             self._at(now + self._closed.pause(self._random), self._send, client)
         return self._arrivals.pop(request)

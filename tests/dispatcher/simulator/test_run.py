@@ -7,13 +7,14 @@ import heapq
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_dispatcher.actions import Action
+from uncork_dispatcher.actions import Action, Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -25,6 +26,8 @@ PROPERTY = settings(max_examples=150, deadline=None, derandomize=True, database=
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 FAR = 1e6
+Sources = Literal["clients", "pool", "unknown"]
+SOURCES: tuple[Sources, ...] = get_args(Sources)
 """A goal so far off that it decides nothing."""
 ROUNDING = 1e-9
 # A fraction of a second of which sums are exact, so that things happen at the very same time.
@@ -119,7 +122,7 @@ def test_every_request_is_answered_once(
     policies,
     st.integers(1, 4),
     st.integers(1, 80),
-    st.booleans(),
+    st.sampled_from(SOURCES),
     st.integers(0, 100),
 )
 def test_a_closed_loop_is_never_fuller_than_its_clients(  # one argument for each part of a scenario
@@ -128,7 +131,7 @@ def test_a_closed_loop_is_never_fuller_than_its_clients(  # one argument for eac
     policy: str,
     workers: int,
     requests: int,
-    known: bool,
+    sources: Sources,
     seed: int,
 ) -> None:
     """Each has one request under way at most; together they send as many as they should, and no more."""
@@ -140,7 +143,7 @@ def test_a_closed_loop_is_never_fuller_than_its_clients(  # one argument for eac
         policy=policy,
         goal_s=FAR,
         requests=requests,
-        known_clients=known,
+        sources=sources,
         seed=seed,
     )
     run = simulate(scenario)
@@ -205,13 +208,29 @@ def test_the_same_seed_gives_the_same_run(policy: str) -> None:
     assert simulate(dataclasses.replace(scenario, seed=2)) != run
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_the_same_seed_gives_the_same_closed_loop(known: bool) -> None:
+@pytest.mark.parametrize("sources", SOURCES)
+def test_the_same_seed_gives_the_same_closed_loop(sources: Sources) -> None:
     """The clients' pauses come from it."""
-    scenario = Scenario(service=SERVICE, arrivals=Clients(count=8), requests=300, known_clients=known)
+    scenario = Scenario(service=SERVICE, arrivals=Clients(count=8), requests=300, sources=sources)
 
     assert simulate(scenario) == simulate(scenario)
     assert simulate(scenario) != simulate(dataclasses.replace(scenario, seed=2))
+
+
+def test_a_pool_uses_the_connection_that_was_free_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two come together on new ones, which are free again at 11 ms in the order of their answers."""
+    seen: list[Hashable] = []
+    submit = Dispatcher.submit
+
+    def watched(self: Dispatcher, *args: Any, source: Hashable, **kwargs: Any) -> Shed | None:
+        seen.append(source)
+        return submit(self, *args, source=source, **kwargs)
+
+    monkeypatch.setattr(Dispatcher, "submit", watched)
+    times = [0.0, 0.0, 0.002, 0.1, 0.2]
+    simulate(Scenario(service=SERVICE, arrivals=times, workers=3, policy="none", sources="pool"))
+
+    assert seen == [0, 1, 2, 2, 2]
 
 
 # Known exactly
