@@ -239,6 +239,21 @@ def test_nonsense_is_refused(rows: int, seconds: float) -> None:
     assert estimator.estimate == before
 
 
+def test_batch_times_in_steps_are_followed_by_a_line() -> None:
+    """Padded to 8, 16, 32 or 64 rows: right to a half everywhere, to a tenth where batches are now."""
+    steps = {
+        rows: 0.005 + 0.001 * min(bucket for bucket in (8, 16, 32, 64) if bucket >= rows)
+        for rows in range(1, 65)
+    }
+    chance = random.Random(1)
+    sizes = [*(chance.randint(1, 64) for _ in range(200)), *[24] * 30]
+    estimate = after(sizes, lambda rows: steps[rows] * chance.gauss(1.0, 0.05)).estimate
+
+    for rows, seconds in steps.items():
+        assert estimate.seconds(rows) == pytest.approx(seconds, rel=0.5)
+    assert estimate.seconds(24) == pytest.approx(steps[24], rel=0.1)
+
+
 def test_a_batch_may_take_no_time_at_all() -> None:
     """A coarse clock says so of a fast model."""
     assert after([1, 2, 4] * 5, lambda _: 0.0).estimate.seconds(10) == 0.0
