@@ -183,7 +183,7 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         (["--clients", "4", "--load", "0.5"], "--clients makes a closed loop: leave out --load"),
         (["--clients", "4", "--arrivals", "step"], "--clients makes a closed loop: leave out --arrivals"),
         (["--think-ms", "4"], "--think-ms only goes with --clients"),
-        (["--matrix", "all"], "no --matrix 'all'; there are quick, count, open, closed, goal"),
+        (["--matrix", "all"], "no --matrix 'all'; there are quick, count, open, closed, clients, goal"),
         (["--policy", "corky"], "there is no policy 'corky'; there are cork, cork-classic, fixed"),
         (["--policy", "cork,"], "there is no policy ''"),
         (["--arrivals", "bursts"], "there are no arrivals 'bursts'; there are poisson, gamma:CV"),
@@ -305,14 +305,26 @@ def test_many_cells_share_a_table_and_end_in_a_summary() -> None:
     latency, throughput = rows(text, "cork")[-2:]
     assert latency == [
         "cork",
-        "0.58",
-        "2.00",
+        "0.583",
+        "2.000",
         *str(opened[2]).split(),
-        "0.58",
-        "2.00",
+        "0.583",
+        "2.000",
         *str(opened[2]).split(),
     ]
-    assert throughput == ["cork", "0.93", "0.50", *str(closed[3]).split()]
+    assert throughput == ["cork", "0.926", "0.500", *str(closed[3]).split()]
+
+
+def test_each_policy_is_related_to_the_best_of_the_others() -> None:
+    """In each cell to another one, if there are more than two policies at all."""
+    cells = [Cell(intercept_ms=5, slope_ms=0.1, load=load / 20) for load in range(1, 14)]
+    seen = [comparison(cell, base=10, cork=8, none=5 if cell.load == 0.3 else 20) for cell in cells]
+    text = printed(seen, "quick")
+    summary = json.loads(as_json(seen, seeds=[1], requests=None, matrix="quick"))["summary"]
+
+    assert rows(text, "cork")[-1][:4] == ["cork", "0.844", "1.600", *str(cells[5]).split()[:1]]
+    assert summary["cork"]["mean_to_best"]["worst"] == pytest.approx(1.6)
+    assert summary["none"]["mean_to_best"]["geometric_mean"] == pytest.approx((2.5**12 * 5 / 8) ** (1 / 13))
 
 
 def test_a_matrix_with_a_goal_shows_goodput_in_staggered_capacities() -> None:

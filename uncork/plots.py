@@ -29,7 +29,8 @@ _KNOWN = {
     "aimd": ("#cc79a7", "P"),
     "none": ("#e69f00", "X"),
 }
-_OTHERS = (("#0072b2", "<"), ("#009e73", ">"), ("#cc79a7", "h"), ("#56b4e9", "*"), ("#e69f00", "p"))
+_COLOURS = ("#009e73", "#cc79a7", "#0072b2", "#e69f00", "#56b4e9")
+_MARKS = "<>h*p"
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9.5,
@@ -108,13 +109,14 @@ def _latency(comparisons: Sequence[Comparison]) -> Figure:
 
     figure = Figure(figsize=(9.5, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
+    policies = _policies(comparisons)
     for axes, title, name in ((left, "mean latency", "mean_ms"), (right, "99th percentile", "p99_ms")):
         axes.set_title(title, loc="left")
         axes.set_xlabel("load, as a share of what full batches carry")
         axes.set_ylabel("milliseconds")
-        for policy in _policies(comparisons):
+        for policy in policies:
             points = [(one.cell.load or 0.0, getattr(one.of(policy).average, name)) for one in comparisons]
-            _line(axes, policy, points)
+            _line(axes, policy, points, among=policies)
         _log_axis(axes, "y")
         _mark_goal(axes, comparisons[0].cell.goal_ms)
         axes.set_xlim(left=0)
@@ -131,9 +133,10 @@ def _throughput(comparisons: Sequence[Comparison]) -> Figure:
     axes = figure.subplots()
     axes.set_xlabel("clients, each of which waits for its answer")
     axes.set_ylabel("rows per second")
-    for policy in _policies(comparisons):
+    policies = _policies(comparisons)
+    for policy in policies:
         points = [(one.cell.clients or 0, one.of(policy).average.rows_per_s) for one in comparisons]
-        _line(axes, policy, points)
+        _line(axes, policy, points, among=policies)
     _clients_axis(axes, [one.cell for one in comparisons])
     axes.set_ylim(bottom=0)
     cell = comparisons[0].cell
@@ -174,12 +177,13 @@ def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
 
 
 def _panel(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure) -> None:
-    for policy in _policies(comparisons):
+    policies = _policies(comparisons)
+    for policy in policies:
         by_x: dict[float, list[float]] = {}
         for one in comparisons:
             by_x.setdefault(measure.x(one.cell), []).append(measure.y(one, one.of(policy)))
         points = [(x, measure.over_cells(values)) for x, values in by_x.items()]
-        _line(axes, policy, points, small=True)
+        _line(axes, policy, points, among=policies, small=True)
     if measure.goal:
         axes.set_ylim(0, 1.2)
         axes.axhline(1.0, color="#888888", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
@@ -221,9 +225,16 @@ def _policies(comparisons: Sequence[Comparison]) -> list[str]:
     return [result.policy for result in comparisons[0].results] if comparisons else []
 
 
-def _line(axes: Axes, policy: str, points: Iterable[tuple[float, float]], *, small: bool = False) -> None:
+def _line(
+    axes: Axes,
+    policy: str,
+    points: Iterable[tuple[float, float]],
+    *,
+    among: Sequence[str],
+    small: bool = False,
+) -> None:
     """One policy: cork in front of the others, the policy that the others are related to as a dashed line."""
-    colour, mark = _look(policy)
+    colour, mark = _look(policy, among)
     first = policy == "cork"
     known = sorted(point for point in points if math.isfinite(point[1]))
     axes.plot(
@@ -241,12 +252,14 @@ def _line(axes: Axes, policy: str, points: Iterable[tuple[float, float]], *, sma
     )
 
 
-def _look(policy: str) -> tuple[str, str]:
-    """Colour and mark: the same for a name in every picture."""
+def _look(policy: str, among: Sequence[str]) -> tuple[str, str]:
+    """Colour and mark: the same in every picture for the well-known, what is left over for others."""
     if policy in _KNOWN:
         return _KNOWN[policy]
-    # The hash of a text differs from one process to the next.
-    return _OTHERS[sum(policy.encode()) % len(_OTHERS)]
+    taken = {_KNOWN[name][0] for name in among if name in _KNOWN}
+    free = [colour for colour in _COLOURS if colour not in taken] or list(_COLOURS)
+    place = [name for name in among if name not in _KNOWN].index(policy)
+    return free[place % len(free)], _MARKS[place % len(_MARKS)]
 
 
 def _log_axis(axes: Axes, name: Literal["x", "y"]) -> None:

@@ -143,30 +143,43 @@ def _compact(comparisons: Sequence[Comparison], columns: Sequence[Column]) -> Ta
 
 
 def _summaries(comparisons: Sequence[Comparison]) -> Iterator[Table]:
-    """Means over cells and worst cells, for each kind of traffic."""
-    policies = [result.policy for result in comparisons[0].results if result.policy != comparisons[0].base]
+    """Means over cells and worst cells, for each kind of traffic: against the base, and against the best."""
+    base = comparisons[0].base
+    policies = [result.policy for result in comparisons[0].results]
     kinds = (
         (_open(comparisons), "open-loop cells", {"mean": "mean", "p99": "p99"}),
         (_closed(comparisons), "closed-loop cells", {"throughput": "rows/s"}),
     )
     for some, kind, ratios in kinds:
-        if not some:
-            continue
-        headings = [
-            column for name in ratios.values() for column in (f"{name} ratio", f"worst {name}", "in cell")
-        ]
-        table = _plain_table(f"over {len(some)} {kind}", *headings)
-        for policy in policies:
-            figures = (_over_cells(some, policy, name) for name in ratios)
-            table.add_row(
-                policy,
-                *(
-                    text
-                    for one in figures
-                    for text in (_times(one["geometric_mean"]), _times(one["worst"]), one["worst_cell"])
-                ),
-            )
-        yield table
+        if some:
+            yield _summary(f"over {len(some)} {kind}", some, ratios, [one for one in policies if one != base])
+        if some and len(policies) > 2:
+            title = "against the best of the others in each cell"
+            yield _summary(title, some, {f"{name}_to_best": text for name, text in ratios.items()}, policies)
+
+
+def _summary(
+    title: str, comparisons: Sequence[Comparison], ratios: dict[str, str], policies: Sequence[str]
+) -> Table:
+    headings = [
+        column for name in ratios.values() for column in (f"{name} ratio", f"worst {name}", "in cell")
+    ]
+    table = _plain_table(title, *headings)
+    for policy in policies:
+        figures = (_over_cells(comparisons, policy, name) for name in ratios)
+        table.add_row(
+            policy,
+            *(
+                text
+                for one in figures
+                for text in (
+                    _number(one["geometric_mean"], digits=3),
+                    _number(one["worst"], digits=3),
+                    one["worst_cell"],
+                )
+            ),
+        )
+    return table
 
 
 def _goal_summary(comparisons: Sequence[Comparison]) -> Table:
@@ -193,12 +206,24 @@ def _goal_summary(comparisons: Sequence[Comparison]) -> Table:
 
 
 def _over_cells(comparisons: Sequence[Comparison], policy: str, name: str) -> dict[str, Any]:
-    """One ratio of one policy: its geometric mean, and the cell where it is worst."""
-    by_cell = {one.cell: getattr(one.of(policy), name).value for one in comparisons}
-    known = {cell: value for cell, value in by_cell.items() if not math.isnan(value)}
+    """One ratio of one policy: its geometric mean, and the cell where it is worst.
+
+    ``mean_to_best`` and its like relate it to the best of the other policies in each cell.
+    """
+    kind = name.removesuffix("_to_best")
+    best = max if kind == "throughput" else min
+    known = {}
+    for one in comparisons:
+        values = {result.policy: getattr(result, kind).value for result in one.results}
+        value = values.pop(policy)
+        others = [other for other in values.values() if not math.isnan(other)]
+        if name != kind:
+            value = value / best(others) if others else math.nan
+        if not math.isnan(value):
+            known[one.cell] = value
     if not known:
         return {"geometric_mean": math.nan, "worst": math.nan, "worst_cell": _NOTHING}
-    worst = (min if name == "throughput" else max)(known, key=lambda cell: known[cell])
+    worst = (min if kind == "throughput" else max)(known, key=lambda cell: known[cell])
     return {
         "geometric_mean": geometric_mean(known.values()),
         "worst": known[worst],
@@ -257,7 +282,8 @@ def _summary_figures(comparisons: Sequence[Comparison], policy: str) -> dict[str
     return {
         name: {"cells": len(some), **_over_cells(some, policy, name)}
         for some, names in ((_open(comparisons), ("mean", "p99")), (_closed(comparisons), ("throughput",)))
-        for name in names
+        for kind in names
+        for name in (kind, f"{kind}_to_best")
         if some
     }
 

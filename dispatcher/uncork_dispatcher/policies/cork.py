@@ -12,6 +12,7 @@ rho))`` the smallest average batch with which they keep up.
 
        n + spread * n* * (1 + rho) / (1 - rho)  <  rate * gap     and     n < 1.5 * n*
 
+   An idle worker that is much faster than the k-th busy one counts once for each time that it is back before.
    The second term is the price of idle time when batch times scatter: what is lost now is
    missing later, the more so the less slack there is. With no busy worker there is nothing to balance:
    one worker never holds for this reason. Nor is anything held when capacity is scarce (rho or n* high).

@@ -121,6 +121,11 @@ def goal_cells() -> list[Cell]:
     return cells
 
 
+def clients_cells() -> list[Cell]:
+    """The part of the closed loop in which policies are compared with the best in hindsight of each cell."""
+    return closed_cells(workers=(1, 4), noises=(0.1,))
+
+
 def quick_cells() -> list[Cell]:
     """16 cells, open and closed, that show the differences within a minute or so."""
     models = ((5.0, 0.1), (40.0, 1.0))
@@ -135,6 +140,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
     "count": count_cells,
     "open": open_cells,
     "closed": closed_cells,
+    "clients": clients_cells,
     "goal": goal_cells,
 }
 """Declared sets of cells by name."""
