@@ -7,7 +7,7 @@
 """
 
 from uncork_dispatcher.actions import ShedReason, Start
-from uncork_dispatcher.aio import Answer, AsyncDispatcher, BatchFacts, Job, Observer, Ran
+from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
@@ -19,6 +19,7 @@ from uncork_dispatcher.errors import (
     WrongResultCount,
 )
 from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran
 from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.rules import ApiRules
 

@@ -1,4 +1,4 @@
-"""Refusing at the door: no room, or a backlog that keeps a request beyond its deadline."""
+"""Who is refused: at the door for want of room or of time, and later when time has run out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.slots import Slots
 
 # What a refused client is told at the least, and when nothing is known to compute a better number from.
@@ -38,6 +39,26 @@ def refusal(
         if finish > min(now + api.rules.goal_s, expires_at):
             return "deadline"
     return None
+
+
+def next_refusal(queue: RequestQueue, api: Api, slots: Slots, *, draining: bool) -> tuple[float, Entry]:
+    """When one of the requests in a queue is to be refused if it is still held, and which.
+
+    While a worker is idle there is capacity, and a late answer is better than none; except for a client
+    that has said when it gives up.
+    """
+    entry = queue.most_urgent
+    at = math.inf
+    if not slots.workers:
+        at = entry.deadline
+    elif not slots.idle and not draining and api.may_shed(0):
+        # Of more rows than have been earned it is known that they take no less than the earned ones.
+        rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
+        at = entry.deadline - api.estimate.seconds(rows)
+    leaving = queue.soonest_to_leave
+    if leaving is not None and leaving.expires_at <= at:
+        return leaving.expires_at, leaving
+    return at, entry
 
 
 def retry_after_s(api: Api, slots: Slots, *, now: float) -> float:

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from uncork_dispatcher.aio import AsyncDispatcher, Job, Ran
+from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.errors import DispatchError, WorkerLost
+from uncork_dispatcher.jobs import Job, Ran
 from uncork_dispatcher.rules import ApiRules
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import math
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
-from uncork_dispatcher.admission import refusal, retry_after_s
+from uncork_dispatcher.admission import next_refusal, refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
 from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.feasible import choose
@@ -186,7 +186,7 @@ class Dispatcher:
         next_at = math.inf
         for queue in list(self._queues.values()):
             while queue:
-                at, entry = self._next_refusal(queue)
+                at, entry = next_refusal(queue, self._apis[queue.api], self._slots, draining=self._draining)
                 if at > self._now:
                     next_at = min(next_at, at)
                     break
@@ -199,26 +199,6 @@ class Dispatcher:
                     reason = "no_worker"
                 actions.append(self._shed(entry.request, self._apis[queue.api], reason))
         return next_at
-
-    def _next_refusal(self, queue: RequestQueue) -> tuple[float, Entry]:
-        """When one of the requests in a queue is to be refused if it is still held, and which.
-
-        While a worker is idle there is capacity, and a late answer is better than none; except for a
-        client that has said when it gives up.
-        """
-        api = self._apis[queue.api]
-        entry = queue.most_urgent
-        at = math.inf
-        if not self._slots.workers:
-            at = entry.deadline
-        elif not self._slots.idle and not self._draining and api.may_shed(0):
-            # Of more rows than have been earned it is known that they take no less than the earned ones.
-            rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
-            at = entry.deadline - api.estimate.seconds(rows)
-        leaving = queue.soonest_to_leave
-        if leaving is not None and leaving.expires_at <= at:
-            return leaving.expires_at, leaving
-        return at, entry
 
     def _release(self, actions: list[Action]) -> float:
         """Start batches on idle workers; returns until when the queues that are left want to be held.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from uncork_dispatcher.actions import Outcome, ShedReason, Start
-from uncork_dispatcher.aio import Answer, AsyncDispatcher, BatchFacts, Job, Ran, Runner
+from uncork_dispatcher.aio import AsyncDispatcher
+from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran, Runner
 from uncork_dispatcher.rules import ApiRules
 
 Call = asyncio.Task[Answer[str]]

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from uncork_dispatcher.aio import Answer
 from uncork_dispatcher.errors import RequestShed
+from uncork_dispatcher.jobs import Answer
 from uncork_dispatcher.rules import ApiRules
 
 from .shell import Log, Workers, calls, dispatcher, fixed, outcomes

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from uncork_dispatcher.actions import Start
-from uncork_dispatcher.aio import Ran
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.jobs import Ran
 from uncork_dispatcher.rules import ApiRules
 
 from .shell import Log, Workers, dispatcher

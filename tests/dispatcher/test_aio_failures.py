@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from uncork_dispatcher.aio import Job, Ran
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
+from uncork_dispatcher.jobs import Job, Ran
 from uncork_dispatcher.rules import ApiRules
 
 from .shell import Log, Workers, calls, dispatcher, outcomes, shout

@@ -9,7 +9,8 @@ from typing import TypeVarTuple
 
 import pytest
 
-from uncork_dispatcher.aio import AsyncDispatcher, Job, Ran
+from uncork_dispatcher.aio import AsyncDispatcher
+from uncork_dispatcher.jobs import Job, Ran
 
 from .shell import Workers, calls, dispatcher, fixed, outcomes, shout
 from .virtual_loop import VirtualLoop, run

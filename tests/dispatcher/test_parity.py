@@ -24,8 +24,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from uncork_dispatcher.aio import AsyncDispatcher, BatchFacts, Job, Ran
+from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
+from uncork_dispatcher.jobs import BatchFacts, Job, Ran
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.run import Loss, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
