@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 _WINDOW_S = 0.5
+# After so many windows what lies before the first arrival is nothing.
+_SETTLED_WINDOWS = 40.0
 
 
 class ArrivalRate:
@@ -31,7 +33,9 @@ class ArrivalRate:
         """The rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""
         if self._started == math.inf:
             return 0.0
-        rows = self._rows * math.exp((self._updated - now) / self._window_s)
+        per_second = self._rows * math.exp((self._updated - now) / self._window_s) / self._window_s
+        windows = (now - self._started) / self._window_s
+        if windows > _SETTLED_WINDOWS:
+            return per_second
         # Corrects for the part of the window that lies before the first arrival.
-        observed = 1.0 - math.exp((self._started - now) / self._window_s)
-        return rows / (self._window_s * max(observed, min(1.0, 0.05 / self._window_s)))
+        return per_second / max(1.0 - math.exp(-windows), min(1.0, 0.05 / self._window_s))

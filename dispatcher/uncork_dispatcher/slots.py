@@ -60,7 +60,7 @@ class Slots:
 
     def next_idle(self, pace: Callable[[int], float]) -> int:
         """The idle worker with the lowest pace, of equal ones the one idle longest. There must be one."""
-        return min(self._idle, key=pace)
+        return min(self._idle, key=pace) if len(self._idle) > 1 else next(iter(self._idle))
 
     def take(self, worker: int) -> None:
         """Take the slot of an idle worker."""

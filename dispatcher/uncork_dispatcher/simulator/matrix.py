@@ -123,7 +123,7 @@ def goal_cells() -> list[Cell]:
 
 def clients_cells() -> list[Cell]:
     """The part of the closed loop in which policies are compared with the best in hindsight of each cell."""
-    return closed_cells(workers=(1, 4), noises=(0.1,))
+    return closed_cells(noises=(0.1,))
 
 
 def quick_cells() -> list[Cell]:
