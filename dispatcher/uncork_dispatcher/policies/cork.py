@@ -158,11 +158,10 @@ def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
     others = view.idle_workers - 1
     if others and view.rows * others >= view.returns.expected(gap, now=view.now):
         return 0.0  # their share fits on the other idle workers
-    wait_s = 0.0
-    for moment in moments:
-        if wait_s < moment < gap and _pays(view, load, moment, gap):
-            wait_s = moment
-    return wait_s
+    for moment in sorted(moments, reverse=True):
+        if moment < gap and _pays(view, load, moment, gap):
+            return moment
+    return 0.0
 
 
 def _pays(view: View, load: _Load, moment: float, gap: float) -> bool:
