@@ -36,9 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a decision costs.")
     parser.add_argument("--requests", type=int, default=20_000, help="requests of each run (default 20000)")
     requests = parser.parse_args().requests
-    table = Table(
-        title=f"Microseconds per decision, {_WORKERS} workers, 40 to 60 requests held: median"
-    )
+    table = Table(title=f"Microseconds per decision, {_WORKERS} workers, 40 to 60 requests held: median")
     table.add_column("policy")
     table.add_column("open loop", justify="right")
     table.add_column("400 clients that come back", justify="right")
