@@ -12,6 +12,7 @@ from typing import Any
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
+from uncork_dispatcher.simulator.traffic import recorded_times
 
 LOADS = "0.05,0.2,0.5,0.8,0.95"
 """Loads when none are given."""
@@ -67,8 +68,9 @@ def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[C
         WrongUsage: if a number is none or out of range, or there are no such arrivals.
     """
     try:
-        open_loop(arrivals, rate=1.0, count=1, random_=Random(0))
         trace = _trace(arrivals) if arrivals.startswith(REPLAY) else []
+        if not trace:
+            open_loop(arrivals, rate=1.0, count=1, random_=Random(0))
     except OSError as error:
         raise WrongUsage(f"--arrivals {arrivals}: {error.strerror or error}") from None
     except ValueError as error:
@@ -88,12 +90,7 @@ def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[C
 
 
 def _trace(arrivals: str) -> list[float]:
-    """The recorded times, in seconds."""
-    lines = Path(arrivals.removeprefix(REPLAY)).read_text().splitlines()
-    times = [float(line.split(",")[0]) for line in lines if line.strip()]
-    if not all(map(math.isfinite, times)):
-        raise ValueError(f"{arrivals.removeprefix(REPLAY)}: a trace holds finite seconds, one a line")
-    return times
+    return recorded_times(Path(arrivals.removeprefix(REPLAY)))
 
 
 def _cell(**fields: Any) -> Cell:

@@ -127,13 +127,26 @@ def _step(rate: float, count: int, random_: random.Random) -> list[float]:
     return times
 
 
-def _replay(trace: Path, rate: float) -> Iterator[float]:
+def recorded_times(trace: Path) -> list[float]:
+    """The times of a recording, in seconds: two or more, finite, in rising order, not all the same.
+
+    Raises:
+        ValueError: if the file holds something else.
+        OSError: if it cannot be read.
+    """
     try:
         recorded = [float(line.split(",")[0]) for line in trace.read_text().splitlines() if line.strip()]
     except ValueError as error:
         raise ValueError(f"{trace}: a trace holds seconds, one a line: {error}") from None
+    if not all(map(math.isfinite, recorded)):
+        raise ValueError(f"{trace}: a trace holds finite seconds, one a line")
     if len(recorded) < 2 or sorted(recorded) != recorded or recorded[0] == recorded[-1]:
         raise ValueError(f"{trace}: a trace needs at least two times, in rising order")
+    return recorded
+
+
+def _replay(trace: Path, rate: float) -> Iterator[float]:
+    recorded = recorded_times(trace)
     gaps = [after - before for before, after in pairwise(recorded)]
     stretch = len(gaps) / (recorded[-1] - recorded[0]) / rate
     now = 0.0

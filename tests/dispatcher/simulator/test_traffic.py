@@ -131,6 +131,8 @@ def test_a_trace_has_the_rate_that_is_asked_for(
     ("text", "message"),
     [
         ("seconds\n1.0\n2.0\n", "a trace holds seconds, one a line.*'seconds'"),
+        ("0.0\n1.0\ninf\n", "a trace holds finite seconds, one a line"),
+        ("0.0\nnan\n1.0\n", "a trace holds finite seconds, one a line"),
         ("", "at least two times"),
         ("1.0\n", "at least two times"),
         ("1.0\n1.0\n", "at least two times, in rising order"),
