@@ -1,14 +1,14 @@
 """Runs the dispatcher's core and policies in virtual time, against simulated clients and workers.
 
 * :func:`simulate` runs one :class:`Scenario` to its end (``run.py``, ``service.py``, ``traffic.py``).
-* :func:`compare` measures policies in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``,
-  ``compare.py``).
-* :func:`run_cells` does so for many cells on all cores; :data:`MATRICES` declares them (``matrix.py``).
+* :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
+* :func:`run_cells` compares policies in many cells, on all cores; :data:`MATRICES` declares them
+  (``compare.py``, ``matrix.py``).
 * What theory says to all of it is in ``theory.py``.
 """
 
 from uncork_dispatcher.simulator.cells import Cell
-from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result, compare
+from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result
 from uncork_dispatcher.simulator.matrix import ALL_POLICIES, MATRICES, run_cells, staggered_per_s
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
@@ -32,7 +32,6 @@ __all__ = [
     "Run",
     "Scenario",
     "ServiceTime",
-    "compare",
     "measure",
     "open_loop",
     "run_cells",

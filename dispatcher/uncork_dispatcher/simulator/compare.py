@@ -6,13 +6,13 @@ The policy called ``fixed:0`` is *release when free*: take all there is whenever
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from uncork_dispatcher.simulator.cells import BATCHES, Cell
-from uncork_dispatcher.simulator.measure import Measured, measure
+from uncork_dispatcher.simulator.cells import Cell
+from uncork_dispatcher.simulator.measure import Measured
 
 RELEASE_WHEN_FREE = "fixed:0"
 
@@ -66,26 +66,14 @@ class Comparison(NamedTuple):
         return {result.policy: result for result in self.results}[policy]
 
 
-def compare(
-    cell: Cell,
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    *,
-    base: str = RELEASE_WHEN_FREE,
-    batches: int = BATCHES,
-    requests: int | None = None,
-) -> Comparison:
-    """Measure every policy with every seed, and relate each to the policy ``base``, which is one of them.
+def require_base(base: str, policies: Collection[str]) -> None:
+    """Refuse to relate policies to one that is not measured.
 
     Raises:
-        ValueError: as :func:`measure`, or if the base is not among the policies.
-        OSError: as :func:`measure`.
+        ValueError: if the base is not among the policies.
     """
-    seen = {
-        policy: [measure(cell, policy, seed, batches=batches, requests=requests) for seed in seeds]
-        for policy in policies
-    }
-    return compared(cell, seen, base=base)
+    if base not in policies:
+        raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(policies)}")
 
 
 def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -> Comparison:
@@ -94,8 +82,7 @@ def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -
     Raises:
         ValueError: if the base is not among them.
     """
-    if base not in seen:
-        raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(seen)}")
+    require_base(base, seen)
     results = []
     for policy, by_seed in seen.items():
         mean, p99, throughput = (
@@ -137,5 +124,5 @@ def student_t_975(freedom: int) -> float:
 def _average(by_seed: Sequence[Measured]) -> Measured:
     """Each figure averaged over the seeds."""
     return Measured(
-        **{one.name: fmean(asdict(seen)[one.name] for seen in by_seed) for one in fields(Measured)}
+        **{one.name: fmean(getattr(seen, one.name) for seen in by_seed) for one in fields(Measured)}
     )

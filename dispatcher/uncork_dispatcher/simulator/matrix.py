@@ -13,7 +13,7 @@ from itertools import islice, product
 
 from uncork_dispatcher.policies import POLICIES
 from uncork_dispatcher.simulator.cells import BATCHES, Cell
-from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, compared
+from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, compared, require_base
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.theory import staggered_within_goal
 
@@ -178,12 +178,12 @@ def run_cells(
     this with more than one needs the usual ``if __name__ == "__main__"``.
 
     Raises:
-        ValueError: as :func:`~uncork_dispatcher.simulator.compare.compare`.
+        ValueError: as :func:`~uncork_dispatcher.simulator.measure.measure`, or if the base is not among the
+            policies.
         OSError: if recorded arrivals cannot be read.
         concurrent.futures.process.BrokenProcessPool: if a process was killed.
     """
-    if base not in policies:
-        raise ValueError(f"the base policy {base!r} is not among those measured: {', '.join(policies)}")
+    require_base(base, policies)
     tasks = list(dict.fromkeys(product(cells, policies, seeds)))
     seen: dict[Task, Measured] = {}
     for task, measured in _measure_all(tasks, batches, requests, processes):

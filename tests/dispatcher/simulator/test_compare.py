@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import Cell
-from uncork_dispatcher.simulator.compare import Ratio, compare, compared, ratio, student_t_975
+from uncork_dispatcher.simulator.compare import Ratio, compared, ratio, student_t_975
+from uncork_dispatcher.simulator.matrix import run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
 
 PROPERTY = settings(max_examples=300, deadline=None, derandomize=True, database=None)
@@ -163,7 +164,7 @@ def test_pairs_must_be_pairs() -> None:
 def test_policies_are_compared_seed_by_seed() -> None:
     """Ratios of what each seed showed, and averages over the seeds, in the order of the policies."""
     policies, seeds = ("none", "fixed:0", "cork"), (3, 4, 5)
-    found = compare(CELL, policies, seeds, requests=400)
+    [found] = run_cells([CELL], policies, seeds, requests=400)
 
     assert (found.cell, found.base) == (CELL, "fixed:0")
     assert tuple(result.policy for result in found.results) == policies
@@ -183,7 +184,7 @@ def test_policies_are_compared_seed_by_seed() -> None:
 def test_the_base_compared_with_itself_is_exactly_1() -> None:
     """Whichever it is."""
     for base in ("fixed:0", "none"):
-        found = compare(CELL, ["fixed:0", "none"], [1, 2], base=base, requests=300)
+        [found] = run_cells([CELL], ["fixed:0", "none"], [1, 2], base=base, requests=300)
         same = found.of(base)
         other = found.of("none" if base == "fixed:0" else "fixed:0")
 
@@ -193,7 +194,8 @@ def test_the_base_compared_with_itself_is_exactly_1() -> None:
 
 def test_single_rows_are_slower_than_batches() -> None:
     """A ratio above 1 of latency, below 1 of throughput: it has the right way up."""
-    found = compare(CELL, ["fixed:0", "none"], [1, 2, 3], requests=1000).of("none")
+    [comparison] = run_cells([CELL], ["fixed:0", "none"], [1, 2, 3], requests=1000)
+    found = comparison.of("none")
 
     assert found.mean.low > 2
     assert found.p99.low > 2

@@ -11,7 +11,7 @@ import pytest
 
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.simulator.cells import Cell
-from uncork_dispatcher.simulator.compare import compare
+from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, compared
 from uncork_dispatcher.simulator.matrix import (
     ALL_POLICIES,
     MATRICES,
@@ -158,7 +158,13 @@ def test_results_come_in_order_of_the_cells(processes: int) -> None:
         progress=lambda done, of: told.append((done, of)),
     )
 
-    assert found == [compare(cell, FEW, [1, 2], requests=300) for cell in SMALL]
+    alone = [
+        {policy: [measure(cell, policy, seed, requests=300) for seed in (1, 2)] for policy in FEW}
+        for cell in SMALL
+    ]
+    assert found == [
+        compared(cell, seen, base=RELEASE_WHEN_FREE) for cell, seen in zip(SMALL, alone, strict=True)
+    ]
     assert told == [(done, 12) for done in range(1, 13)]
     assert multiprocessing.active_children() == []
 
