@@ -190,14 +190,12 @@ class Dispatcher:
                 if at > self._now:
                     next_at = min(next_at, at)
                     break
-                del self._live[entry.request]
-                self._unqueue(entry)
                 reason: ShedReason = "deadline"
                 if entry.expires_at <= self._now:
                     reason = "client_deadline"
                 elif not self._slots.workers:
                     reason = "no_worker"
-                actions.append(self._shed(entry.request, self._apis[queue.api], reason))
+                actions.append(self._refuse(entry, reason))
         return next_at
 
     def _release(self, actions: list[Action]) -> float:
@@ -276,10 +274,7 @@ class Dispatcher:
         next_start = free_at[1] if len(free_at) > 1 else self._now + api.estimate.seconds(limit)
         entries = queue.by_urgency()
         choice = choose(entries, limit_rows=limit, now=self._now, next_start=next_start, estimate=estimate)
-        for entry in entries[: choice.skipped]:
-            del self._live[entry.request]
-            self._unqueue(entry)
-            actions.append(self._shed(entry.request, api, "deadline"))
+        actions.extend(self._refuse(entry, "deadline") for entry in entries[: choice.skipped])
         return choice.rows
 
     # Bookkeeping
@@ -291,6 +286,12 @@ class Dispatcher:
 
     def _shed(self, request: int, api: Api, reason: ShedReason) -> Shed:
         return Shed(request, api.rules.name, reason, retry_after_s(api, self._slots, now=self._now))
+
+    def _refuse(self, entry: Entry, reason: ShedReason) -> Shed:
+        """Refuse a request that is held."""
+        del self._live[entry.request]
+        self._unqueue(entry)
+        return self._shed(entry.request, self._apis[entry.queue.api], reason)
 
     def _forget(self, running: Running) -> None:
         for entry in running.entries:
