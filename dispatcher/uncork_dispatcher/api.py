@@ -48,13 +48,16 @@ class Api:
         self.rows = 0.0
         self.size_bytes = 0
         self._estimator = BatchTimeEstimator()
-        self.estimate = self._estimator.estimate
-        """What is believed about batch time now."""
         self._paces = WorkerPaces()
         self._smallest_rows = math.inf
         self._smallest_s = 0.0
         self._trusted_rows = -1.0
         self._out_of_reach = False
+
+    @property
+    def estimate(self) -> Estimate:
+        """What is believed about batch time now."""
+        return self._estimator.estimate
 
     def pace(self, worker: int) -> float:
         """How many times as long as predicted a worker takes."""
@@ -149,7 +152,6 @@ class Api:
             average_s = estimate.seconds(chunk_rows)
             self._paces.observe(worker, seconds=chunk_s, average_s=average_s, spread=estimate.spread)
             self._estimator.observe(chunk_rows, chunk_s / self.pace(worker))
-            self.estimate = self._estimator.estimate
         self._smallest_s = self.estimate.seconds(self._smallest_rows)
         self._judge()
         held_s = running.started - min(entry.arrival for entry in running.entries)

@@ -88,7 +88,7 @@ class CorkPolicy:
         chances = _chances(view)
         until = view.now + max(self._for_balance(view, load, chances), _for_returns(view, load, chances))
         worth_waiting = until > view.now
-        if not worth_waiting and not self._binds(view, load):
+        if not worth_waiting and not _binds(view, load):
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more like those held would have to fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
@@ -111,22 +111,23 @@ class CorkPolicy:
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
         return max(until - (view.rows + price) * releases / view.rate for until, releases in chances)
 
-    def _binds(self, view: View, load: _Load) -> bool:
-        """Whether the goal will be missed by some unless batches are as large as it allows."""
-        if not view.busy_until or load.rho >= 1:
-            return False
-        batch = view.rate / view.load_rate * load.batch if view.load_rate else 0.0
-        slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
-            batch + 2.33 * math.sqrt(batch)
-        )
-        return slowest > _BINDING * view.goal_s
-
 
 def _load(view: View) -> _Load:
     workers = view.idle_workers + len(view.busy_until)
     rho = view.load_rate * view.estimate.slope_s / workers
     batch = view.load_rate * view.estimate.intercept_s / workers / (1 - rho) if rho < 1 else math.inf
     return _Load(workers, rho, batch)
+
+
+def _binds(view: View, load: _Load) -> bool:
+    """Whether the goal will be missed by some unless batches are as large as it allows."""
+    if not view.busy_until or load.rho >= 1:
+        return False
+    batch = view.rate / view.load_rate * load.batch if view.load_rate else 0.0
+    slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
+        batch + 2.33 * math.sqrt(batch)
+    )
+    return slowest > _BINDING * view.goal_s
 
 
 def _chances(view: View) -> _Chances:
