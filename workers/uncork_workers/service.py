@@ -63,7 +63,8 @@ def api(
         mb_max_latency: latency goal in milliseconds. Requests are held only as long as it can be met.
         mb_max_batch_size: most rows in a batch, and in one call of the method.
         mb_max_batch_bytes: most bytes of request bodies in a batch.
-        policy: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"`` or ``"none"``.
+        policy: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"``, ``"fixed:MS:ROWS"``,
+            ``"aimd"`` or ``"none"``.
         timeout: seconds a batch may run before its worker is killed.
         idempotent: whether a batch whose worker died may be run again on another.
         cost: what a row weighs, if rows differ much in the time that they take; batch time is then predicted
