@@ -117,7 +117,7 @@ def _latency(comparisons: Sequence[Comparison]) -> Figure:
         for policy in policies:
             points = [(one.cell.load or 0.0, getattr(one.of(policy).average, name)) for one in comparisons]
             _line(axes, policy, points, among=policies)
-        _log_axis(axes, "y")
+        _log_scale(axes)
         _mark_goal(axes, comparisons[0].cell.goal_ms)
         axes.set_xlim(left=0)
     cell = comparisons[0].cell
@@ -262,20 +262,19 @@ def _look(policy: str, among: Sequence[str]) -> tuple[str, str]:
     return free[place % len(free)], _MARKS[place % len(_MARKS)]
 
 
-def _log_axis(axes: Axes, name: Literal["x", "y"]) -> None:
-    """Logarithmic, with plain numbers, and never so narrow that it has none."""
+def _log_scale(axes: Axes) -> None:
+    """Logarithmic upwards, with plain numbers, and never so narrow that it has none."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.set(**{f"{name}scale": "log"})
-    axis = axes.xaxis if name == "x" else axes.yaxis
-    low, high = axis.get_view_interval()
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
     if high / low < 4:
         middle = math.sqrt(low * high)
         low, high = middle / 2, middle * 2
-        axes.set(**{f"{name}lim": (low, high)})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _clients_axis(axes: Axes, cells: Iterable[Cell]) -> None:

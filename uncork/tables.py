@@ -81,8 +81,12 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 def staggered_share(cell: Cell, per_s: float) -> float:
     """A rate as a share of what staggered workers carry within the goal; NaN where none is within it."""
+    return per_s / _staggered_or_nan(cell)
+
+
+def _staggered_or_nan(cell: Cell) -> float:
     try:
-        return per_s / staggered_per_s(cell)
+        return staggered_per_s(cell)
     except ValueError:
         return math.nan
 
@@ -247,14 +251,12 @@ def _plain_table(name: str, *headings: str, before: Sequence[str] = ()) -> Table
 
 def _cell_figures(comparison: Comparison, seeds: Sequence[int]) -> dict[str, Any]:
     cell = comparison.cell
-    # Throughput that is not bounded by a goal has no such mark.
-    staggered = 1 / staggered_share(cell, 1.0)
     return {
         "name": str(cell),
         **asdict(cell),
         "rate_per_s": cell.rate,
         "capacity_per_s": cell.capacity,
-        "staggered_per_s": staggered,
+        "staggered_per_s": _staggered_or_nan(cell),
         "policies": {
             result.policy: {
                 "average": {
