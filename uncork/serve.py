@@ -21,7 +21,6 @@ import uvloop
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
-from uncork_gateway.http import HttpProtocol
 from uncork_workers.description import ServiceDescription
 from uncork_workers.supervisor import Supervisor
 
@@ -201,7 +200,7 @@ def _listening_socket(host: str, port: int) -> socket.socket:
 def _http_config(gateway: Gateway, options: ServeOptions) -> uvicorn.Config:
     return uvicorn.Config(
         gateway.app,
-        http=HttpProtocol,
+        http=gateway.protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever it is
         ws="none",
         lifespan="off",
         access_log=False,

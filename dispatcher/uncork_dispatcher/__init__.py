@@ -19,9 +19,10 @@ from uncork_dispatcher.errors import (
     WrongResultCount,
 )
 from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran
+from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
     "POLICIES",
@@ -33,13 +34,17 @@ __all__ = [
     "BatchTimedOut",
     "DispatchError",
     "Dispatcher",
+    "Ended",
     "Estimate",
     "Job",
     "Observer",
     "Ran",
     "RequestShed",
+    "Runner",
     "ShedReason",
     "Start",
+    "TaskRunner",
+    "Waiter",
     "WorkerLost",
     "WrongResultCount",
     "batched",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from uncork_dispatcher.actions import ShedReason
-from uncork_dispatcher.api import Api
+from uncork_dispatcher.api import Api, Room
 from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.slots import Slots
@@ -33,12 +33,30 @@ def refusal(
         api.rows + rows > api.rules.max_queue_rows or api.size_bytes + size_bytes > api.rules.max_queue_bytes
     ):
         return "queue_full"
-    largest_batch = max(rows, min(api.rows + rows, api.policy.limit_rows))
-    if api.may_shed(largest_batch):
-        finish = _finish(api, slots, rows=api.rows + rows, requests=api.requests + 1, now=now)
+    held_rows, held = api.rows + rows, api.requests + 1
+    if expires_at == math.inf and _has_room(api, slots, rows=held_rows, requests=held, now=now):
+        return None
+    if api.may_shed(max(rows, min(held_rows, api.policy.limit_rows))):
+        finish = _finish(api, slots, rows=held_rows, requests=held, now=now)
         if finish > min(now + api.rules.goal_s, expires_at):
             return "deadline"
     return None
+
+
+def _has_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
+    """Whether so much is held that even twice of it would be done within the goal.
+
+    Every request asks, so what was found out is kept while no batch starts or ends. The time that a
+    backlog takes from now does not grow as time passes.
+    """
+    room = api.room
+    if room.changes == slots.changes and rows <= room.rows and requests <= room.requests:
+        return True
+    rows, requests = 2 * rows, 2 * requests
+    if _finish(api, slots, rows=rows, requests=requests, now=now) > now + api.rules.goal_s:
+        return False
+    api.room = Room(slots.changes, rows, requests)
+    return True
 
 
 def next_refusal(queue: RequestQueue, api: Api, slots: Slots, *, draining: bool) -> tuple[float, Entry]:

@@ -13,13 +13,13 @@ import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar, Unpack
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner
+from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
+from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
 
 log = logging.getLogger("uncork.dispatcher")
@@ -40,17 +40,43 @@ class _Silence:
 
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[P, R]):
-    """A caller, from submit until its future is settled."""
+    """A request, from submit until its waiter has been told."""
 
     payload: P
     rows: int
     cost: float
     arrival: float
-    future: asyncio.Future[Answer[R]]
+    waiter: Waiter[R]
+
+
+class CallOptions(TypedDict, total=False):
+    """What :meth:`AsyncDispatcher.submit` takes beside api and payload."""
+
+    rows: int
+    cost: float | None
+    size_bytes: int
+    key: Hashable
+    client_timeout_s: float
+    source: Hashable
+
+
+class _Caller(Generic[R]):
+    """A waiter that is a coroutine."""
+
+    def __init__(self, future: asyncio.Future[Answer[R]]) -> None:
+        self._future = future
+
+    def answered(self, answer: Answer[R]) -> None:
+        if not self._future.done():
+            self._future.set_result(answer)
+
+    def failed(self, error: Exception) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
 
 
 class AsyncDispatcher(Generic[P, R]):
-    """Merges concurrent calls into batches that ``run`` executes. Belongs to one event loop.
+    """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
     ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution
     of a millisecond, which is a whole batch of a fast model.
@@ -58,20 +84,19 @@ class AsyncDispatcher(Generic[P, R]):
 
     def __init__(
         self,
-        run: Runner[P, R],
+        runner: Runner[P, R],
         *,
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._core = Dispatcher()
-        self._run = run
+        self._runner = runner
         self._observer = observer or _Silence()
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._latest = -math.inf
         self._numbers = itertools.count(1)
         self._waiting: dict[int, _Waiting[P, R]] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -92,8 +117,9 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.worker_lost(worker, now=self._now())
         self._changed()
 
-    async def call(
+    def submit(
         self,
+        waiter: Waiter[R],
         api: str,
         payload: P,
         *,
@@ -103,19 +129,15 @@ class AsyncDispatcher(Generic[P, R]):
         key: Hashable = None,
         client_timeout_s: float = math.inf,
         source: Hashable = None,
-    ) -> Answer[R]:
-        """Have ``payload`` executed in some batch, and return its result.
+    ) -> int:
+        """Have ``payload`` executed in some batch and tell ``waiter``; returns the number of the request.
 
         Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
-        it is given; all calls of an api should give it or none. ``source`` is who asks, for example a
+        it is given; all requests of an api should give it or none. ``source`` is who asks, for example a
         client's connection, so that it is known who has come back; None if unknown.
 
-        Cancelling the caller takes the request out of the queue and out of nobody else's way.
-
         Raises:
-            RequestShed: it was refused, at once or after it was held.
-            BatchTimedOut, WorkerLost: its batch got no answer.
-            Exception: whatever the runner raised for the whole batch.
+            RequestShed: it was refused at once; the waiter is not told.
         """
         now = self._now()
         number = next(self._numbers)
@@ -133,15 +155,33 @@ class AsyncDispatcher(Generic[P, R]):
         if refused is not None:
             self._observer.request_shed(api, refused.reason)
             raise RequestShed(refused.reason, refused.retry_after_s)
-        future: asyncio.Future[Answer[R]] = self._loop.create_future()
-        self._waiting[number] = _Waiting(payload, rows, weight, now, future)
+        self._waiting[number] = _Waiting(payload, rows, weight, now, waiter)
         self._changed()
+        return number
+
+    def cancel(self, request: int) -> None:
+        """Forget a request: its waiter has left. One whose waiter has been told is passed over.
+
+        It is taken out of the queue, and out of nobody else's way.
+        """
+        if self._waiting.pop(request, None) is not None:
+            self._core.cancel(request, now=self._now())
+            self._changed()
+
+    async def call(self, api: str, payload: P, **options: Unpack[CallOptions]) -> Answer[R]:
+        """Have ``payload`` executed in some batch, and return its result. Options as for :meth:`submit`.
+
+        Raises:
+            RequestShed: it was refused, at once or after it was held.
+            BatchTimedOut, WorkerLost: its batch got no answer.
+            Exception: whatever the runner raised for the whole batch.
+        """
+        future: asyncio.Future[Answer[R]] = self._loop.create_future()
+        number = self.submit(_Caller(future), api, payload, **options)
         try:
             return await future
         finally:
-            if self._waiting.pop(number, None) is not None:  # the caller was cancelled
-                self._core.cancel(number, now=self._now())
-                self._changed()
+            self.cancel(number)  # does something only if the caller was cancelled
 
     async def drain(self) -> None:
         """Refuse new requests, release what is held, and return when everything has been answered."""
@@ -200,8 +240,8 @@ class AsyncDispatcher(Generic[P, R]):
             case Shed(request, api, reason, retry_after_s):
                 self._observer.request_shed(api, reason)
                 self._fail(request, RequestShed(reason, retry_after_s))
-            case Abandon(batch, _, requests):
-                self._tasks.pop(batch).cancel()
+            case Abandon(batch, worker, requests):
+                self._runner.abandon(batch, worker)
                 for request in requests:
                     self._fail(request, BatchTimedOut("the batch ran past its timeout"))
             case Lost(request):
@@ -224,46 +264,32 @@ class AsyncDispatcher(Generic[P, R]):
             costs=[one.cost for one in waiting],
         )
         self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])
-        self._tasks[start.batch] = self._loop.create_task(self._execute(job, now))
+        self._runner.start(job, lambda outcome: self._ended(job, now, outcome))
 
-    async def _execute(self, job: Job[P], started: float) -> None:
-        start = job.start
-        ran: Ran[R] = Ran((), "failed")
-        failure: Exception | None = None
-        try:
-            ran = await self._run(job)
-            ran.check(start)
-        except WorkerLost:
-            self._tasks.pop(start.batch, None)
+    def _ended(self, job: Job[P], started: float, outcome: Ran[R] | Exception) -> None:
+        start, now = job.start, self._now()
+        if isinstance(outcome, WorkerLost):
             self.worker_lost(start.worker)
             return
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Not us, but something that the runner waited for was cancelled.
-            failure = DispatchError("the batch was cancelled from within")
-        except Exception as error:
-            failure = error
-        self._tasks.pop(start.batch, None)
-        now = self._now()
-        outcome: Outcome = ran.outcome if failure is None else "failed"
-        if not self._core.batch_done(start.batch, outcome=outcome, chunks=ran.chunks, now=now):
+        failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
+        ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
+        if not self._core.batch_done(start.batch, outcome=ran.outcome, chunks=ran.chunks, now=now):
             return  # the core had given the worker up, and has its requests run elsewhere
-        self._changed()
         batch = BatchFacts(start, sum(job.rows), started, now - started)
-        self._observer.batch_ended(batch, outcome)
+        self._observer.batch_ended(batch, ran.outcome)
+        # Before anybody is told: to tell all of them may take longer than the worker should be idle.
+        self._turn()
         if failure is not None:
             for request in start.requests:
                 self._fail(request, failure)
             return
         for request, result in zip(start.requests, ran.results, strict=True):
             waiting = self._waiting.pop(request, None)
-            if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(Answer(result, batch, started - waiting.arrival))
+            if waiting is not None:
+                waiting.waiter.answered(Answer(result, batch, started - waiting.arrival))
 
     def _fail(self, request: int, error: Exception) -> None:
-        """Settle a caller with an error; one that has left or is settled already is passed over."""
+        """Tell a waiter of an error; one that has left or was told already is passed over."""
         waiting = self._waiting.pop(request, None)
-        if waiting is not None and not waiting.future.done():
-            waiting.future.set_exception(error)
+        if waiting is not None:
+            waiting.waiter.failed(error)

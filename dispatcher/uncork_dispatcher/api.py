@@ -34,6 +34,14 @@ class ApiStats(NamedTuple):
     estimate: Estimate
 
 
+class Room(NamedTuple):
+    """How much may be held for its last row to be done within the goal, while the slots do not change."""
+
+    changes: int
+    rows: float
+    requests: int
+
+
 class Api:
     """State of one api inside the core. Rate and estimate belong to the api, queues to the batch key."""
 
@@ -44,6 +52,7 @@ class Api:
         self._lasting = ArrivalRate(_LASTING_S)
         self._unexpected = ArrivalRate()
         self._returns = Returns()
+        self.room = Room(-1, 0.0, 0)
         self.requests = 0
         self.rows = 0.0
         self.size_bytes = 0
@@ -93,6 +102,7 @@ class Api:
         if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.rules = rules
+        self.room = Room(-1, 0.0, 0)
         self._out_of_reach = False
         self._judge()
 

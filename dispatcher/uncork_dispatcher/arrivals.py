@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 _WINDOW_S = 0.5
+# Within this share of the window nothing is forgotten: requests come many at a time.
+_GRAIN = 1e-4
 # After so many windows what lies before the first arrival is nothing.
 _SETTLED_WINDOWS = 40.0
 
@@ -26,8 +28,11 @@ class ArrivalRate:
         """Count ``rows`` rows that arrived at ``now`` (seconds)."""
         if self._started == math.inf:
             self._started = self._updated = now
-        self._rows = self._rows * math.exp((self._updated - now) / self._window_s) + rows
-        self._updated = now
+        passed = now - self._updated
+        if passed > _GRAIN * self._window_s:
+            self._rows *= math.exp(-passed / self._window_s)
+            self._updated = now
+        self._rows += rows
 
     def per_second(self, *, now: float) -> float:
         """The rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""

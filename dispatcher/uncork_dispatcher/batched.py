@@ -14,6 +14,7 @@ from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.errors import DispatchError, WorkerLost
 from uncork_dispatcher.jobs import Job, Ran
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,7 +96,7 @@ class _Batched(Generic[T, R]):
         if dispatcher is None:
             for closed in [known for known in self._dispatchers if known.is_closed()]:
                 del self._dispatchers[closed]
-            dispatcher = self._dispatchers[loop] = AsyncDispatcher(self._run)
+            dispatcher = self._dispatchers[loop] = AsyncDispatcher(TaskRunner(self._run))
             dispatcher.set_api(self._rules)
             for slot in range(self._concurrency):
                 dispatcher.worker_ready(slot)

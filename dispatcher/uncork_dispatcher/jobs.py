@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from uncork_dispatcher.actions import Outcome, ShedReason, Start
@@ -36,17 +36,13 @@ class Ran(NamedTuple, Generic[R]):
     outcome: Outcome = "worked"
     chunks: Sequence[tuple[float, float]] = ()
 
-    def check(self, start: Start) -> None:
-        """What a runner says must fit its batch: callers and the estimate depend on it.
-
-        Raises:
-            WrongResultCount: if there is not one result for each request.
-            ValueError: if a chunk has no rows or no time.
-        """
+    def fault(self, start: Start) -> Exception | None:
+        """Why this cannot be what came of ``start``, if so: callers and the estimate depend on it."""
         if len(self.results) != len(start.requests):
-            raise WrongResultCount(len(start.requests), len(self.results))
+            return WrongResultCount(len(start.requests), len(self.results))
         if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in self.chunks):
-            raise ValueError(f"a call takes some rows and some time, the runner says {self.chunks}")
+            return ValueError(f"a call takes some rows and some time, the runner says {self.chunks}")
+        return None
 
 
 class BatchFacts(NamedTuple):
@@ -66,13 +62,31 @@ class Answer(NamedTuple, Generic[R]):
     held_s: float
 
 
-Runner = Callable[[Job[P]], Awaitable[Ran[R]]]
-"""Executes a job on the worker that the job names.
+class Waiter(Protocol[R]):
+    """Who waits for the answer to a request; told exactly once, unless it has left. Must not raise."""
 
-Raises :class:`WorkerLost` when the worker died. It is cancelled when the batch runs past its timeout; the
-worker then counts as lost until :meth:`AsyncDispatcher.worker_ready`. Any other exception goes to every
-caller of the batch.
-"""
+    def answered(self, answer: Answer[R]) -> None:
+        """The request was executed."""
+
+    def failed(self, error: Exception) -> None:
+        """It was not, or its whole batch failed."""
+
+
+Ended = Callable[[Ran[R] | Exception], None]
+"""What came of a batch. :class:`WorkerLost`: the worker died. Another exception goes to all its callers."""
+
+
+class Runner(Protocol[P, R]):
+    """Executes batches."""
+
+    def start(self, job: Job[P], ended: Ended[R]) -> None:
+        """Execute a job on the worker that it names, and call ``ended`` once, after this has returned."""
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """A batch ran past its timeout: nobody waits for it any more.
+
+        Its worker counts as lost until :meth:`AsyncDispatcher.worker_ready`.
+        """
 
 
 class Observer(Protocol):

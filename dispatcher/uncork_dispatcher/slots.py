@@ -27,6 +27,8 @@ class Slots:
         self._workers: set[int] = set()
         self._idle: dict[int, None] = {}
         self._running: dict[int, Running] = {}
+        self.changes = 0
+        """Counts the changes: what was computed from all this holds while it stays the same."""
 
     @property
     def workers(self) -> int:
@@ -46,11 +48,13 @@ class Slots:
     def add(self, worker: int) -> None:
         """A worker became usable; one that is known already is left as it is."""
         if worker not in self._workers:
+            self.changes += 1
             self._workers.add(worker)
             self._idle[worker] = None
 
     def lose(self, worker: int) -> Running | None:
         """Forget a worker; returns the batch that it was running."""
+        self.changes += 1
         self._workers.discard(worker)
         self._idle.pop(worker, None)
         for number, running in self._running.items():
@@ -68,10 +72,12 @@ class Slots:
 
     def occupy(self, running: Running) -> None:
         """Note what runs in the slot that was taken."""
+        self.changes += 1
         self._running[running.start.batch] = running
 
     def finish(self, batch: int) -> Running | None:
         """A batch has ended and its worker is idle again; None if the batch is not known any more."""
+        self.changes += 1
         running = self._running.pop(batch, None)
         if running is not None and running.start.worker in self._workers:
             self._idle[running.start.worker] = None
@@ -80,6 +86,7 @@ class Slots:
     def give_up_overdue(self, now: float) -> list[Running]:
         """Remove the batches that ran past their timeout, and their workers with them."""
         overdue = [running for running in self._running.values() if running.gives_up_at <= now]
+        self.changes += len(overdue)
         for running in overdue:
             del self._running[running.start.batch]
             self._workers.discard(running.start.worker)

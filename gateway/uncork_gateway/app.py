@@ -14,16 +14,17 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route, Router
+from starlette.routing import Route
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran, Start, WorkerLost
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.errors import problem
 from uncork_gateway.hot_route import HotRoute, RowsReply
+from uncork_gateway.http import HotRoutes, HttpProtocol
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
-from uncork_gateway.upstreams.worker_pool import WorkerPool
+from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
 from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.frames import Batch, Failed
+from uncork_workers.frames import Batch, Failed, FrameError
 
 log = logging.getLogger("uncork.gateway")
 
@@ -70,9 +71,7 @@ class Gateway:
         self._kill_worker = kill_worker
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
-        self._dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(
-            self._run, observer=self._metrics
-        )
+        self._dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(self, observer=self._metrics)
         self._metrics.registry.register(
             LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
         )
@@ -87,7 +86,8 @@ class Gateway:
         """Done when the first worker has said what it serves; :class:`ServiceUnusable` if it cannot."""
         self.ready = asyncio.Event()
         """Set when the first worker takes batches."""
-        plain = Starlette(
+        self._hot = HotRoutes()
+        self.app = Starlette(
             routes=[
                 Route("/livez", self._livez),
                 Route("/readyz", self._readyz),
@@ -96,9 +96,10 @@ class Gateway:
             ],
             exception_handlers={HTTPException: self._http_error},
         )
-        # Starlette's middleware costs as much as all the rest of the hot route; only plain routes need it.
-        self._plain = Mount("/", app=plain)
-        self.app = Router([self._plain])
+
+    def protocol(self, **uvicorn: Any) -> HttpProtocol:
+        """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
+        return HttpProtocol(self._hot, **uvicorn)
 
     async def listen(self, socket_path: str) -> None:
         """Wait for workers on a Unix socket."""
@@ -180,11 +181,11 @@ class Gateway:
         apis = effective.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]
-        routes = [Route(api.route, self._hot_route(api), methods=["POST"]) for api in apis]
+        routes = {api.route.encode(): self._hot_route(api) for api in apis}
         for one in rules:
             self._dispatcher.set_api(one)
         self._limits = {api.name: api.settings.mb_max_batch_size for api in apis}
-        self.app.routes[:] = [*routes, self._plain]
+        self._hot.replace(routes)
         return effective
 
     def _rules(self, api: ApiDescription) -> ApiRules:
@@ -209,14 +210,15 @@ class Gateway:
             api.name,
             codec=make_codec(api.input, api.settings.cost),
             dispatcher=self._dispatcher,
-            metrics=self._metrics,
+            tally=self._metrics.api(api.name),
             max_body_bytes=self._settings.max_body_bytes,
             batch_id=lambda batch: f"{self._instance}-{batch}",
         )
 
     # The dispatcher's runner
 
-    async def _run(self, job: Job[bytes]) -> Ran[RowsReply]:
+    def start(self, job: Job[bytes], ended: Ended[RowsReply]) -> None:
+        """Have a worker run a batch."""
         start = job.start
         batch = Batch(
             batch=start.batch,
@@ -227,20 +229,12 @@ class Gateway:
             costs=None if job.costs == job.rows else job.costs,
         )
         try:
-            reply, bodies = await self._pool.execute(start.worker, batch, job.payloads)
-        except asyncio.CancelledError:
-            self._end_hung_worker(start.worker)
-            raise
-        results = [RowsReply(*one) for one in zip(reply.statuses, bodies, strict=True)]
-        # The time of a batch that ran whole is measured here, where transport is part of it.
-        whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
-        return Ran(
-            results,
-            outcome="worked" if reply.worked and reply.chunks else "failed",
-            chunks=() if whole else reply.chunks,
-        )
+            self._pool.execute(start.worker, batch, job.payloads, lambda outcome: ended(_ran(start, outcome)))
+        except FrameError as error:
+            asyncio.get_running_loop().call_soon(ended, error)
 
-    def _end_hung_worker(self, worker: int) -> None:
+    def abandon(self, batch: int, worker: int) -> None:
+        """End a worker that hangs."""
         index = self._pool.index_of(worker)
         if index is not None:
             log.error("worker %d ran a batch past its timeout and is killed", index)
@@ -271,6 +265,21 @@ class Gateway:
         if error.status_code == 404:
             return _problem(404, f"there is no {path} here")
         return _problem(error.status_code, error.detail, dict(error.headers or {}))
+
+
+def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
+    """What came of a batch, in the dispatcher's terms."""
+    if isinstance(outcome, WorkerLost):
+        return outcome
+    reply = outcome.reply
+    results = [RowsReply(*one) for one in zip(reply.statuses, outcome.bodies, strict=True)]
+    # The time of a batch that ran whole is measured here, where transport is part of it.
+    whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
+    return Ran(
+        results,
+        outcome="worked" if reply.worked and reply.chunks else "failed",
+        chunks=() if whole else reply.chunks,
+    )
 
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:

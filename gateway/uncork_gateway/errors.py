@@ -43,10 +43,6 @@ class BodyTooLarge(GatewayError):
 
     status = 413
 
-    def headers(self) -> Headers:
-        """Close the connection."""
-        return [(b"connection", b"close")]
-
 
 class UnsupportedMediaType(GatewayError):
     """The content type is not one that the api takes."""

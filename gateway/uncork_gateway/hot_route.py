@@ -1,4 +1,4 @@
-"""The way of a request: read, marshal, have it batched, reply. A raw ASGI callable, one per api."""
+"""The way of a request: read, marshal, have it batched, reply. One :class:`HotRoute` per api."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from starlette.types import Receive, Scope, Send
-
-from uncork_dispatcher import Answer, AsyncDispatcher, DispatchError
-from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.disconnect import ClientGone, DisconnectWatch
+from uncork_dispatcher import Answer, AsyncDispatcher, BatchFacts, DispatchError
+from uncork_gateway.codecs import Codec
 from uncork_gateway.errors import (
     BadRequest,
     BodyTooLarge,
     GatewayError,
     HandlerFailed,
-    Headers,
     UnsupportedMediaType,
     from_dispatcher,
     problem,
 )
-from uncork_gateway.metrics import Metrics
+from uncork_gateway.http import Header, HttpProtocol
+from uncork_gateway.metrics import ApiTally
 
 log = logging.getLogger("uncork.gateway")
 
 _CLIENT_GONE = 499
 _JSON_TYPES = ("", "application/json")
+_JSON = b"content-type: application/json\r\n"
+_PROBLEM = b"content-type: application/problem+json\r\n"
 _ERRORS_BY_STATUS: dict[int, type[GatewayError]] = {400: BadRequest}
 
 
@@ -38,6 +37,14 @@ class RowsReply(NamedTuple):
 
     status: int
     body: bytes
+
+
+class Head(NamedTuple):
+    """What the headers of a request say; ``refused`` is why it is not taken, if it is not."""
+
+    timeout_s: float
+    expects: bool
+    refused: GatewayError | None
 
 
 class HotRoute:
@@ -49,95 +56,191 @@ class HotRoute:
         *,
         codec: Codec,
         dispatcher: AsyncDispatcher[bytes, RowsReply],
-        metrics: Metrics,
+        tally: ApiTally,
         max_body_bytes: int,
         batch_id: Callable[[int], str],
     ) -> None:
-        self._api = api
-        self._codec = codec
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        self.api = api
+        self.codec = codec
+        self.dispatcher = dispatcher
+        self.tally = tally
+        self.max_body_bytes = max_body_bytes
         self._batch_id = batch_id
+        self._batch: BatchFacts | None = None
+        self._batch_head = (b"", b"")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever becomes of it."""
-        arrived = time.perf_counter()
-        status = 200
-        try:
-            head = _read_head(scope)
-            marshalled = self._codec.decode(await self._read_body(head, receive))
-            answer = await self._answer(marshalled, head, receive)
-            body = self._codec.encode(answer.result.body, single=marshalled.single)
-            headers = self._provenance(answer)
-            headers.append((b"content-type", b"application/json"))
-        except ClientGone:
-            self._metrics.request_answered(self._api, _CLIENT_GONE, time.perf_counter() - arrived)
-            return
-        except Exception as error:
-            failure = error if isinstance(error, GatewayError) else _unexpected(error)
-            status = failure.status
-            body = problem(status, str(failure))
-            headers = failure.headers()
-            headers.append((b"content-type", b"application/problem+json"))
-        headers.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-        self._metrics.request_answered(self._api, status, time.perf_counter() - arrived)
-
-    async def _answer(self, marshalled: Marshalled, head: _Head, receive: Receive) -> Answer[RowsReply]:
-        try:
-            with DisconnectWatch(receive):
-                answer = await self._dispatcher.call(
-                    self._api,
-                    marshalled.body,
-                    rows=marshalled.rows,
-                    cost=marshalled.cost,
-                    size_bytes=len(marshalled.body),
-                    key=marshalled.key,
-                    client_timeout_s=head.timeout_s,
-                    source=head.client,
-                )
-        except DispatchError as error:
-            raise from_dispatcher(error) from error
-        if answer.result.status != 200:
-            kind = _ERRORS_BY_STATUS.get(answer.result.status, HandlerFailed)
-            raise kind(answer.result.body.decode())
-        return answer
-
-    async def _read_body(self, head: _Head, receive: Receive) -> bytes:
-        if head.content_type not in _JSON_TYPES:
-            raise UnsupportedMediaType(
-                f"content type {head.content_type!r} is not accepted; send application/json"
+    def read_head(self, headers: Sequence[Header]) -> Head:
+        """Read what the headers say; what is wrong with them is told when it is the request's turn."""
+        content_type, timeout_s, expects = "", math.inf, False
+        refused: GatewayError | None = None
+        for name, value in headers:
+            match name.lower():
+                case b"content-type":
+                    content_type = value.decode("latin-1").partition(";")[0].strip().lower()
+                case b"content-length":
+                    if int(value) > self.max_body_bytes:
+                        refused = self.too_large()
+                case b"x-request-timeout-ms":
+                    try:
+                        timeout_s = _timeout_s(value)
+                    except BadRequest as error:
+                        refused = error
+                case b"expect":
+                    expects = value.lower() == b"100-continue"
+        if content_type not in _JSON_TYPES:
+            refused = UnsupportedMediaType(
+                f"content type {content_type!r} is not accepted; send application/json"
             )
-        if head.content_length > self._max_body_bytes:
-            raise self._too_large()
-        parts: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._max_body_bytes:
-                raise self._too_large()
-            more = message.get("more_body", False)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return Head(timeout_s, expects, refused)
 
-    def _too_large(self) -> BodyTooLarge:
-        return BodyTooLarge(f"the body is over the limit of {self._max_body_bytes} bytes")
+    def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> HotRequest:
+        """A request whose head has come."""
+        return HotRequest(self, connection, head, keep_alive=keep_alive)
 
-    def _provenance(self, answer: Answer[RowsReply]) -> Headers:
-        """Which batch the answer comes from, and where its time went."""
+    def too_large(self) -> BodyTooLarge:
+        """What to say of a body over the limit."""
+        return BodyTooLarge(f"the body is over the limit of {self.max_body_bytes} bytes")
+
+    def provenance(self, answer: Answer[RowsReply]) -> bytes:
+        """Header lines: which batch the answer comes from, and where its time went."""
         batch = answer.batch
-        timing = b"queue;dur=%.2f, batch;dur=%.2f" % (answer.held_s * 1000, batch.seconds * 1000)
-        return [
-            (b"x-batch-id", self._batch_id(batch.start.batch).encode()),
-            (b"x-batch-size", b"%d" % batch.rows),
-            (b"server-timing", timing),
-        ]
+        if batch is not self._batch:
+            # The answers of a batch come one after the other.
+            self._batch = batch
+            self._batch_head = (
+                b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
+                % (self._batch_id(batch.start.batch).encode(), batch.rows),
+                b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
+            )
+        before, after = self._batch_head
+        return b"%b%.2f%b" % (before, answer.held_s * 1000, after)
+
+
+class HotRequest:
+    """One request to an api, from its head to its reply.
+
+    The connection brings it its body and says when it is its turn, the dispatcher what became of it.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_connection",
+        "_head",
+        "_number",
+        "_pieces",
+        "_refused",
+        "_route",
+        "_single",
+        "_size",
+        "_started",
+        "_whole",
+        "keep_alive",
+        "response_complete",
+    )
+
+    def __init__(self, route: HotRoute, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
+        self._arrived = time.perf_counter()
+        self._route = route
+        self._connection = connection
+        self._head = head
+        self._refused = head.refused
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._number = 0
+        self._single = True
+        self._started = self._whole = False
+        self.keep_alive = keep_alive
+        self.response_complete = False
+
+    # What the connection says
+
+    def start(self) -> None:
+        """Reply if there is something to reply already, or ask for the body."""
+        self._started = True
+        if self._refused is not None:
+            self.failed(self._refused)
+        elif self._whole:
+            self._dispatch()
+        elif self._head.expects:
+            self._connection.continue_()
+
+    def take(self, piece: bytes) -> None:
+        """Keep a piece of the body, unless it is of no use any more."""
+        if self._refused is not None:
+            return
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > self._route.max_body_bytes:
+            self._pieces.clear()
+            self._refused = self._route.too_large()
+            if self._started:
+                self.failed(self._refused)
+
+    def complete(self) -> None:
+        """Have the request executed if it is its turn."""
+        self._whole = True
+        if self._started and self._refused is None:
+            self._dispatch()
+
+    def leave(self) -> None:
+        """Take the request out of the queue, if it is held."""
+        if not self.response_complete:
+            self.response_complete = True
+            self._route.dispatcher.cancel(self._number)
+            self._count(_CLIENT_GONE)
+
+    # What the dispatcher says
+
+    def answered(self, answer: Answer[RowsReply]) -> None:
+        """Reply with what the worker said."""
+        route, result = self._route, answer.result
+        try:
+            if result.status != 200:
+                kind = _ERRORS_BY_STATUS.get(result.status, HandlerFailed)
+                raise kind(result.body.decode())
+            body = route.codec.encode(result.body, single=self._single)
+        except Exception as error:
+            self.failed(error)
+        else:
+            self._reply(200, route.provenance(answer) + _JSON, body)
+
+    def failed(self, error: Exception) -> None:
+        """Reply with a problem document."""
+        if isinstance(error, DispatchError):
+            error = from_dispatcher(error)
+        failure = error if isinstance(error, GatewayError) else _unexpected(error)
+        if isinstance(failure, BodyTooLarge):
+            self.keep_alive = False  # the rest of the body is not read
+        head = b"".join(b"%b: %b\r\n" % header for header in failure.headers())
+        self._reply(failure.status, head + _PROBLEM, problem(failure.status, str(failure)))
+
+    def _dispatch(self) -> None:
+        route, pieces = self._route, self._pieces
+        try:
+            marshalled = route.codec.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._single = marshalled.single
+            self._number = route.dispatcher.submit(
+                self,
+                route.api,
+                marshalled.body,
+                rows=marshalled.rows,
+                cost=marshalled.cost,
+                size_bytes=len(marshalled.body),
+                key=marshalled.key,
+                client_timeout_s=self._head.timeout_s,
+                source=self._connection.number,
+            )
+        except Exception as error:
+            self.failed(error)
+        finally:
+            pieces.clear()
+
+    def _reply(self, status: int, head: bytes, body: bytes) -> None:
+        self._connection.reply(self, status, head, body)
+        self._count(status)
+
+    def _count(self, status: int) -> None:
+        self._route.tally.answered(status, time.perf_counter() - self._arrived)
 
 
 def _unexpected(error: Exception) -> GatewayError:
@@ -145,30 +248,6 @@ def _unexpected(error: Exception) -> GatewayError:
     error_id = secrets.token_hex(6)
     log.error("internal error [%s]", error_id, exc_info=error)
     return HandlerFailed(f"internal error; error id {error_id}")
-
-
-class _Head(NamedTuple):
-    """What the hot route needs to know before the body; ``client`` is the connection's other end."""
-
-    content_type: str
-    content_length: int
-    timeout_s: float
-    client: tuple[str, int] | None
-
-
-def _read_head(scope: Scope) -> _Head:
-    content_type = ""
-    content_length = 0
-    timeout_s = math.inf
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            content_type = value.decode("latin-1").partition(";")[0].strip().lower()
-        elif name == b"content-length":
-            content_length = int(value)
-        elif name == b"x-request-timeout-ms":
-            timeout_s = _timeout_s(value)
-    client = scope.get("client")
-    return _Head(content_type, content_length, timeout_s, client and tuple(client))
 
 
 def _timeout_s(value: bytes) -> float:

@@ -1,85 +1,307 @@
-"""uvicorn's HTTP protocol, with one system call per reply instead of two.
+"""HTTP/1.1 as uvicorn speaks it, with a short way for the requests that are batched.
 
-uvicorn writes head and body apart, and the event loop passes each write on at once. On small replies the
-second call costs as much as all that the gateway does in Python.
+Parsing, keep-alive, pipelining, limits and shutdown are uvicorn's. A request to a hot route needs no
+ASGI scope, task, event or router between the parser and the dispatcher: what those cost is several
+times what is left without them (``docs/performance.md``). All others take uvicorn's own way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, cast
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-# What is passed on at once: the transport below tells uvicorn when a client reads too slowly.
-_MUCH_BYTES = 64 * 1024
+Header = tuple[bytes, bytes]
+Head = TypeVar("Head")
+_MOST_KNOWN = 4096
+_LONGEST_KNOWN_BYTES = 4096
+_numbers = itertools.count(1)
 
 
-class GatheringTransport(asyncio.Transport):
-    """Passes on what was written in one turn of the loop as one write, at the end of the turn."""
+class Exchange(Protocol):
+    """One request on the short way; it is the connection's ``cycle``, as uvicorn calls it.
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._transport = transport
-        self._loop = loop
-        self._held: list[bytes | bytearray | memoryview] = []
-        self._held_bytes = 0
+    The connection calls ``start`` when it is the request's turn, which with pipelining may be after its
+    body has come; the request calls :meth:`HttpProtocol.reply`, once.
+    """
 
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Hold ``data`` until the end of the turn, or until there is much of it."""
-        if not self._held:
-            self._loop.call_soon(self._flush)
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes > _MUCH_BYTES:
-            self._flush()
+    keep_alive: bool
+    response_complete: bool
 
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
-        """Hold all of it."""
-        self.write(b"".join(list_of_data))
+    def start(self) -> None:
+        """All requests before it on the connection have been answered."""
 
-    def close(self) -> None:
-        """Close when everything has been sent."""
-        self._flush()
-        self._transport.close()
+    def take(self, piece: bytes) -> None:
+        """A piece of its body."""
 
-    def _flush(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
-        if held and not self._transport.is_closing():
-            self._transport.write(b"".join(held))
+    def complete(self) -> None:
+        """Its body is whole."""
 
-    # What follows only passes on.
+    def leave(self) -> None:
+        """Its client has gone."""
 
-    def abort(self) -> None:
-        """Close at once."""
-        self._transport.abort()
 
-    def is_closing(self) -> bool:
-        """Whether it is closed or closing."""
-        return self._transport.is_closing()
+class HotHandler(Protocol[Head]):
+    """Takes the requests to one path."""
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Ask for example for the ``peername``."""
-        return self._transport.get_extra_info(name, default)
+    def read_head(self, headers: Sequence[Header]) -> Head:
+        """What the handler wants to know of the headers. Their names are as the client wrote them."""
 
-    def pause_reading(self) -> None:
-        """Deliver no data for a while."""
-        self._transport.pause_reading()
+    def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> Exchange:
+        """A request whose head has come."""
 
-    def resume_reading(self) -> None:
-        """Deliver data again."""
-        self._transport.resume_reading()
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection over."""
-        self._transport.set_protocol(protocol)
+class _Known(NamedTuple):
+    """What was made of a head that has come before."""
+
+    handler: HotHandler[Any]
+    head: Any
+    length: int
+    """Bytes of the body."""
+
+
+class HotRoutes:
+    """The handlers of POST requests by path, and the heads that clients send again and again.
+
+    Heads are kept as they came, byte by byte, so that another look at them would see the same.
+    """
+
+    def __init__(self) -> None:
+        self.handlers: dict[bytes, HotHandler[Any]] = {}
+        self.known: dict[bytes, _Known] = {}
+        self._headers: list[Header] = []
+        self._header_lines = b""
+
+    def replace(self, handlers: Mapping[bytes, HotHandler[Any]]) -> None:
+        """Put other handlers in force for the requests to come."""
+        self.handlers = dict(handlers)
+        self.known = {}
+
+    def find(self, target: bytes) -> HotHandler[Any] | None:
+        """The handler of a request target."""
+        return self.handlers.get(target) or self.handlers.get(_path(target))
+
+    def reply_start(self, status: int, headers: list[Header]) -> bytes:
+        """Status line and the server's own header lines; uvicorn gives other ``headers`` every second."""
+        if headers is not self._headers:
+            self._headers = headers
+            self._header_lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return STATUS_LINE[status] + self._header_lines
+
+    def learn(self, head: bytes, known: _Known) -> None:
+        """Keep a head, unless it is unusually long."""
+        if len(head) <= _LONGEST_KNOWN_BYTES:
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known[head] = known
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol over a transport that gathers."""
+    """One connection."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Put the gathering transport between."""
-        gathering = GatheringTransport(cast(asyncio.Transport, transport), asyncio.get_running_loop())
-        super().connection_made(gathering)
+    def __init__(self, routes: HotRoutes, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self._routes = routes
+        self._exchange: Exchange | None = None
+        """The request that is being parsed, if it is on the short way."""
+        self._parsed: tuple[HotHandler[Any], Any] | None = None
+        self._between = True
+        """Whether the parser stands between two requests."""
+        self._chunk = b""
+        """What the parser is fed, if it stood between two requests before."""
+        self._serving: Any = None
+        """The request whose turn it is, or was."""
+        self._going_on = False
+        self._idle_since = 0.0
+        self._idle_check: asyncio.TimerHandle | None = None
+        self.number = next(_numbers)
+        """Names the connection; never used twice."""
+
+    def reply(self, exchange: Exchange, status: int, head: bytes, body: bytes) -> None:
+        """Answer a request whose turn it is. ``head`` is header lines, each with its line end."""
+        exchange.response_complete = True
+        if self.transport.is_closing():
+            return
+        if not exchange.keep_alive:
+            head += b"connection: close\r\n"
+        start = self._routes.reply_start(status, self.server_state.default_headers)
+        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (start, head, len(body), body))
+        if not exchange.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def continue_(self) -> None:
+        """Tell a client that waits for it (``Expect: 100-continue``) to send its body."""
+        self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # Connections
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Watch for connections that nobody uses."""
+        super().connection_made(transport)
+        self._idle_since = self.loop.time()
+        self._idle_check = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the requests that wait for an answer."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        current: Any = self.cycle
+        for cycle in (current, *(cycle for cycle, _ in self.pipeline)):
+            if _is_exchange(cycle):
+                cycle.leave()
+        if _is_exchange(current):
+            self.cycle = None  # type: ignore[assignment]
+        self._exchange = None
+        super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        """The client reads again: go on with what it has pipelined."""
+        super().resume_writing()
+        self._go_on()
+
+    def _check_idle(self) -> None:
+        """Close the connection if no request came for long enough; a timer for each request costs more."""
+        left: float = self.timeout_keep_alive
+        if not self._is_busy:
+            left -= self.loop.time() - self._idle_since
+            if left <= 0:
+                self.transport.close()
+                return
+        self._idle_check = self.loop.call_later(left, self._check_idle)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the short way at once if a whole request has come whose head is known."""
+        if self._between:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self._routes.known.get(data[:end])
+            if known is not None and len(data) == end + known.length:
+                exchange = known.handler.open(self, known.head, keep_alive=True)
+                self._enter(exchange)
+                exchange.take(data[end:])
+                exchange.complete()
+                return
+        self._chunk = data if self._between else b""
+        super().data_received(data)
+        self._chunk = b""
+
+    # What uvicorn's protocol calls
+
+    def on_message_begin(self) -> None:
+        """Forget the request before; uvicorn makes its scope here, which only its own way needs."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self._exchange = None
+        self._between = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header as it came."""
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Choose the way of a request."""
+        handler = None
+        if self.parser.get_method() == b"POST" and not self.parser.should_upgrade():
+            handler = self._routes.find(self.url)
+        if handler is None:
+            self._long_way()
+            return
+        keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
+        head = handler.read_head(self.headers)
+        self._parsed = (handler, head)
+        self._exchange = handler.open(self, head, keep_alive=keep_alive)
+        self._enter(self._exchange)
+
+    def _enter(self, exchange: Exchange) -> None:
+        """Start a request, or queue it behind the one before."""
+        waits = self._is_busy or self.flow.write_paused
+        self.cycle = exchange  # type: ignore[assignment]
+        if waits:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+        else:
+            self._start_asgi_task(exchange, self.app)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self.pipeline) or not (self._serving is None or self._serving.response_complete)
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a piece of body on."""
+        if self._exchange is None:
+            super().on_body(body)
+        else:
+            self._exchange.take(body)
+
+    def on_message_complete(self) -> None:
+        """Hand the end of a body on."""
+        if self._exchange is None:
+            super().on_message_complete()
+            return
+        self._between = True
+        self._learn(self._exchange)
+        self._exchange.complete()
+
+    def _learn(self, exchange: Exchange) -> None:
+        """Keep the head of the request that was parsed, if all of it came alone and in one piece."""
+        end = self._chunk.find(b"\r\n\r\n") + 4
+        length = next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
+        if exchange.keep_alive and length and len(self._chunk) == end + length and self._parsed is not None:
+            handler, head = self._parsed
+            self._routes.learn(self._chunk[:end], _Known(handler, head, length))
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, if the client reads its answers."""
+        self.server_state.total_requests += 1
+        self._idle_since = self.loop.time()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Start what is queued, if the client reads its answers. A loop: many may be answered at once."""
+        if self._going_on:
+            return
+        self._going_on = True
+        while not (self._serving and not self._serving.response_complete):
+            if self.flow.write_paused or self.transport.is_closing():
+                break
+            if len(self.pipeline) < 2:
+                self.flow.resume_reading()
+            if not self.pipeline:
+                break
+            self._start_asgi_task(*self.pipeline.pop())
+        self._going_on = False
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._serving = cycle
+        if _is_exchange(cycle):
+            cycle.start()
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _long_way(self) -> None:
+        url, headers = self.url, self.headers
+        super().on_message_begin()
+        self.url = url
+        for name, value in headers:
+            super().on_header(name, value)
+        super().on_headers_complete()
+
+
+def _is_exchange(cycle: Any) -> bool:
+    return hasattr(cycle, "leave")
+
+
+def _path(target: bytes) -> bytes:
+    """The path of a request target, without query and escapes; empty if it has none."""
+    if not target.startswith(b"/"):
+        try:
+            target = httptools.parse_url(target).path or b""
+        except httptools.HttpParserError:
+            return b""
+    return unquote_to_bytes(target.partition(b"?")[0])

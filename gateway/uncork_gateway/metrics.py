@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from uncork_dispatcher import ApiStats, BatchFacts, ShedReason, Start
 
@@ -20,40 +24,58 @@ _SECONDS = (
 _SIZES = tuple(2**power for power in range(13))
 
 
-class Metrics:
-    """All metrics of one gateway, in a registry of their own. It is the dispatcher's observer."""
+class Distribution:
+    """Counts values by bucket. One event loop writes it: it needs no lock, as the library's own has."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        """Add it to what is exposed."""
+        cumulated = accumulate(self._counts)
+        bounds = (*map(floatToGoString, self._bounds), "+Inf")
+        family.add_metric(labels, list(zip(bounds, cumulated, strict=True)), self._sum)
+
+
+class ApiTally:
+    """What is counted of one api."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.statuses: Counter[int] = Counter()
+        self.releases: Counter[str] = Counter()
+        self.sheds: Counter[str] = Counter()
+        self.duration = Distribution(_SECONDS)
+        self.queue_wait = Distribution(_SECONDS)
+        self.batch_rows = Distribution(_SIZES)
+        self.batch_requests = Distribution(_SIZES)
+        self.batch_duration = Distribution(_SECONDS)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
-
-        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
-            return Histogram(name, text, ("api",), buckets=buckets, registry=registry)
-
-        self._requests = counter("uncork_requests_total", "Requests answered.", "api", "status")
-        self._releases = counter("uncork_releases_total", "Batches released.", "api", "reason")
-        self._sheds = counter("uncork_shed_total", "Requests refused.", "api", "reason")
-        self._duration = histogram("uncork_request_duration_seconds", "From request to reply.", _SECONDS)
-        self._queue_wait = histogram("uncork_queue_wait_seconds", "Time that a request was held.", _SECONDS)
-        self._batch_rows = histogram("uncork_batch_rows", "Rows in a batch.", _SIZES)
-        self._batch_requests = histogram("uncork_batch_requests", "Requests in a batch.", _SIZES)
-        self._batch_duration = histogram(
-            "uncork_batch_duration_seconds", "From release to the worker's reply.", _SECONDS
-        )
-
-        # Looking a child up by its labels costs more than counting.
-        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-
-    def request_answered(self, api: str, status: int, seconds: float) -> None:
+    def answered(self, status: int, seconds: float) -> None:
         """A client got its reply ``seconds`` after its request came; 499 if it had left."""
-        counted = self._answered.get((api, status))
-        if counted is None:
-            counted = self._requests.labels(api, status), self._duration.labels(api)
-            self._answered[api, status] = counted
-        counted[0].inc()
-        counted[1].observe(seconds)
+        self.statuses[status] += 1
+        self.duration.observe(seconds)
+
+
+class Metrics(Collector):
+    """All that one gateway counts, in a registry of its own. It is the dispatcher's observer."""
+
+    def __init__(self) -> None:
+        self._apis: defaultdict[str, ApiTally] = defaultdict(ApiTally)
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def api(self, name: str) -> ApiTally:
+        """The counts of an api; they stay when the api is changed."""
+        return self._apis[name]
 
     def render(self) -> bytes:
         """The exposition, as Prometheus scrapes it."""
@@ -63,20 +85,54 @@ class Metrics:
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Count a release."""
-        self._releases.labels(start.api, start.reason).inc()
-        self._batch_rows.labels(start.api).observe(rows)
-        self._batch_requests.labels(start.api).observe(len(start.requests))
-        observe = self._queue_wait.labels(start.api).observe
+        tally = self._apis[start.api]
+        tally.releases[start.reason] += 1
+        tally.batch_rows.observe(rows)
+        tally.batch_requests.observe(len(start.requests))
         for seconds in held_s:
-            observe(seconds)
+            tally.queue_wait.observe(seconds)
 
     def batch_ended(self, batch: BatchFacts, outcome: str) -> None:
         """Measure a batch."""
-        self._batch_duration.labels(batch.start.api).observe(batch.seconds)
+        self._apis[batch.start.api].batch_duration.observe(batch.seconds)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """Count a refusal."""
-        self._sheds.labels(api, reason).inc()
+        self._apis[api].sheds[reason] += 1
+
+    # The registry's collector
+
+    def collect(self) -> Iterable[Metric]:
+        """Everything that was counted."""
+        for name, text, label, counts in _COUNTERS:
+            counter = CounterMetricFamily(name, text, labels=["api", label])
+            for api, tally in self._apis.items():
+                for value, count in counts(tally).items():
+                    counter.add_metric([api, str(value)], count)
+            yield counter
+        for name, text, distribution in _DISTRIBUTIONS:
+            histogram = HistogramMetricFamily(name, text, labels=["api"])
+            for api, tally in self._apis.items():
+                distribution(tally).add_to(histogram, [api])
+            yield histogram
+
+
+_COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
+    ("uncork_requests", "Requests answered.", "status", lambda api: api.statuses),
+    ("uncork_releases", "Batches released.", "reason", lambda api: api.releases),
+    ("uncork_shed", "Requests refused.", "reason", lambda api: api.sheds),
+)
+_DISTRIBUTIONS: tuple[tuple[str, str, Callable[[ApiTally], Distribution]], ...] = (
+    ("uncork_request_duration_seconds", "From request to reply.", lambda api: api.duration),
+    ("uncork_queue_wait_seconds", "Time that a request was held.", lambda api: api.queue_wait),
+    ("uncork_batch_rows", "Rows in a batch.", lambda api: api.batch_rows),
+    ("uncork_batch_requests", "Requests in a batch.", lambda api: api.batch_requests),
+    (
+        "uncork_batch_duration_seconds",
+        "From release to the worker's reply.",
+        lambda api: api.batch_duration,
+    ),
+)
 
 
 class LiveState(Collector):
@@ -99,7 +155,7 @@ class LiveState(Collector):
         workers = GaugeMetricFamily("uncork_workers", "Workers by state.", labels=["state"])
         for state, count in {
             **dict.fromkeys(("starting", "idle", "busy"), 0),
-            **Tally(self._workers()),
+            **Counter(self._workers()),
         }.items():
             workers.add_metric([state], count)
         yield workers

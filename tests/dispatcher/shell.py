@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from uncork_dispatcher.actions import Outcome, ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
-from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran, Runner
+from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
 
 Call = asyncio.Task[Answer[str]]
 
@@ -71,10 +72,13 @@ class Log:
 
 
 def dispatcher(
-    run: Runner[str, str], *rules: ApiRules, workers: int = 1, observer: Log | None = None
+    run: Callable[[Job[str]], Awaitable[Ran[str]]],
+    *rules: ApiRules,
+    workers: int = 1,
+    observer: Log | None = None,
 ) -> AsyncDispatcher[str, str]:
     """A shell on the clock of the running loop, with one api ``a`` if no others are given."""
-    made = AsyncDispatcher(run, observer=observer, clock=asyncio.get_running_loop().time)
+    made = AsyncDispatcher(TaskRunner(run), observer=observer, clock=asyncio.get_running_loop().time)
     for each in rules or (ApiRules(name="a"),):
         made.set_api(each)
     for worker in range(workers):

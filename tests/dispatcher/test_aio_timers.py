@@ -11,6 +11,7 @@ import pytest
 
 from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.tasks import TaskRunner
 
 from .shell import Workers, calls, dispatcher, fixed, outcomes, shout
 from .virtual_loop import VirtualLoop, run
@@ -131,7 +132,7 @@ def test_a_turn_is_polled_once() -> None:
             reads += 1
             return 0.0
 
-        shell = AsyncDispatcher(Workers(), clock=clock)
+        shell = AsyncDispatcher(TaskRunner(Workers()), clock=clock)
         shell.set_api(fixed(250))
         shell.worker_ready(0)
         await asyncio.sleep(0)

@@ -31,6 +31,7 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.run import Loss, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
+from uncork_dispatcher.tasks import TaskRunner
 
 from .virtual_loop import VirtualLoop, run
 
@@ -145,7 +146,7 @@ class _Live:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, _Loop)
         assert not isinstance(times, Clients)
-        self._shell: AsyncDispatcher[None, None] = AsyncDispatcher(self._work, clock=loop.time)
+        self._shell: AsyncDispatcher[None, None] = AsyncDispatcher(TaskRunner(self._work), clock=loop.time)
         self._shell.set_api(
             ApiRules(
                 name="simulated",

@@ -1,4 +1,4 @@
-"""A whole gateway on a real Unix socket, fake workers, and a client inside the process."""
+"""A whole gateway on real Unix sockets, fake workers, and a client that speaks HTTP."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_workers.description import ServiceDescription
@@ -19,14 +20,25 @@ from .running import turns
 class GatewayStage:
     """A gateway, those who connect to it, and what it asks of its supervisor."""
 
-    def __init__(self, socket_path: str, settings: GatewaySettings) -> None:
-        self.socket_path = socket_path
+    def __init__(self, folder: Path, settings: GatewaySettings) -> None:
+        self.socket_path = str(folder / "s")
+        self._http_path = str(folder / "h")
         self.killed: list[int] = []
         self.gateway = Gateway(settings, kill_worker=self.killed.append, restarts=lambda: 4)
         self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=self.gateway.app), base_url="http://gateway"
+            transport=httpx.AsyncHTTPTransport(uds=self._http_path), base_url="http://gateway"
         )
         self._workers: list[FakeWorker] = []
+
+    async def listen(self) -> None:
+        """Take connections of workers and clients."""
+        await self.gateway.listen(self.socket_path)
+        config = uvicorn.Config(self.gateway.app, lifespan="off", log_config=None)
+        config.load()
+        state = uvicorn.Server(config).server_state
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: self.gateway.protocol(config=config, server_state=state, app_state={}), self._http_path
+        )
 
     async def connect(self) -> FakeWorker:
         """A worker that has said nothing yet."""
@@ -60,6 +72,7 @@ class GatewayStage:
     async def close(self) -> None:
         """Close everything."""
         await self.http.aclose()
+        self._server.close()
         await self.gateway.close()
         for worker in self._workers:
             worker.close()
@@ -69,8 +82,8 @@ class GatewayStage:
 @contextlib.asynccontextmanager
 async def gateway(folder: Path, **settings: Any) -> AsyncIterator[GatewayStage]:
     """A gateway on a socket in a folder."""
-    made = GatewayStage(str(folder / "s"), GatewaySettings(**settings))
-    await made.gateway.listen(made.socket_path)
+    made = GatewayStage(folder, GatewaySettings(**settings))
+    await made.listen()
     try:
         yield made
     finally:

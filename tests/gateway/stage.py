@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.codecs import Codec, make_codec
 from uncork_gateway.hot_route import HotRoute, RowsReply
 from uncork_gateway.metrics import Metrics
 
-from .asgi import JSON, Client, Reply
+from .client import JSON, Client, Reply, Server
 
 RULES = ApiRules(name="echo")
 LIMIT_BYTES = 100
@@ -57,7 +57,7 @@ class Stage:
         self.runner = Runner()
         self.metrics = Metrics()
         self.dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(
-            self.runner, observer=self.metrics, clock=clock
+            TaskRunner(self.runner), observer=self.metrics, clock=clock
         )
         self.dispatcher.set_api(rules)
         for worker in range(workers):
@@ -66,14 +66,15 @@ class Stage:
             "echo",
             codec=codec or make_codec(input or {"kind": "json"}, cost),
             dispatcher=self.dispatcher,
-            metrics=self.metrics,
+            tally=self.metrics.api("echo"),
             max_body_bytes=LIMIT_BYTES,
             batch_id=lambda batch: f"gateway-{batch}",
         )
+        self.server = Server({b"/": self.route})
 
     def post(self, client: Client) -> asyncio.Task[Reply | None]:
-        """Have a client ask, as a server would: in a task of its own."""
-        return asyncio.create_task(client.ask(self.route))
+        """Have a client ask, in a task of its own."""
+        return asyncio.create_task(client.ask(self.server))
 
     async def reply(self, *pieces: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> Reply:
         """The reply to one request."""

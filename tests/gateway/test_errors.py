@@ -32,7 +32,7 @@ from uncork_gateway.errors import (
     [
         (GatewayError("x"), 500, []),
         (BadRequest("x"), 400, []),
-        (BodyTooLarge("x"), 413, [(b"connection", b"close")]),
+        (BodyTooLarge("x"), 413, []),
         (UnsupportedMediaType("x"), 415, []),
         (HandlerFailed("x"), 500, []),
         (BadGateway("x"), 502, []),

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.hot_route import RowsReply
 
-from .asgi import DISCONNECT, JSON, Client
+from .client import JSON, Client
 from .running import run, turns
 from .stage import RULES, Stage, detail
 
@@ -181,48 +180,6 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: 
 
         assert await stage.post(leaver) is None
         assert (stage.counted(499), stage.runner.jobs) == (1, [])
-
-    run(scenario())
-
-
-def test_a_client_that_is_gone_when_it_is_refused_leaves_no_trace() -> None:
-    """The task that serves it is not cancelled for a wait that never was."""
-
-    async def scenario() -> None:
-        stage = Stage(workers=0)
-        messages = [{"type": "http.request", "body": b"1"}, dict(DISCONNECT)]
-
-        async def receive() -> dict[str, Any]:
-            return messages.pop(0)
-
-        async def send(message: Any) -> None: ...
-
-        async def serve() -> str:
-            await stage.route({"type": "http", "headers": [JSON]}, receive, send)
-            await turns()
-            return "went on"
-
-        (outcome,) = await asyncio.gather(asyncio.create_task(serve()), return_exceptions=True)
-        assert outcome == "went on"
-        assert stage.counted(499) == 1
-
-    run(scenario())
-
-
-def test_being_cancelled_is_not_answered() -> None:
-    """A server that is forced to stop cancels its requests, and they do not argue."""
-
-    async def scenario() -> None:
-        stage = Stage()
-        stage.runner.gate.clear()
-        asking = stage.post(Client(b"1"))
-        await turns()
-
-        asking.cancel()
-
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        assert stage.counted(499) is None
 
     run(scenario())
 

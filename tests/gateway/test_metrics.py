@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Estimate, Job, Ran, RequestShed
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Estimate, Job, Ran, RequestShed, TaskRunner
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 
 from .running import run, turns
@@ -49,7 +49,7 @@ async def traffic() -> Reading:
         rows = job.start.rows
         return Ran(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
 
-    dispatcher = AsyncDispatcher(echo, observer=metrics)
+    dispatcher = AsyncDispatcher(TaskRunner(echo), observer=metrics)
     metrics.registry.register(
         LiveState(apis=dispatcher.stats, workers=lambda: ["idle", "busy", "busy"], restarts=lambda: 7)
     )
@@ -65,8 +65,8 @@ async def traffic() -> Reading:
     held = asyncio.create_task(dispatcher.call("echo", b"", rows=4, size_bytes=40))
     await turns()
     for seconds, status in ((0.004, 200), (0.004, 200), (3.0, 503)):
-        metrics.request_answered("echo", status, seconds)
-    metrics.request_answered("quiet", 200, 0.001)
+        metrics.api("echo").answered(status, seconds)
+    metrics.api("quiet").answered(200, 0.001)
     reading = read(metrics)
     running.cancel()
     held.cancel()
@@ -198,7 +198,7 @@ def test_workers_are_counted_by_state(reading: Reading) -> None:
 def test_two_gateways_do_not_share_their_counts() -> None:
     """Each has a registry of its own."""
     first, second = Metrics(), Metrics()
-    first.request_answered("echo", 200, 0.1)
+    first.api("echo").answered(200, 0.1)
 
     assert value(read(first), "uncork_requests_total", **API, status="200") == 1
     assert value(read(second), "uncork_requests_total", **API, status="200") is None

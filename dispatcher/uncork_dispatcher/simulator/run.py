@@ -141,6 +141,7 @@ class _Simulation:
         self._clients: dict[int, int] = {}
         self._connections: dict[int, int] = {}
         self._free: list[int] = []
+        self._to_poll = True
         self._running: dict[int, tuple[Start, float]] = {}
         self._result = Run()
         self._closed = scenario.arrivals if isinstance(scenario.arrivals, Clients) else None
@@ -178,14 +179,21 @@ class _Simulation:
             while arrived < arrivals and times[arrived] <= now:
                 self._submit(arrived, now)
                 arrived += 1
+            self._to_poll = True
             while events and events[0][0] <= now:
                 _, _, happen, what = heapq.heappop(events)
+                self._to_poll = True
                 happen(what, now)
-            for action in core.poll(now):
-                self._carry_out(action, now)
+            if self._to_poll:
+                self._poll(now)
             wakeup = core.next_wakeup()
             if quantum and wakeup != math.inf:
                 wakeup = max(math.ceil(wakeup / quantum - 1e-9) * quantum, wakeup)
+
+    def _poll(self, now: float) -> None:
+        self._to_poll = False
+        for action in self._core.poll(now):
+            self._carry_out(action, now)
 
     def _at(self, time: float, happen: Callable[[int, float], None], what: int) -> None:
         self._sequence += 1
@@ -262,6 +270,7 @@ class _Simulation:
             return  # its worker dies at this very moment
         start, started = self._running.pop(batch)
         self._core.batch_done(batch, outcome="worked", now=now)
+        self._poll(now)
         answered = self._result.answered
         for request in start.requests:
             answered.append(Answered(self._ended(request, now), now))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, cast
 
@@ -33,6 +35,10 @@ class Executed(NamedTuple):
 
     reply: Reply
     bodies: list[bytes]
+
+
+Done = Callable[[Executed | WorkerLost], object]
+"""What came of a batch: the reply, or that the worker died before it had answered."""
 
 
 class PoolListener(Protocol):
@@ -65,16 +71,17 @@ class WorkerPool:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connection, socket_path)
 
-    async def execute(self, worker: int, batch: Batch, bodies: Sequence[bytes]) -> Executed:
-        """Have a worker run a batch.
+    def execute(self, worker: int, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
+        """Have a worker run a batch; ``done`` is called once, after this has returned.
 
         Raises:
-            WorkerLost: if it dies before it has answered, or is gone already.
+            FrameError: if the batch is larger than a frame may be.
         """
         connection = self._connections.get(worker)
         if connection is None:
-            raise WorkerLost(f"worker {worker} is gone")
-        return await connection.execute(batch, bodies)
+            asyncio.get_running_loop().call_soon(done, WorkerLost(f"worker {worker} is gone"))
+        else:
+            connection.execute(batch, bodies, done)
 
     def index_of(self, worker: int) -> int | None:
         """The supervisor's number of the process behind a worker, if it is still connected."""
@@ -113,7 +120,7 @@ class _Connection(asyncio.Protocol):
         self._forget = forget
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
-        self._running: tuple[Batch, asyncio.Future[Executed]] | None = None
+        self._running: tuple[Batch, Done] | None = None
         self._ready = False
         self.index: int | None = None
 
@@ -123,13 +130,20 @@ class _Connection(asyncio.Protocol):
             return "starting"
         return "idle" if self._running is None else "busy"
 
-    async def execute(self, batch: Batch, bodies: Sequence[bytes]) -> Executed:
-        assert self._transport is not None
+    def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
         frame = encode_frame(batch, bodies)
-        future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
-        self._running = (batch, future)
-        self._transport.write(frame)
-        return await future
+        self._running = (batch, done)
+        self._send(frame)
+
+    def _send(self, frame: bytes) -> None:
+        """Send at once: uvloop's transport waits until all sockets of its turn have been read."""
+        assert self._transport is not None
+        sent = 0
+        if not self._transport.get_write_buffer_size() and not self._transport.is_closing():
+            with contextlib.suppress(OSError):  # would block, or is broken, which the transport will see
+                sent = os.write(self._transport.get_extra_info("socket").fileno(), frame)
+        if sent < len(frame):
+            self._transport.write(memoryview(frame)[sent:])
 
     def close(self) -> None:
         if self._transport is not None:
@@ -150,8 +164,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget(self._number)
-        if self._running is not None and not self._running[1].done():
-            self._running[1].set_exception(WorkerLost(f"worker {self.index} died"))
+        if self._running is not None:
+            self._running[1](WorkerLost(f"worker {self.index} died"))
         if self._ready:
             self._listener.worker_lost(self._number)
 
@@ -173,10 +187,9 @@ class _Connection(asyncio.Protocol):
     def _replied(self, reply: Reply, payload: bytes) -> None:
         if self._running is None or self._running[0].batch != reply.batch:
             raise FrameError(f"it answers batch {reply.batch}, which it was not given")
-        batch, future = self._running
+        batch, done = self._running
         if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
             raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
         bodies = split_payload(payload, reply.lengths)
         self._running = None
-        if not future.done():
-            future.set_result(Executed(reply, bodies))
+        done(Executed(reply, bodies))

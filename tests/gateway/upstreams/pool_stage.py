@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from uncork_dispatcher import WorkerLost
 from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch, Failed, Hello, Ready
@@ -70,9 +71,20 @@ class Stage:
         assert isinstance(number, int)
         return worker, number
 
-    def execute(self, number: int, batch: Batch = BATCH) -> asyncio.Task[Executed]:
+    def execute(self, number: int, batch: Batch = BATCH) -> asyncio.Future[Executed]:
         """Have a worker run a batch."""
-        return asyncio.create_task(self.pool.execute(number, batch, BODIES))
+        future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Executed | WorkerLost) -> None:
+            if future.done():
+                return
+            if isinstance(outcome, WorkerLost):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.pool.execute(number, batch, BODIES, done)
+        return future
 
     async def close(self) -> None:
         """Close everything."""

@@ -10,7 +10,7 @@ from uncork_workers.frames import Batch, Failed, Hello, Ready, Reply, encode_fra
 
 from ..fake_worker import FakeWorker, service
 from ..running import run, turns
-from .pool_stage import BATCH, BODIES, Listener, stage
+from .pool_stage import BATCH, Listener, stage
 
 
 def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_worker_that_has_gone_cannot_execute(tmp_path: Path) -> None:
 
             for gone in (number, 99):
                 with pytest.raises(WorkerLost, match=f"worker {gone} is gone"):
-                    await on.pool.execute(gone, BATCH, BODIES)
+                    await on.execute(gone)
 
     run(scenario())
 

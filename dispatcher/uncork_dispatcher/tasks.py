@@ -1,0 +1,46 @@
+"""Batches that are executed by a coroutine function, each in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from uncork_dispatcher.errors import DispatchError
+from uncork_dispatcher.jobs import Ended, Job, Ran
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class TaskRunner(Generic[P, R]):
+    """A runner that awaits ``execute(job)``, and cancels it when its batch is abandoned."""
+
+    def __init__(self, execute: Callable[[Job[P]], Awaitable[Ran[R]]]) -> None:
+        self._execute = execute
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def start(self, job: Job[P], ended: Ended[R]) -> None:
+        """Begin in the next turn of the loop."""
+        batch = job.start.batch
+        task = asyncio.get_running_loop().create_task(self._run(job, ended))
+        self._tasks[batch] = task
+        task.add_done_callback(lambda _: self._tasks.pop(batch, None))
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Cancel the task; what it returns all the same goes nowhere."""
+        self._tasks[batch].cancel()
+
+    async def _run(self, job: Job[P], ended: Ended[R]) -> None:
+        outcome: Ran[R] | Exception
+        try:
+            outcome = await self._execute(job)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not us, but something that the function waited for was cancelled.
+            outcome = DispatchError("the batch was cancelled from within")
+        except Exception as error:
+            outcome = error
+        ended(outcome)

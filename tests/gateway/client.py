@@ -1,0 +1,190 @@
+"""A client on a connection of its own to some handlers, which can do what real clients do: stop, and leave.
+
+The connection is a real :class:`HttpProtocol` over a transport that keeps what is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import httptools
+import uvicorn
+
+from uncork_gateway.http import HotHandler, HotRoutes, HttpProtocol
+
+JSON = (b"content-type", b"application/json")
+
+
+class Reply(NamedTuple):
+    """What a client got."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+async def no_app(scope: Any, receive: Any, send: Any) -> None:
+    """The way of requests that no hot route takes."""
+    await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Server:
+    """What connections share."""
+
+    def __init__(self, handlers: Mapping[bytes, HotHandler[Any]], *, app: Any = no_app) -> None:
+        self.config = uvicorn.Config(app, lifespan="off", log_config=None, interface="asgi3")
+        self.config.load()
+        self.state = uvicorn.Server(self.config).server_state
+        self.routes = HotRoutes()
+        self.routes.replace(handlers)
+
+    def protocol(self) -> HttpProtocol:
+        """A new connection."""
+        return HttpProtocol(self.routes, config=self.config, server_state=self.state, app_state={})
+
+
+class Connection(asyncio.Transport):
+    """The client's end of a connection: what it sends arrives at once, what it gets is kept."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self.received = b""
+        self.closed = False
+        self.reading = True
+        self.protocol = server.protocol()
+        self.protocol.connection_made(self)
+
+    def send(self, data: bytes) -> None:
+        """Have bytes arrive."""
+        self.protocol.data_received(data)
+
+    def leave(self) -> None:
+        """Close from the client's side."""
+        self.closed = True
+        self.protocol.connection_lost(None)
+
+    def replies(self) -> list[Reply]:
+        """All whole replies so far."""
+        return parse_replies(self.received)
+
+    # The server's end
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Keep what the server sends."""
+        assert not self.closed
+        self.received += data
+
+    def close(self) -> None:
+        """Note that the server closed."""
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        """Whether either side has closed."""
+        return self.closed
+
+    def pause_reading(self) -> None:
+        """Note it."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Note it."""
+        self.reading = True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Nothing is known."""
+        return default
+
+
+def request(body: bytes, *, path: bytes = b"/", headers: Sequence[tuple[bytes, bytes]] = (JSON,)) -> bytes:
+    """A POST with the length of its body."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in (*headers, (b"content-length", b"%d" % len(body))))
+    return b"POST %b HTTP/1.1\r\nhost: test\r\n%b\r\n%b" % (path, lines, body)
+
+
+class Client:
+    """One request of one client: ``pieces`` of a body, after which it waits for the answer or leaves.
+
+    If ``said``, its head says how long the body is, otherwise it comes in chunks. More of an ``unfinished``
+    body is promised, but never comes.
+    """
+
+    def __init__(
+        self,
+        *pieces: bytes,
+        headers: Sequence[tuple[bytes, bytes]] = (JSON,),
+        unfinished: bool = False,
+        said: bool = False,
+    ) -> None:
+        self._pieces = pieces
+        self._headers = list(headers)
+        self._unfinished = unfinished
+        self._said = said
+        self._left = asyncio.Event()
+        self.sent = 0
+        """Pieces that were sent: none after an early reply."""
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._left.set()
+
+    async def ask(self, server: Server) -> Reply | None:
+        """Send the request; the reply, or None if there was none."""
+        connection = Connection(server)
+        length = (b"transfer-encoding", b"chunked")
+        if self._said:
+            length = (b"content-length", b"%d" % sum(map(len, self._pieces)))
+        lines = b"".join(b"%b: %b\r\n" % header for header in (*self._headers, length))
+        connection.send(b"POST / HTTP/1.1\r\n" + lines + b"\r\n")
+        for piece in self._pieces:
+            if connection.received:
+                break
+            self.sent += 1
+            if self._said:
+                connection.send(piece)
+            elif piece:
+                connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if not (self._said or self._unfinished or connection.received):
+            connection.send(b"0\r\n\r\n")
+        while not connection.received:
+            if self._left.is_set():
+                connection.leave()
+                return None
+            await asyncio.sleep(0)
+        [reply] = connection.replies()
+        assert ("connection" in reply.headers) == connection.closed
+        return reply
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self._headers: dict[str, str] = {}
+        self._body = b""
+        self._parser: Any = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> list[Reply]:
+        self._parser.feed_data(data)
+        return self.replies
+
+    def on_message_begin(self) -> None:
+        self._headers, self._body = {}, b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert name == name.lower()
+        assert name.decode() not in self._headers
+        self._headers[name.decode()] = value.decode()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        assert self._headers["content-length"] == str(len(self._body))
+        self.replies.append(Reply(self._parser.get_status_code(), self._headers, self._body))
+
+
+def parse_replies(data: bytes) -> list[Reply]:
+    """The whole replies in what a client received."""
+    return _Reading().feed(data)
