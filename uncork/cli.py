@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from uncork.loadtest import loadtest
 from uncork.serve import ServeOptions, UsageError, run
 from uncork.simulate import simulate
 from uncork_dispatcher import POLICIES
@@ -116,6 +117,7 @@ def serve(
 
 
 app.command()(simulate)
+app.command()(loadtest)
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
-"""A closed-loop HTTP/1.1 load generator: each connection asks again as soon as it is answered.
+"""A closed-loop HTTP/1.1 load generator in one process: each connection asks again when it is answered.
 
-Made to cost little: request bytes are built once, replies are read by the small parser of
-`http_reply`, and nothing else happens between an answer and the next request. A closed loop
-measures throughput; it hides queueing delay, because a slow server is asked less often.
+For measurements of throughput side by side, where starting and ending should cost little; `uncork
+loadtest` has more to offer. A closed loop hides queueing delay, because a slow server is asked less often.
 
     python -m uncork_loadtests.closed_loop http://127.0.0.1:3000/predict --body-file row.json
 """
@@ -12,53 +11,61 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 import typer
 import uvloop
+from numpy.typing import NDArray
 
-from uncork_loadtests.connections import Run
 from uncork_loadtests.http_reply import ReplyError
-from uncork_loadtests.load import Load, Result, batch_sizes, percentiles
+from uncork_loadtests.load import Latency, Result
+from uncork_loadtests.payloads import read_bodies
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.samples import LOST, UNANSWERED, Samples, batch_rows, latencies_s
+from uncork_loadtests.share import Part, Share
 
 
-async def drive(load: Load) -> Result:
-    """Put `load` on a server from the running event loop and say what came back.
+async def drive(plan: Plan) -> Result:
+    """Run a plan from the running event loop and say what came back.
 
     Raises ConnectionError when the server cannot be reached, or no longer, and ReplyError when
     it answers with something other than HTTP/1.1.
     """
-    run = Run(load)
+    share = Share(plan)
     try:
-        await run.connect()
-        run.start()
-        if load.warmup:
-            await run.wait(load.warmup)
-        measured, cpu, started = run.new_tally(), time.process_time(), time.perf_counter()
-        await run.wait(load.seconds)
-        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-        run.new_tally()
-        unanswered = await run.drain()
+        await share.connect()
+        part, samples = await share.run(time.monotonic() + plan.warmup_s)
     finally:
-        await run.close()
-    by_answer, by_batch = batch_sizes(measured.batch_sizes)
+        await share.close()
+    return _result(part, samples)
+
+
+def _result(part: Part, samples: Samples) -> Result:
+    done = samples["done_s"]
+    within = samples[(done >= 0) & (done <= part.measured_s)]
+    good = within[within["status"] == 200]
+    statuses, counts = np.unique(within["status"], return_counts=True)
+    by_answer, by_batch = batch_rows(good["batch_rows"])
     return Result(
-        requests_per_second=measured.statuses.get(200, 0) / seconds,
-        seconds=seconds,
-        statuses=dict(measured.statuses),
-        latency=percentiles(measured.latencies),
+        requests_per_second=len(good) / part.measured_s if part.measured_s else 0.0,
+        seconds=part.measured_s,
+        statuses={int(status): int(count) for status, count in zip(statuses, counts, strict=True)},
+        latency=_latency(latencies_s(good)),
         batch_size_by_answer=by_answer,
         batch_size_by_batch=by_batch,
-        cpu_seconds=cpu,
-        answers_in_all=run.answers,
-        errors=run.errors,
-        mismatches=run.mismatches,
-        first_mismatch=run.first_mismatch,
-        unanswered=unanswered,
+        cpu_seconds=part.cpu_s,
+        answers_in_all=int((samples["status"] > 0).sum()),
+        errors=int((samples["status"] == LOST).sum()),
+        mismatches=int(samples["wrong"].sum()),
+        first_mismatch=part.first_wrong,
+        unanswered=int((samples["status"] == UNANSWERED).sum()),
     )
 
 
-def run_load(load: Load) -> Result:
-    """Do what `drive` does on an event loop of its own (uvloop)."""
-    return uvloop.run(drive(load))
+def _latency(seconds: NDArray[np.float64]) -> Latency | None:
+    if not len(seconds):
+        return None
+    p50, p90, p99 = np.quantile(seconds, [0.5, 0.9, 0.99], method="inverted_cdf").tolist()
+    return Latency(p50=p50, p90=p90, p99=p99, max=float(seconds.max()))
 
 
 def main(
@@ -78,31 +85,27 @@ def main(
 ) -> None:
     """Load a server from keep-alive connections and print what came back as JSON."""
     try:
-        load = Load(
+        plan = Plan(
             url=url,
-            bodies=_read(body_file, lines=lines),
-            expected=_read(expected_file, lines=lines) if expected_file else None,
-            connections=connections,
+            payload=Payload(
+                bodies=read_bodies(body_file, lines=lines),
+                expected=read_bodies(expected_file, lines=lines) if expected_file else None,
+            ),
+            clients=connections,
             seconds=seconds,
-            warmup=warmup,
-            think=think,
+            warmup_s=warmup,
+            think_s=think,
             content_type=content_type,
         )
     except (OSError, ValueError) as error:
         typer.echo(f"closed_loop: {error}", err=True)
         raise typer.Exit(2) from error
     try:
-        result = run_load(load)
+        result = uvloop.run(drive(plan))
     except (OSError, ReplyError) as error:
         typer.echo(f"closed_loop: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(msgspec.json.encode(result))
-
-
-def _read(path: Path, *, lines: bool) -> list[bytes]:
-    content = path.read_bytes()
-    # Not splitlines(): it would also cut at characters that may stand inside a body.
-    return content.removesuffix(b"\n").split(b"\n") if lines else [content]
 
 
 if __name__ == "__main__":

@@ -1,143 +1,185 @@
-"""The connections of a closed loop, and what they share.
+"""Keep-alive connections with one request at a time, and what closed and open loops have in common.
 
-`Run` starts, stops and counts; `Client` keeps one place in the loop. All of it runs on one event
-loop, so nothing needs a lock.
+All of it runs on one event loop, so nothing needs a lock.
 """
 
 import asyncio
 import time
-from array import array
-from collections import defaultdict
-from typing import cast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, cast
 
 from uncork_loadtests.http_reply import Reply, ReplyError, ReplyParser
-from uncork_loadtests.load import Load
+from uncork_loadtests.payloads import same_answer, source
+from uncork_loadtests.plan import Plan
+from uncork_loadtests.samples import LOST, NOT_TOLD, UNANSWERED, Recorder
+from uncork_loadtests.timer import Timer
 
 _CONNECT_SECONDS = 10.0
-# Longer than any sensible latency goal: what has no answer by then is reported as unanswered.
-_DRAIN_SECONDS = 15.0
-_UNLIMITED = 1 << 62
 
 
-class Tally:
-    """What is counted apart for warm-up, measured time and end."""
+class Asked(NamedTuple):
+    """A request that is waited for. Times are those of time.monotonic()."""
 
-    def __init__(self) -> None:
-        self.statuses: defaultdict[int, int] = defaultdict(int)
-        self.batch_sizes: defaultdict[int, int] = defaultdict(int)
-        self.latencies = array("d")
+    scheduled_s: float
+    fired_s: float
+    sent_s: float
+    request: bytes
+    expected: bytes | None
 
 
-class Run:
-    """The state all connections share."""
+class Traffic(ABC):
+    """One process's share of the requests of a plan: sends them, and records what comes of each."""
 
-    def __init__(self, load: Load) -> None:
-        self.load = load
-        self.requests = load.requests()
-        self.expected = load.answers()
-        self.limit = load.limit or _UNLIMITED
-        self.started = False
+    def __init__(self, plan: Plan, *, share: int = 0) -> None:
+        self.plan = plan
+        self.recorder = Recorder()
+        self.timer = Timer()
+        self.start_s = 0.0
         self.stopping = False
-        self.sent = 0
-        self.answers = 0
-        self.errors = 0
-        self.mismatches = 0
-        self.first_mismatch = ""
-        self._tally = Tally()
-        self._clients = [Client(self) for _ in range(load.connections)]
-        self._busy = load.connections
+        self.halted = False
+        self.outstanding = 0
+        self.most_connections = 0
+        self._make = source(plan)
+        self._number = share
+        self._connections: set[Connection] = set()
+        self._coming: set[Connection] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reconnecting: set[asyncio.Task[None]] = set()
 
-    async def connect(self) -> None:
-        """Open all connections; ConnectionError if one cannot be had."""
-        outcomes = await asyncio.gather(
-            *(self._connect(client) for client in self._clients), return_exceptions=True
-        )
+    @abstractmethod
+    def begin(self, start_s: float) -> None:
+        """Begin with the warm-up, so that what is measured starts at `start_s` of time.monotonic()."""
+
+    @abstractmethod
+    def idle(self, connection: "Connection") -> None:
+        """Use a connection that is open and waits for no answer."""
+
+    @abstractmethod
+    def gone(self, connection: "Connection") -> None:
+        """Do without a connection that was closed; what was asked on it is recorded already."""
+
+    @abstractmethod
+    def refused(self, error: OSError) -> None:
+        """Do without a connection that could not be had while requests are being sent."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Send nothing beyond the measured time."""
+
+    @abstractmethod
+    def waiting(self) -> Sequence[tuple[float, float]]:
+        """When each request that was not sent yet was scheduled, and when it was fired."""
+
+    async def connect(self, count: int) -> None:
+        """Open `count` connections; ConnectionError if one cannot be had."""
+        new = [Connection(self) for _ in range(count)]
+        outcomes = await asyncio.gather(*map(self._connect, new), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
-    async def _connect(self, client: "Client") -> None:
-        loop, (host, port) = asyncio.get_running_loop(), self.load.address
+    def open(self, connection: "Connection") -> None:
+        """Open a connection, new or once more, while requests are being sent."""
+        if self._closed:
+            return
+        self._coming.add(connection)
+        task = asyncio.get_running_loop().create_task(self._connect(connection))
+        self._opening.add(task)
+        task.add_done_callback(partial(self._opened, connection))
+
+    @property
+    def coming(self) -> int:
+        """Connections that are being opened."""
+        return len(self._coming)
+
+    @property
+    def connections(self) -> int:
+        """Those that are open or being opened."""
+        return len(self._connections) + len(self._coming)
+
+    async def _connect(self, connection: "Connection") -> None:
+        loop, (host, port) = asyncio.get_running_loop(), self.plan.address
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                await loop.create_connection(lambda: client, host, port)
+                await loop.create_connection(lambda: connection, host, port)
         except OSError as error:  # TimeoutError is one
             reason = str(error) or f"no answer within {_CONNECT_SECONDS:g} s"
             raise ConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
 
-    def reconnect(self, client: "Client") -> None:
-        """Give a client that lost its connection another one."""
-        task = asyncio.get_running_loop().create_task(self._connect(client))
-        self._reconnecting.add(task)
-        task.add_done_callback(lambda task: self._reconnected(task, client=client))
-
-    def _reconnected(self, task: asyncio.Task[None], *, client: "Client") -> None:
-        self._reconnecting.discard(task)
+    def _opened(self, connection: "Connection", task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        if self.stopping:
-            client.park()
+        self._coming.discard(connection)
+        if isinstance(error, OSError):
+            self.refused(error)
         else:
             self.fail(error)
 
-    def start(self) -> None:
-        """Let every client send its first request."""
-        self.started = True
-        for client in self._clients:
-            client.proceed()
+    def send(self, connection: "Connection", *, scheduled_s: float, fired_s: float, now_s: float) -> None:
+        """Send the next request."""
+        request, expected = self._make(self._number)
+        self._number += self.plan.processes
+        connection.ask(Asked(scheduled_s, fired_s, now_s, request, expected))
 
-    def new_tally(self) -> Tally:
-        """Count apart from now on; answer what the counts will be in."""
-        self._tally = Tally()
-        return self._tally
+    def joined(self, connection: "Connection") -> None:
+        """Note a connection that is open now."""
+        # Not only when the task that opened it ends: what happens until then must find it in one place.
+        self._coming.discard(connection)
+        self._connections.add(connection)
+        self.most_connections = max(self.most_connections, len(self._connections))
+        if self.start_s:
+            self.idle(connection)
 
-    async def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as nothing is left to do; raise what failed."""
-        await asyncio.wait({self._over}, timeout=seconds)
-        if self._over.done():
-            self._over.result()
+    def left(self, connection: "Connection", asked: Asked | None) -> None:
+        """Note a connection that was closed, perhaps before it answered."""
+        self._connections.discard(connection)
+        if asked is not None:
+            self.unanswered(asked.scheduled_s, asked.fired_s, asked.sent_s, status=LOST)
+        self.gone(connection)
+        self.settle()
 
-    async def drain(self) -> int:
-        """Send nothing more, take the answers still to come, and count those that did not."""
-        self.stopping = True
-        for client in self._clients:
-            client.park_if_idle()
-        await self.wait(_DRAIN_SECONDS)
-        return sum(client.in_flight for client in self._clients)
+    def answered(self, asked: Asked, reply: Reply, *, now_s: float) -> None:
+        """Record an answer, and compare it."""
+        head, start_s = reply.head, self.start_s
+        wrong = False
+        good = head.status // 100 == 2
+        if good and asked.expected is not None and not same_answer(reply.body, asked.expected):
+            wrong = True
+            self._tell_first_wrong(asked, reply)
+        self.recorder.add(
+            asked.scheduled_s - start_s,
+            asked.fired_s - start_s,
+            asked.sent_s - start_s,
+            now_s - start_s,
+            head.status,
+            head.batch_size or 0,
+            NOT_TOLD if head.held_ms is None else head.held_ms,
+            NOT_TOLD if head.batch_ms is None else head.batch_ms,
+            wrong,
+        )
+        self.outstanding -= 1
 
-    async def close(self) -> None:
-        """Close every connection, whatever is still outstanding."""
-        self.stopping = True
-        for task in self._reconnecting:
-            task.cancel()
-        await asyncio.gather(*self._reconnecting, return_exceptions=True)
-        for client in self._clients:
-            client.in_flight = False  # what is given up here was counted by drain
-        await asyncio.gather(*(client.close() for client in self._clients))
-        if self._over.done():
-            self._over.exception()  # mark it as seen: another error may have been raised instead
+    def _tell_first_wrong(self, asked: Asked, reply: Reply) -> None:
+        if not self.recorder.first_wrong:
+            sent = asked.request.partition(b"\r\n\r\n")[2][:80]
+            expected, got = (asked.expected or b"")[:80], reply.body[:80]
+            self.recorder.first_wrong = f"sent {sent!r}, expected {expected!r}, got {got!r}"
 
-    def record(self, reply: Reply, *, index: int, seconds: float) -> None:
-        """Count an answer to body number `index` that took `seconds`, and compare it."""
-        self.answers += 1
-        tally, head = self._tally, reply.head
-        tally.statuses[head.status] += 1
-        if head.status != 200:
-            return
-        tally.latencies.append(seconds)
-        if head.batch_size:
-            tally.batch_sizes[head.batch_size] += 1
-        if self.expected is not None and reply.body != self.expected[index]:
-            self._mismatch(index, body=reply.body, expected=self.expected[index])
+    def unanswered(self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int) -> None:
+        """Record a request that has no answer and will have none."""
+        times = (time - self.start_s for time in (scheduled_s, fired_s, sent_s))
+        self.recorder.add(*times, NOT_TOLD, status, 0, NOT_TOLD, NOT_TOLD, False)
+        self.outstanding -= 1
 
-    def _mismatch(self, index: int, *, body: bytes, expected: bytes) -> None:
-        self.mismatches += 1
-        if not self.first_mismatch:
-            sent, expected, body = self.load.bodies[index][:80], expected[:80], body[:80]
-            self.first_mismatch = f"sent {sent!r}, expected {expected!r}, got {body!r}"
+    def settle(self) -> None:
+        """Say that all is over, if it is: nothing more is sent, and no answer is waited for."""
+        if self.stopping and not self.outstanding and not self._over.done():
+            self._over.set_result(None)
 
     def fail(self, error: BaseException) -> None:
         """End the run with `error`."""
@@ -145,98 +187,109 @@ class Run:
         if not self._over.done():
             self._over.set_exception(error)
 
-    def parked(self) -> None:
-        """Note that one more client is done; the run is over with the last."""
-        self._busy -= 1
-        if not self._busy and not self._over.done():
+    def halt(self) -> None:
+        """End the run now; requests that are not answered yet are left out."""
+        self.stopping = self.halted = True
+        if not self._over.done():
             self._over.set_result(None)
 
+    async def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or as soon as all is over; raise what failed."""
+        await asyncio.wait({self._over}, timeout=max(0.0, seconds))
+        if self._over.done():
+            self._over.result()
 
-class Client(asyncio.Protocol):
-    """One client: it keeps its place in the loop when its connection is replaced."""
+    async def drain(self, seconds: float) -> None:
+        """Wait up to `seconds` for the answers still to come, and record those that do not."""
+        if not self.halted:
+            self.finish()
+            self.settle()
+            await self.wait(seconds)
+        if self.halted:
+            return
+        for connection in self._connections:
+            asked = connection.give_up()
+            if asked is not None:
+                self.unanswered(asked.scheduled_s, asked.fired_s, asked.sent_s, status=UNANSWERED)
+        for scheduled_s, fired_s in self.waiting():
+            self.unanswered(scheduled_s, fired_s, NOT_TOLD, status=UNANSWERED)
 
-    def __init__(self, run: Run) -> None:
-        self.in_flight = False
-        self._run = run
+    async def close(self) -> None:
+        """Close every connection, whatever is still outstanding."""
+        self.stopping = self._closed = True
+        self.timer.close()
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        for connection in self._connections:
+            connection.give_up()
+        await asyncio.gather(*(connection.close() for connection in list(self._connections)))
+        if self._over.done():
+            self._over.exception()  # mark it as seen: another error may have been raised instead
+
+
+class Connection(asyncio.Protocol):
+    """A connection; it may be opened again when it was lost."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.due_s = 0.0
+        """Closed loop: when the client has thought enough."""
+        self.asked: Asked | None = None
+        self._traffic = traffic
         self._transport: asyncio.Transport | None = None
         self._lost = asyncio.Event()
         self._parser = ReplyParser()
-        self._parked = False
-        self._index = 0
-        self._sent_at = 0.0
-        self._rest_until = 0.0
-        self._rest: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open and waits for no answer."""
+        return self._transport is not None and self.asked is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Go on where the connection before left off."""
+        """Be there for a request."""
         self._transport = cast(asyncio.Transport, transport)
         self._lost.clear()
         self._parser = ReplyParser()
-        if self._run.started:
-            self.proceed()
+        self._traffic.joined(self)
 
-    def proceed(self) -> None:
-        """Send the next request, now or when the think time is over."""
-        run, transport = self._run, self._transport
-        if run.stopping:
-            self.park()
-        elif transport is None:
-            return  # being reconnected, comes back here when that is done
-        elif run.load.think and (rest := self._rest_until - time.perf_counter()) > 0:
-            self._rest = asyncio.get_running_loop().call_later(rest, self.proceed)
-        else:
-            self._index = run.sent % len(run.requests)
-            run.sent += 1
-            if run.sent >= run.limit:
-                run.stopping = True
-            self.in_flight = True
-            self._sent_at = time.perf_counter()
-            transport.write(run.requests[self._index])
+    def ask(self, asked: Asked) -> None:
+        """Send a request; the connection must be idle."""
+        assert self._transport is not None
+        self.asked = asked
+        self._transport.write(asked.request)
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of the answer; with the last piece, ask again."""
+        """Take a piece of the answer; the last piece makes the connection idle."""
         try:
             reply = self._parser.feed(data)
             if reply is None:
                 return
-            if not self.in_flight:
+            if self.asked is None:
                 raise ReplyError("an answer came that nobody had asked for")
         except ReplyError as error:
-            self._run.fail(error)
+            self._traffic.fail(error)
             return
-        now = time.perf_counter()
-        self.in_flight = False
-        self._run.record(reply, index=self._index, seconds=now - self._sent_at)
-        self._rest_until = now + self._run.load.think
+        now_s = time.monotonic()
+        asked, self.asked = self.asked, None
+        traffic = self._traffic
+        traffic.answered(asked, reply, now_s=now_s)
+        self.due_s = now_s + traffic.plan.think_s
         if reply.head.keep_alive:
-            self.proceed()
+            traffic.idle(self)
+            traffic.settle()
         elif self._transport is not None:
             self._transport.close()  # connection_lost goes on from there
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count what was lost with the connection and get another one."""
+        """Tell, also of the request that was lost with it."""
         self._transport = None
         self._lost.set()
-        if self._rest is not None:
-            self._rest.cancel()
-        if self.in_flight:
-            self.in_flight = False
-            self._run.errors += 1
-        if self._run.stopping:
-            self.park()
-        else:
-            self._run.reconnect(self)
+        self._traffic.left(self, self.give_up())
 
-    def park_if_idle(self) -> None:
-        """Stop now if no answer is outstanding; otherwise the answer will do it."""
-        if not self.in_flight and self._transport is not None:
-            self.park()
-
-    def park(self) -> None:
-        """Send nothing more."""
-        if not self._parked:
-            self._parked = True
-            self._run.parked()
+    def give_up(self) -> Asked | None:
+        """Wait no more for an answer; gives what was asked."""
+        asked, self.asked = self.asked, None
+        return asked
 
     async def close(self) -> None:
         """Drop the connection and wait until it is gone."""

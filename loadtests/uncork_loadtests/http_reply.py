@@ -10,6 +10,7 @@ from typing import NamedTuple
 _LENGTH = b"\r\ncontent-length:"
 _CONNECTION = b"\r\nconnection:"
 _BATCH_SIZE = b"\r\nx-batch-size:"
+_TIMING = b"\r\nserver-timing:"
 # What uvicorn, node and nginx allow for a whole head lies between 8 and 64 KiB.
 _LONGEST_HEAD = 65536
 _NO_BODY = frozenset({204, 304})
@@ -28,6 +29,10 @@ class Head(NamedTuple):
     keep_alive: bool
     batch_size: int | None
     """Rows in the batch the request travelled in, if the reply says so."""
+    held_ms: float | None = None
+    """How long the request was held before its batch, if the reply says so."""
+    batch_ms: float | None = None
+    """How long its batch took, if the reply says so."""
 
 
 class Reply(NamedTuple):
@@ -60,7 +65,11 @@ def parse_head(head: bytes) -> Head:
         keep_alive = said == (wanted == b"keep-alive")
     size = _field(lowered, _BATCH_SIZE)
     batch_size = int(size) if size is not None and size.isdigit() else None
-    return Head(int(status), int(length), keep_alive, batch_size)
+    timing = _field(lowered, _TIMING)
+    if timing is None:
+        return Head(int(status), int(length), keep_alive, batch_size)
+    held_ms, batch_ms = _duration(timing, b"queue;dur="), _duration(timing, b"batch;dur=")
+    return Head(int(status), int(length), keep_alive, batch_size, held_ms, batch_ms)
 
 
 def _field(lowered: bytes, name: bytes) -> bytes | None:
@@ -69,6 +78,17 @@ def _field(lowered: bytes, name: bytes) -> bytes | None:
         return None
     start = at + len(name)
     return lowered[start : lowered.index(b"\r\n", start)].strip()
+
+
+def _duration(timing: bytes, metric: bytes) -> float | None:
+    """One metric of a Server-Timing field, in milliseconds; None if it is not there or no number."""
+    at = timing.find(metric)
+    if at < 0:
+        return None
+    try:
+        return float(timing[at + len(metric) :].partition(b",")[0].partition(b";")[0])
+    except ValueError:
+        return None
 
 
 class ReplyParser:

@@ -39,6 +39,8 @@ class Server:
     command: tuple[str, ...]
     port: int
     pid: int
+    banner: str = ""
+    """What it had written by the time it was ready."""
 
     def url(self, path: str) -> str:
         """Where `path` is on this server."""
@@ -70,7 +72,8 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
         )
         try:
             _wait_until_ready(process, name=name, port=port, path=ready_path, output=output)
-            yield Server(name=name, command=whole, port=port, pid=process.pid)
+            banner = _written(output)
+            yield Server(name=name, command=whole, port=port, pid=process.pid, banner=banner)
         finally:
             _stop(process)
 
@@ -108,8 +111,12 @@ def _answers_200(port: int, *, path: str) -> bool:
 
 
 def _tail(output: IO[bytes]) -> str:
-    output.seek(0)
-    return "\n".join(output.read().decode(errors="replace").splitlines()[-20:])
+    return "\n".join(_written(output).splitlines()[-20:])
+
+
+def _written(output: IO[bytes]) -> str:
+    # Not by seeking: the server writes through the same file, at the same place in it.
+    return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0).decode(errors="replace")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

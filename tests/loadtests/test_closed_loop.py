@@ -11,20 +11,22 @@ from typer.testing import CliRunner
 
 from uncork_loadtests.closed_loop import drive, main
 from uncork_loadtests.http_reply import ReplyError
-from uncork_loadtests.load import Load, Result
+from uncork_loadtests.load import Result
+from uncork_loadtests.plan import Payload, Plan
 
 from .fake_server import Handler, reply, serving
 
 # The number of requests ends these runs; the time is only there in case something hangs.
-LOAD = Load(url="http://replaced/", bodies=[b"a", b"bb"], seconds=5.0, warmup=0.0)
+BODIES = (b"a", b"bb")
+PLAN = Plan(url="http://replaced/", payload=Payload(bodies=BODIES), clients=1, seconds=5.0, warmup_s=0.0)
 
 
-def outcome(handler: Handler, *, load: Load) -> Result:
-    """Run `load` against `handler`."""
+def outcome(handler: Handler, *, plan: Plan) -> Result:
+    """Run `plan` against `handler`."""
 
     async def run() -> Result:
         async with serving(handler) as url:
-            return await drive(replace(load, url=url))
+            return await drive(replace(plan, url=url))
 
     return asyncio.run(run())
 
@@ -36,9 +38,9 @@ async def shout(body: bytes, writer: asyncio.StreamWriter) -> None:
 
 def test_every_request_is_counted_once() -> None:
     """Many connections share one limit, one round robin and one count."""
-    load = replace(LOAD, connections=8, limit=100, expected=bytes.upper)
+    plan = replace(PLAN, clients=8, limit=100, payload=Payload(bodies=BODIES, expected=(b"A", b"BB")))
 
-    result = outcome(shout, load=load)
+    result = outcome(shout, plan=plan)
 
     assert result.statuses == {200: 100}
     assert result.answers_in_all == 100
@@ -51,9 +53,9 @@ def test_every_request_is_counted_once() -> None:
 
 def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
     """The answers of the warm-up are in the total only."""
-    load = replace(LOAD, connections=2, warmup=0.03, seconds=0.03)
+    plan = replace(PLAN, clients=2, warmup_s=0.03, seconds=0.03)
 
-    result = outcome(shout, load=load)
+    result = outcome(shout, plan=plan)
 
     assert 0.03 <= result.seconds < 0.3
     assert 0 < result.statuses[200] < result.answers_in_all
@@ -62,9 +64,9 @@ def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
 
 def test_a_wrong_answer_is_noticed() -> None:
     """Only the body whose answer is wrong counts, and the first one is told."""
-    load = replace(LOAD, connections=2, limit=10, expected=[b"A", b"CC"])
+    plan = replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=(b"A", b"CC")))
 
-    result = outcome(shout, load=load)
+    result = outcome(shout, plan=plan)
 
     assert result.mismatches == 5
     assert result.first_mismatch == "sent b'bb', expected b'CC', got b'BB'"
@@ -82,7 +84,9 @@ def test_a_reply_may_come_in_two_pieces() -> None:
         await asyncio.sleep(0)
         writer.write(whole[cut:])
 
-    result = outcome(in_two, load=replace(LOAD, connections=2, limit=10, expected=LOAD.bodies))
+    result = outcome(
+        in_two, plan=replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
+    )
 
     assert (result.statuses, result.mismatches) == ({200: 10}, 0)
 
@@ -94,7 +98,9 @@ def test_a_refusal_is_counted_apart() -> None:
         ok = body == b"a"
         writer.write(reply(body) if ok else reply(b"busy", status="503 Service Unavailable"))
 
-    result = outcome(refuse_b, load=replace(LOAD, connections=1, limit=10, expected=LOAD.bodies))
+    result = outcome(
+        refuse_b, plan=replace(PLAN, clients=1, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
+    )
 
     assert result.statuses == {200: 5, 503: 5}
     assert result.mismatches == 0
@@ -108,7 +114,7 @@ def test_a_connection_the_server_gives_up_is_replaced() -> None:
         writer.write(reply(body, fields="Connection: close\r\n"))
         writer.close()
 
-    result = outcome(close_after, load=replace(LOAD, connections=3, limit=12))
+    result = outcome(close_after, plan=replace(PLAN, clients=3, limit=12))
 
     assert (result.statuses, result.errors) == ({200: 12}, 0)
 
@@ -123,21 +129,21 @@ def test_a_connection_lost_with_a_request_is_an_error() -> None:
             writer.write(reply(body)[:-1])
             writer.close()
 
-    result = outcome(drop_b, load=replace(LOAD, connections=2, limit=12))
+    result = outcome(drop_b, plan=replace(PLAN, clients=2, limit=12))
 
     assert (result.statuses, result.errors, result.unanswered) == ({200: 6}, 6, 0)
 
 
 def test_clients_may_think() -> None:
     """A thinking client asks less often; one that still thinks at the end stops at once."""
-    result = outcome(shout, load=replace(LOAD, connections=4, think=60.0, seconds=0.03))
+    result = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
 
     assert result.answers_in_all == 4
 
 
 def test_thinking_ends() -> None:
     """The next request follows when the think time is over."""
-    result = outcome(shout, load=replace(LOAD, connections=2, think=0.005, limit=6))
+    result = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
 
     assert result.statuses == {200: 6}
     assert result.seconds >= 0.01
@@ -146,7 +152,7 @@ def test_thinking_ends() -> None:
 def test_no_server_is_said_clearly() -> None:
     """The message has the address."""
     with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
-        asyncio.run(drive(replace(LOAD, url=_nowhere())))
+        asyncio.run(drive(replace(PLAN, url=_nowhere())))
 
 
 def test_a_server_that_goes_away_is_said_clearly() -> None:
@@ -157,7 +163,7 @@ def test_a_server_that_goes_away_is_said_clearly() -> None:
             listener.setblocking(False)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
             loop = asyncio.get_running_loop()
-            driven = loop.create_task(drive(replace(LOAD, url=url, connections=1)))
+            driven = loop.create_task(drive(replace(PLAN, url=url, clients=1)))
             taken, _ = await loop.sock_accept(listener)
             await loop.sock_recv(taken, 1000)
             listener.close()
@@ -175,7 +181,7 @@ def test_a_server_that_speaks_something_else_ends_the_run() -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
 
     with pytest.raises(ReplyError, match="not an HTTP"):
-        outcome(ssh, load=replace(LOAD, connections=2))
+        outcome(ssh, plan=replace(PLAN, clients=2))
 
 
 @pytest.mark.parametrize(("url", "code"), [("nowhere", 1), ("https://h/", 2)])

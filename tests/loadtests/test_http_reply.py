@@ -82,3 +82,20 @@ def test_what_is_no_reply_is_refused(data: bytes) -> None:
     """Nothing is guessed at: a reader that is wrong about ends counts nonsense."""
     with pytest.raises(ReplyError):
         ReplyParser().feed(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "times"),
+    [
+        ("Server-Timing: queue;dur=1.50, batch;dur=12.25\r\n", (1.5, 12.25)),
+        ("server-timing: batch;dur=3;desc=x, queue;dur=0\r\n", (0.0, 3.0)),
+        ("Server-Timing: db;dur=5\r\n", (None, None)),
+        ("Server-Timing: queue;dur=soon\r\n", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_a_reply_may_say_where_its_time_went(field: str, times: tuple[float | None, float | None]) -> None:
+    """In milliseconds; what is not said is not known."""
+    head = parse_head(f"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}".encode())
+
+    assert (head.held_ms, head.batch_ms) == times

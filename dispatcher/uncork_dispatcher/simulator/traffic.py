@@ -1,20 +1,25 @@
-"""When requests arrive in a simulation, and what clients that wait for their answers do."""
+"""When requests arrive, in a simulation or a load test, and what clients that wait for their answers do."""
 
 from __future__ import annotations
 
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import count as count_from
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
 # On/off traffic: phases of this length, and how much more arrives in the first of the two.
 _PHASE_S = 0.4
 _ON_TO_OFF = 8.0
 _STEP = 5.0
-ARRIVALS = ("poisson", "gamma:CV", "onoff", "step", "replay:FILE")
+# A spike: how much more arrives in it, and its share of the time.
+_SPIKE = 5.0
+_SPIKE_SHARE = 0.1
+_REPLAY = "replay:"
+ARRIVALS = ("poisson", "gamma:CV", "constant", "onoff", "ramp", "step", "spike", "replay:FILE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,27 +61,62 @@ def open_loop(kind: str, *, rate: float, count: int, random_: random.Random) -> 
     """Arrival times in seconds of ``count`` requests that come whatever happens to earlier ones.
 
     ``kind`` is one of :data:`ARRIVALS`: ``poisson``; ``gamma:2`` (gaps of that coefficient of variation);
-    ``onoff`` (phases of 400 ms with 8 times the rate of the phases between); ``step`` (5 times the
-    rate in the second half of the time); ``replay:trace.csv`` (recorded seconds, one a line, stretched to
-    the rate and repeated as often as needed). ``rate`` is the average over time, in requests per second.
+    ``constant`` (even gaps); ``onoff`` (phases of 400 ms with 8 times the rate of the phases between);
+    ``ramp`` (the rate rises evenly from 0 to twice the average); ``step`` (5 times the rate in the second
+    half of the time); ``spike`` (5 times the rate in the middle tenth of the time); ``replay:trace.csv``
+    (recorded seconds, one a line, stretched to the rate and repeated as often as needed). ``rate`` is the
+    average over time, in requests per second.
 
     Raises:
         ValueError: if there is no such kind, or a trace holds no rising times.
         OSError: if a trace cannot be read.
     """
+    _require_positive(rate)
+    return list(islice(_stream(kind, rate, count / rate, random_), count))
+
+
+def open_loop_for(kind: str, *, rate: float | None, seconds: float, random_: random.Random) -> list[float]:
+    """Arrival times like those of :func:`open_loop`, all that come before ``seconds`` are over.
+
+    Recorded arrivals need no rate: with None they come as they were recorded.
+
+    Raises:
+        ValueError: if there is no such kind, it needs a rate, or a trace holds no rising times.
+        OSError: if a trace cannot be read.
+    """
+    if rate is None:
+        if not kind.startswith(_REPLAY):
+            raise ValueError(
+                f"{kind} arrivals need a rate; only those of {_REPLAY}FILE have one of their own"
+            )
+        rate = recorded_rate(Path(kind.removeprefix(_REPLAY)))
+    _require_positive(rate)
+    return list(takewhile(lambda time: time < seconds, _stream(kind, rate, seconds, random_)))
+
+
+def _require_positive(rate: float) -> None:
     if not 0 < rate < math.inf:
         raise ValueError(f"the arrival rate must be positive and finite, got {rate}")
+
+
+def _stream(kind: str, rate: float, horizon_s: float, random_: random.Random) -> Iterator[float]:
+    """Arrivals without end; the time over which a shape extends is ``horizon_s``."""
     if kind == "poisson":
-        return list(islice(_poisson(rate, random_), count))
+        return _poisson(rate, random_)
     if match := re.fullmatch(r"gamma:(\d+(?:\.\d+)?)", kind):
-        return list(islice(_gamma(rate, float(match[1]), random_), count))
-    if kind == "onoff":
-        return list(islice(_on_off(rate, random_), count))
-    if kind == "step":
-        return _step(rate, count, random_)
-    if kind.startswith("replay:"):
-        return list(islice(_replay(Path(kind.removeprefix("replay:")), rate), count))
-    raise ValueError(f"there are no arrivals {kind!r}; there are {', '.join(ARRIVALS)}")
+        return _gamma(rate, float(match[1]), random_)
+    if kind.startswith(_REPLAY):
+        return _replay(Path(kind.removeprefix(_REPLAY)), rate)
+    shapes: dict[str, Callable[[], Iterator[float]]] = {
+        "constant": lambda: (number / rate for number in count_from(0)),
+        "onoff": lambda: _phases(_on_off(rate), random_),
+        "ramp": lambda: _ramp(rate, horizon_s, random_),
+        "step": lambda: _phases(_step(rate, horizon_s), random_),
+        "spike": lambda: _phases(_spike(rate, horizon_s), random_),
+    }
+    if kind not in shapes:
+        raise ValueError(f"there are no arrivals {kind!r}; there are {', '.join(ARRIVALS)}")
+    return shapes[kind]()
 
 
 def _poisson(rate: float, random_: random.Random) -> Iterator[float]:
@@ -96,35 +136,41 @@ def _gamma(rate: float, cv: float, random_: random.Random) -> Iterator[float]:
         yield now
 
 
-def _on_off(rate: float, random_: random.Random) -> Iterator[float]:
+def _phases(phases: Iterable[tuple[float, float]], random_: random.Random) -> Iterator[float]:
+    """A Poisson stream that has, up to each of these times, this rate."""
+    now = 0.0
+    for ends, rate in phases:
+        while True:
+            gap = random_.expovariate(rate)
+            # What a Poisson stream of another rate would do from here on does not depend on the past.
+            if now + gap > ends:
+                now = ends
+                break
+            now += gap
+            yield now
+
+
+def _on_off(rate: float) -> Iterator[tuple[float, float]]:
     off = 2 * rate / (1 + _ON_TO_OFF)
-    phase = 0
-    now = 0.0
-    while True:
-        ends = (phase + 1) * _PHASE_S
-        gap = random_.expovariate(off if phase % 2 else off * _ON_TO_OFF)
-        # What a Poisson stream of another rate would do from here on does not depend on the past.
-        if now + gap > ends:
-            now = ends
-            phase += 1
-            continue
-        now += gap
-        yield now
+    for phase in count_from(0):
+        yield (phase + 1) * _PHASE_S, off if phase % 2 else off * _ON_TO_OFF
 
 
-def _step(rate: float, count: int, random_: random.Random) -> list[float]:
+def _step(rate: float, horizon_s: float) -> list[tuple[float, float]]:
     low = 2 * rate / (1 + _STEP)
-    half = count / rate / 2
-    times: list[float] = []
-    now = 0.0
-    while len(times) < count:
-        gap = random_.expovariate(low if now < half else low * _STEP)
-        if now < half < now + gap:
-            now = half
-            continue
-        now += gap
-        times.append(now)
-    return times
+    return [(horizon_s / 2, low), (math.inf, low * _STEP)]
+
+
+def _spike(rate: float, horizon_s: float) -> list[tuple[float, float]]:
+    low = rate / (1 + (_SPIKE - 1) * _SPIKE_SHARE)
+    begins = horizon_s * (1 - _SPIKE_SHARE) / 2
+    return [(begins, low), (begins + horizon_s * _SPIKE_SHARE, low * _SPIKE), (math.inf, low)]
+
+
+def _ramp(rate: float, horizon_s: float, random_: random.Random) -> Iterator[float]:
+    # Up to t come rate * t**2 / horizon: where that passes the times of a stream of rate 1 is an arrival.
+    for expected in _poisson(1.0, random_):
+        yield math.sqrt(expected * horizon_s / rate)
 
 
 def recorded_times(trace: Path) -> list[float]:
@@ -143,6 +189,17 @@ def recorded_times(trace: Path) -> list[float]:
     if len(recorded) < 2 or sorted(recorded) != recorded or recorded[0] == recorded[-1]:
         raise ValueError(f"{trace}: a trace needs at least two times, in rising order")
     return recorded
+
+
+def recorded_rate(trace: Path) -> float:
+    """Requests per second of a recording.
+
+    Raises:
+        ValueError: if the file holds no rising times.
+        OSError: if it cannot be read.
+    """
+    recorded = recorded_times(trace)
+    return (len(recorded) - 1) / (recorded[-1] - recorded[0])
 
 
 def _replay(trace: Path, rate: float) -> Iterator[float]:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_dispatcher.simulator.traffic import Clients, open_loop
+from uncork_dispatcher.simulator.traffic import Clients, open_loop, open_loop_for, recorded_rate
 
 PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, database=None)
-KINDS = ["poisson", "gamma:0.5", "gamma:2", "onoff", "step"]
+KINDS = ["poisson", "gamma:0.5", "gamma:2", "onoff", "ramp", "step", "spike"]
+SHAPED = {"ramp", "step", "spike"}
 
 
 def arrive(kind: str, *, rate: float = 1000.0, count: int = 40_000, seed: int = 1) -> list[float]:
@@ -60,7 +61,7 @@ def test_the_seed_decides(kind: str) -> None:
     """The same one gives the same arrivals, another one others, and more of them begin with the fewer."""
     assert arrive(kind, count=100, seed=3) == arrive(kind, count=100, seed=3)
     assert arrive(kind, count=100, seed=3) != arrive(kind, count=100, seed=4)
-    if kind != "step":
+    if kind not in SHAPED:
         assert arrive(kind, count=100, seed=3) == arrive(kind, count=200, seed=3)[:100]
 
 
@@ -102,6 +103,53 @@ def test_the_step_is_fivefold_and_half_way() -> None:
     before = sum(time < half for time in times)
     assert before == pytest.approx(40_000 / 6, rel=0.05)
     assert (40_000 - before) / (times[-1] - half) / (before / half) == pytest.approx(5.0, rel=0.05)
+
+
+def test_constant_gaps_are_even() -> None:
+    """The first arrival is at once."""
+    assert arrive("constant", rate=4.0, count=5) == [0, 0.25, 0.5, 0.75, 1.0]
+
+
+def test_the_ramp_rises_evenly() -> None:
+    """From nothing to twice the average: up to a quarter of the time come a 16th, up to half a quarter."""
+    times = arrive("ramp", rate=1000.0)
+
+    for share in (0.25, 0.5, 0.75):
+        before = sum(time < share * 40 for time in times)
+        assert before == pytest.approx(40_000 * share**2, rel=0.05)
+
+
+def test_the_spike_is_fivefold_and_in_the_middle() -> None:
+    """A tenth of the time, and the same rate before as after."""
+    times = arrive("spike", rate=1000.0)
+    before, within = sum(time < 18 for time in times), sum(18 <= time < 22 for time in times)
+
+    assert within / 4 / (before / 18) == pytest.approx(5.0, rel=0.05)
+    assert (len(times) - before - within) / 18 == pytest.approx(before / 18, rel=0.05)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "constant"])
+def test_arrivals_of_a_time_are_those_before_its_end(kind: str) -> None:
+    """None comes later, and as many as the rate says."""
+    times = open_loop_for(kind, rate=1000.0, seconds=40.0, random_=random.Random(1))
+
+    assert times == sorted(times)
+    assert times[-1] < 40
+    assert len(times) == pytest.approx(40_000, rel=0.1 if kind == "onoff" else 0.03)
+
+
+def test_a_trace_without_a_rate_comes_as_it_was_recorded(trace: Path) -> None:
+    """From its first time on, and once more when there is time left."""
+    times = open_loop_for(f"replay:{trace}", rate=None, seconds=14.0, random_=random.Random(1))
+
+    assert recorded_rate(trace) == pytest.approx(0.3)
+    assert times == pytest.approx([0, 1, 1, 10, 10 + 10 / 3])
+
+
+def test_other_arrivals_need_a_rate() -> None:
+    """Only a trace has one of its own."""
+    with pytest.raises(ValueError, match="poisson arrivals need a rate"):
+        open_loop_for("poisson", rate=None, seconds=1.0, random_=random.Random(1))
 
 
 def test_a_trace_is_stretched_and_repeated(trace: Path) -> None:
@@ -160,7 +208,8 @@ def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_there_are_no_other_kinds(kind: str) -> None:
     """And the message lists those there are."""
     with pytest.raises(
-        ValueError, match=r"there are no arrivals .*poisson, gamma:CV, onoff, step, replay:FILE"
+        ValueError,
+        match=r"there are no arrivals .*poisson, gamma:CV, constant, onoff, ramp, step, spike, replay:FILE",
     ):
         arrive(kind)
 

@@ -1,0 +1,1 @@
+"""Servers of other projects, each in an environment of its own, measured beside the gateway."""

@@ -1,0 +1,167 @@
+"""What there is of each peer: what to install, which file serves it, how it is asked and answers."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+Row = Sequence[float]
+
+_UVICORN = ("uvicorn==0.54.0", "httptools==0.9.0", "uvloop==0.23.0", "starlette==1.10.0")
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def write_row(row: Row) -> bytes:
+    """Write a row as the bare JSON list that it is."""
+    return _compact(list(row))
+
+
+def read_number(answer: bytes) -> object:
+    """Read an answer that is a bare JSON number."""
+    return json.loads(answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """A server of another project, or a simple one that is compared like them."""
+
+    name: str
+    requirements: tuple[str, ...]
+    """For pip; the first is the peer itself."""
+    path: str
+    """Where rows are posted."""
+    ready_path: str
+    waits_ms: tuple[float | None, ...]
+    """The settings that are measured: how long a batch may wait to fill; None: it has no such setting."""
+    write: Callable[[Row], bytes] = write_row
+    """The body of a request for a row."""
+    read: Callable[[bytes], object] = read_number
+    """The model's answer in the body of a reply; LookupError, TypeError or ValueError if there is none."""
+    front: str = ""
+    """A piece of the command line of the process that speaks HTTP; empty: it is the one that was started."""
+    chosen: bool = True
+    """Whether it is measured unless others are asked for by name."""
+    note: str = ""
+    """What the reader of its numbers must know."""
+
+    @property
+    def server_file(self) -> str:
+        """The file in this folder that serves it."""
+        return f"{self.name}_server.py"
+
+
+def _of_list(answer: bytes) -> object:
+    (value,) = json.loads(answer)
+    return value
+
+
+def _of_v2(answer: bytes) -> object:
+    (output,) = json.loads(answer)["outputs"]
+    (value,) = output["data"]
+    return value
+
+
+def _v2(row: Row) -> bytes:
+    tensor = {"name": "rows", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
+    # With an id of ours the reply is the same every time: MLServer invents one for each otherwise.
+    return _compact({"id": "1", "inputs": [tensor]})
+
+
+_PEERS = (
+    Peer(
+        name="mosec",
+        requirements=("mosec==0.9.8",),
+        path="/inference",
+        ready_path="/",
+        waits_ms=(0, 10),
+        front="/bin/mosec ",
+    ),
+    Peer(
+        name="batched",
+        requirements=("batched==0.1.5", *_UVICORN),
+        path="/predict",
+        ready_path="/readyz",
+        waits_ms=(1, 10),
+        note="its least wait here is 1 ms: with 0 it spins, also when idle.",
+    ),
+    Peer(
+        name="static",
+        requirements=_UVICORN,
+        path="/predict",
+        ready_path="/",
+        waits_ms=(0, 10),
+        note="a naive static batcher of our own making: raw ASGI under uvicorn.",
+    ),
+    Peer(
+        name="unbatched",
+        requirements=_UVICORN,
+        path="/predict",
+        ready_path="/readyz",
+        waits_ms=(None,),
+        note="Starlette under uvicorn, one call of the model for each request.",
+    ),
+    Peer(
+        name="bentoml",
+        requirements=("bentoml==1.4.39",),
+        path="/predict",
+        ready_path="/readyz",
+        waits_ms=(None,),
+        write=lambda row: _compact({"rows": [list(row)]}),
+        read=_of_list,
+        front="_bentoml_impl.worker.service",
+        note="adaptive like Uncork, with the same goal (max_latency_ms), so it has no wait to set.",
+    ),
+    Peer(
+        name="litserve",
+        requirements=("litserve==0.2.19",),
+        path="/predict",
+        ready_path="/health",
+        waits_ms=(1, 10),
+        write=lambda row: _compact({"input": list(row)}),
+        read=lambda answer: json.loads(answer)["output"],
+        chosen=False,
+        note=(
+            "not chosen by default: idle it takes a sixth of a core from the others, it looks for work every "
+            "millisecond. Its least wait here is 1 ms: with 0 its worker spins."
+        ),
+    ),
+    Peer(
+        name="mlserver",
+        # Its workers ask uvloop for an event loop before there is one: newer versions refuse.
+        requirements=("mlserver==1.7.1", "uvloop==0.21.0"),
+        path="/v2/models/peer/infer",
+        ready_path="/v2/models/peer/ready",
+        waits_ms=(1, 10),
+        write=_v2,
+        read=_of_v2,
+        note="0 turns its batching off, so its least wait here is 1 ms.",
+    ),
+    Peer(
+        name="ray",
+        requirements=("ray[serve]==2.60.0",),
+        path="/",
+        ready_path="/-/healthz",
+        waits_ms=(0, 10),
+        front="ProxyActor",
+        chosen=False,
+        note="not chosen by default: idle its processes take an eighth of a core from the others.",
+    ),
+    Peer(
+        name="pytriton",
+        requirements=("nvidia-pytriton==0.7.0",),
+        path="/v2/models/peer/infer",
+        ready_path="/v2/models/peer/ready",
+        waits_ms=(0, 10),
+        write=_v2,
+        read=_of_v2,
+        front="tritonserver",
+        chosen=False,
+        note=(
+            "not chosen by default: the interpreter built into its Triton needs a standard library of about "
+            "its own age (Python 3.11.2 works, 3.11.7 does not); make .peers/pytriton with one that suits."
+        ),
+    ),
+)
+PEERS: Mapping[str, Peer] = {peer.name: peer for peer in _PEERS}

@@ -1,0 +1,163 @@
+"""``uncork loadtest`` with real generators against a real gateway. How fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.server import PROBE, ROOT, eventually, run_uncork, serving
+from tests.e2e.test_simulate import children, is_gone
+from uncork_loadtests.fleet import run
+from uncork_loadtests.plan import Payload, Plan
+
+BRIEF = ("--seconds", "0.3", "--warmup-seconds", "0")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Where a served api is that adds two numbers."""
+    with serving(PROBE) as server:
+        yield f"{server.base}/add"
+
+
+def figures(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What was printed with --json -; a machine that is busy may void any run."""
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (1 if found["void"] else 0), done.stderr
+    return found
+
+
+def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
+    """Its first api is asked, and judged by its own goal; estimate and reports come with it."""
+    page, picture = tmp_path / "page.html", tmp_path / "picture.png"
+    done = run_uncork(
+        "loadtest", PROBE, "--rate", "200", "--shape", "2", *BRIEF, "--json", "-", "--workers", "2",
+        "--mb-max-latency", "4000", "--report", str(page), "--png", str(picture),
+    )  # fmt: skip
+    found = figures(done)
+
+    assert found["plan"]["url"].endswith("/add")
+    assert found["plan"]["goal_s"] == 4
+    assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
+    assert found["summary"]["in_goal"] == 1
+    assert found["summary"]["held"]["count"] == found["summary"]["good"]
+    assert found["estimate"]["intercept_ms"] > 0
+    assert "Plotly.newPlot" in page.read_text()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_processes_share_the_schedule(url: str) -> None:
+    """Together they send what one would, each request once."""
+    plan = Plan(
+        url=url, payload=Payload(bodies=(b"[1,2]",)), rate=300.0, seconds=0.5, warmup_s=0.2, processes=2
+    )
+    outcome = run(plan)
+
+    assert outcome.samples["scheduled_s"].tolist() == pytest.approx(plan.schedule())
+    assert set(outcome.samples["status"]) == {200}
+    assert len(outcome.cpu_s) == 2
+    assert not outcome.interrupted
+
+
+def test_clients_that_wait_for_their_answers(url: str) -> None:
+    """A closed loop over two processes."""
+    done = run_uncork(
+        "loadtest", url, "--clients", "5", "--processes", "2", "--shape", "2", *BRIEF, "--json", "-"
+    )
+    found = figures(done)
+
+    assert found["connections"] == 5
+    assert found["summary"]["good"] == found["summary"]["requests"] > 0
+
+
+def test_a_wrong_answer_fails_the_run(url: str, tmp_path: Path) -> None:
+    """The table says so, and the message what it was."""
+    bodies, answers = tmp_path / "bodies", tmp_path / "answers"
+    bodies.write_text("[1, 2]\n[3, 4]\n")
+    answers.write_text("3.0\n8.0\n")
+    done = run_uncork(
+        "loadtest", url, "--rate", "50", "--lines", str(bodies), "--expected", str(answers), *BRIEF
+    )
+
+    assert done.returncode == 1
+    assert "wrong answers" in done.stdout
+    assert "the first: sent b'[3, 4]', expected b'8.0', got b'7.0'" in done.stderr
+
+
+def test_refused_requests_are_no_good_answers(url: str) -> None:
+    """Rows of the wrong shape: 400 for each."""
+    done = run_uncork("loadtest", url, "--rate", "50", "--shape", "3", *BRIEF)
+
+    assert done.returncode == 1
+    assert "there was no good answer" in done.stderr
+    assert any(line.startswith("400 ") for line in done.stdout.splitlines())
+
+
+def test_nobody_there() -> None:
+    """The message has the address."""
+    done = run_uncork("loadtest", "http://127.0.0.1:1/x", "--rate", "5", "--shape", "1")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "uncork loadtest: cannot connect to 127.0.0.1:1" in done.stderr
+
+
+def test_a_target_that_cannot_be_served() -> None:
+    """What serve says is passed on."""
+    done = run_uncork("loadtest", "nowhere.py:Nothing", "--rate", "5", "--shape", "1")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no file nowhere.py" in done.stderr
+
+
+def test_ctrl_c_shows_what_was_seen_and_ends_everything() -> None:
+    """130, the table, and neither gateway nor generators are left."""
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "uncork", "loadtest", PROBE, "--rate", "100", "--shape", "2",
+            "--seconds", "60", "--warmup-seconds", "0",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        start_new_session=True,
+        text=True,
+    )  # fmt: skip
+    below: list[int] = []
+    try:
+        eventually(lambda: any(answers_of(pid) > 10 for pid in children(process.pid)))
+        below = children(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 130, err
+        assert "offered" in out
+        assert "Traceback" not in err
+        assert all(is_gone(pid) for pid in below)
+    finally:
+        for pid in (process.pid, *below):
+            if not is_gone(pid):
+                os.killpg(pid, signal.SIGKILL)
+        process.wait()
+
+
+def answers_of(pid: int) -> float:
+    """How many requests a process has answered; 0 if it is no gateway, or not yet one."""
+    command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    if "--port" not in command:
+        return 0
+    try:
+        text = httpx.get(f"http://127.0.0.1:{command[command.index('--port') + 1]}/metrics").text
+    except httpx.HTTPError:
+        return 0
+    families = text_string_to_metric_families(text)
+    samples = (sample for family in families for sample in family.samples)
+    return sum(sample.value for sample in samples if sample.name == "uncork_requests_total")

@@ -1,0 +1,190 @@
+"""What ``uncork loadtest`` refuses before anything is started, and how it shows what it found."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from uncork.cli import app
+from uncork.loadtest_options import seconds_of
+from uncork.loadtest_tables import as_json, tables
+from uncork_loadtests.fleet import Outcome
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.targets import Estimate
+
+URL = "http://127.0.0.1:1/x"
+PLAN = Plan(
+    url=URL, payload=Payload(bodies=(b"\xff",)), rate=10.0, seconds=2.0, warmup_s=0.5, goal_s=0.1, seed=3
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rate", "5"], "say what to send with one of --data, --lines, --shape, --function; got none"),
+        (["--rate", "5", "--shape", "4", "--function", "m:f"], "got --shape, --function"),
+        (["--shape", "4"], "give a --rate, or --clients, or recorded --arrivals (replay:FILE)"),
+        (["--shape", "4", "--rate", "0"], "rate must be positive"),
+        (["--shape", "4", "--rate", "5", "--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
+        (["--shape", "0,4", "--rate", "5"], "--shape takes sizes with commas between them"),
+        (["--shape", "4,x", "--rate", "5"], "got '4,x'"),
+        (["--shape", "4", "--rate", "5", "--seconds", "0"], "--seconds must be above 0"),
+        (["--shape", "4", "--rate", "5", "--goal-ms", "0"], "--goal-ms must be above 0"),
+        (["--shape", "4", "--rate", "5", "--think-ms", "5"], "--think-ms only goes with --clients"),
+        (["--shape", "4", "--clients", "5", "--rate", "5"], "leave out --rate, or --clients"),
+        (["--shape", "4", "--clients", "1", "--processes", "2"], "2 processes need as many connections"),
+        (["--shape", "4", "--rate", "5", "--workers", "2"], "--workers goes with a service"),
+        (["--shape", "4", "--rate", "5", "--path", "/x"], "--path goes with a service"),
+        (["--data", "nowhere.json", "--rate", "5"], "nowhere.json: No such file"),
+        (["--rows", "3", "--data", "f", "--rate", "5"], "--rows only goes with --shape"),
+        (["--shape", "4", "--expected", "f", "--rate", "5"], "--expected only goes with --data or --lines"),
+        (["--function", "json:nothing", "--rate", "5"], "json has no function 'nothing'"),
+        (["--shape", "4", "--rate", "5", "--header", "nothing"], "--header takes NAME:VALUE, got 'nothing'"),
+        (["--shape", "4", "--rate", "5", "--header", "A: b\r\nC: d"], "--header takes NAME:VALUE"),
+        (
+            ["--shape", "4", "--rate", "5", "--report", "/nowhere/r.html"],
+            "--report: '/nowhere/r.html' cannot",
+        ),
+        (["--shape", "4", "--rate", "5", "--json", "/"], "--json: '/' cannot be written"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
+    """Exit code 2 and what is accepted, in terms of the options."""
+    done = CliRunner().invoke(app, ["loadtest", URL, *arguments])
+
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("uncork loadtest: ")
+    assert message in done.stderr
+
+
+def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
+    """Plain http only."""
+    done = CliRunner().invoke(app, ["loadtest", "https://h/x", "--rate", "5", "--shape", "4"])
+
+    assert (done.exit_code, "TARGET must look like http://" in done.stderr) == (2, True)
+
+
+def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
+    """Its last request included; with a time or a rate, it does not decide."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("5.0\n6.0\n8.5\n")
+    arrivals = f"replay:{trace}"
+    seconds = seconds_of(None, arrivals=arrivals, recorded=True)
+    plan = replace(PLAN, arrivals=arrivals, rate=None, seconds=seconds, warmup_s=0.0)
+
+    assert plan.schedule() == pytest.approx([0.0, 1.0, 3.5])
+    assert seconds_of(2.0, arrivals=arrivals, recorded=True) == 2.0
+    assert seconds_of(None, arrivals=arrivals, recorded=False) == 10.0
+    assert seconds_of(None, arrivals="poisson", recorded=True) == 10.0
+
+
+def outcome(*changes: dict[str, Any]) -> Outcome:
+    """Twenty good answers after 20 ms in batches of 4, and whatever else."""
+    good = {
+        "scheduled_s": 1.0,
+        "fired_s": 1.0,
+        "sent_s": 1.0,
+        "done_s": 1.02,
+        "status": 200,
+        "batch_rows": 4,
+        "held_ms": 5.0,
+        "batch_ms": 12.0,
+        "wrong": False,
+    }
+    recorder = Recorder()
+    for changed in [*[{}] * 20, *changes]:
+        recorder.add(*(good | changed).values())
+    return Outcome(
+        plan=PLAN,
+        samples=recorder.samples(),
+        measured_s=2.0,
+        cpu_s=(0.5, 0.25),
+        connections=7,
+        first_wrong="",
+        interrupted=False,
+    )
+
+
+def shown(found: Outcome, *, estimate: Estimate | None = None) -> dict[str, list[str]]:
+    """The printed lines, by their first word."""
+    console = Console(width=200, markup=False)
+    with console.capture() as captured:
+        for part in tables(found, found.summary(), estimate=estimate):
+            console.print(part)
+    return {line.split()[0]: line.split()[1:] for line in captured.get().splitlines() if line.strip()}
+
+
+def test_the_table_has_what_was_found() -> None:
+    """Counts, shares, times, and - where too few samples stand behind a percentile."""
+    nothing = {"done_s": math.nan, "batch_rows": 0, "held_ms": math.nan, "batch_ms": math.nan}
+    lines = shown(
+        outcome(
+            {"status": 503, **nothing, "done_s": 1.0},
+            {"status": LOST, **nothing},
+            {"status": UNANSWERED, **nothing},
+            {"done_s": 1.5},
+            {"scheduled_s": -0.1, "wrong": True},
+        ),
+        estimate=Estimate(intercept_ms=10.0, slope_ms=0.25),
+    )
+
+    assert lines["offered"] == ["12.0/s", "24", "requests"]
+    assert lines["answered"] == ["11.0/s", "21", "good", "answers", "(2xx)"]
+    assert lines["in"][:2] == ["goal", "83.33"]
+    assert lines["503"] == ["(shed)", "1", "4.17", "%"]
+    assert lines["connection"] == ["lost", "1", "4.17", "%"]
+    assert lines["no"] == ["answer", "1", "4.17", "%"]
+    assert lines["rows"][:3] == ["a", "batch", "4.0"]
+    assert lines["held"] == ["21", "5.00", "5.00", "-", "-", "-", "5.00"]
+    assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
+    assert lines["wrong"][:2] == ["answers", "1"]
+    assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
+
+
+def test_json_has_everything_and_is_json() -> None:
+    """What is not a number or not known is null; bodies are counted, not shown."""
+    found = outcome({"done_s": math.nan, "status": LOST})
+    figures = json.loads(as_json(found, found.summary(), estimate=None))
+
+    assert figures["plan"]["bodies"] == 1
+    assert figures["plan"]["rate"] == 10
+    assert figures["summary"]["statuses"] == {"200": 20, "0": 1}
+    assert figures["summary"]["latency"]["percentiles_ms"]["99"] is None
+    assert figures["summary"]["latency"]["percentiles_ms"]["50"] == pytest.approx(20)
+    assert (figures["void"], figures["estimate"], figures["generator_cpu_s"]) == (None, None, [0.5, 0.25])
+
+
+def test_void_says_why() -> None:
+    """In the outcome and in JSON."""
+    found = outcome({"fired_s": 1.5, "done_s": 1.52})
+
+    assert "the generator fell behind" in found.void
+    assert json.loads(as_json(found, found.summary(), estimate=None))["void"] == found.void
+    assert np.isfinite(found.samples["fired_s"]).all()
+
+
+@pytest.mark.parametrize(
+    ("option", "module"), [("--report", "plotly.graph_objects"), ("--png", "matplotlib.figure")]
+)
+def test_a_library_that_is_missing_is_told(
+    option: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started, and with what to install."""
+    monkeypatch.setitem(sys.modules, module, None)
+    arguments = ["--shape", "4", "--rate", "5", option, str(tmp_path / "file")]
+    done = CliRunner().invoke(app, ["loadtest", URL, *arguments])
+
+    assert done.exit_code == 2
+    assert f'{option} needs {module.partition(".")[0]}: pip install "uncork[loadtest]"' in done.stderr

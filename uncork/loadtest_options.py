@@ -1,0 +1,183 @@
+"""What the options of ``uncork loadtest`` describe, checked: payload, plan and their contradictions."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from uncork_dispatcher.simulator.traffic import recorded_times
+from uncork_loadtests.figures import DrawingMissing
+from uncork_loadtests.payloads import load_function, random_bodies, read_bodies
+from uncork_loadtests.plan import REPLAY, Payload, Plan
+from uncork_loadtests.report_html import require_plotly
+from uncork_loadtests.report_png import require_matplotlib
+
+SECONDS = 10.0
+"""Measured time when none is given."""
+
+# A plan speaks of its own fields, people of options.
+_OPTIONS = {
+    "max_connections": "--max-connections",
+    "warmup_s": "--warmup-seconds",
+    "think_s": "--think-ms",
+    "goal_s": "--goal-ms",
+    "clients": "--clients",
+    "processes": "--processes",
+    "seconds": "--seconds",
+    "url": "TARGET",
+}
+
+
+class WrongUsage(Exception):
+    """The message says what is wrong with the options."""
+
+
+def given(context: typer.Context) -> set[str]:
+    """The options that were on the command line."""
+    # By its name: newer versions of typer have an enum of their own, older ones that of click.
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is no service."""
+    return "://" in target
+
+
+def payload_of(
+    data: Path | None,
+    lines: Path | None,
+    rows: int,
+    shape: str | None,
+    function: str | None,
+    expected: Path | None,
+    *,
+    seed: int,
+) -> Payload:
+    """What to send.
+
+    Raises:
+        WrongUsage: if the options do not say, or what they name cannot be had.
+    """
+    kinds = {"--data": data, "--lines": lines, "--shape": shape, "--function": function}
+    chosen = [name for name, value in kinds.items() if value is not None]
+    if len(chosen) != 1:
+        raise WrongUsage(
+            f"say what to send with one of {', '.join(kinds)}; got {', '.join(chosen) or 'none'}"
+        )
+    try:
+        if function is not None:
+            load_function(function)
+            return Payload(function=function)
+        if shape is not None:
+            return Payload(bodies=random_bodies(rows=rows, shape=_shape(shape), seed=seed))
+        bodies = read_bodies(data or lines or Path(), lines=lines is not None)
+        answers = read_bodies(expected, lines=lines is not None) if expected is not None else None
+        return Payload(bodies=bodies, expected=answers)
+    except OSError as error:
+        raise WrongUsage(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _shape(text: str) -> list[int]:
+    try:
+        shape = [int(size) for size in text.split(",")]
+    except ValueError:
+        shape = []
+    if not shape or min(shape) < 1:
+        raise WrongUsage(f"--shape takes sizes with commas between them, as 4 or 28,28; got {text!r}")
+    return shape
+
+
+def header_field(text: str) -> tuple[str, str]:
+    """Name and value of a header field.
+
+    Raises:
+        WrongUsage: if it is none.
+    """
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable():
+        raise WrongUsage(f"--header takes NAME:VALUE, got {text!r}")
+    return name.strip(), value.strip()
+
+
+def seconds_of(asked: float | None, *, arrivals: str, recorded: bool) -> float:
+    """How long to measure; a recording that comes as it was recorded lasts as long as it does.
+
+    Raises:
+        WrongUsage: if it cannot be read.
+    """
+    if asked is not None or not (recorded and arrivals.startswith(REPLAY)):
+        return SECONDS if asked is None else asked
+    try:
+        times = recorded_times(Path(arrivals.removeprefix(REPLAY)))
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"--arrivals: {error}") from None
+    # The last of them, too, is to come before the end.
+    return math.nextafter(times[-1] - times[0], math.inf)
+
+
+def plan_of(values: dict[str, Any], *, url: str, goal_ms: float | None) -> Plan:
+    """The plan of a run.
+
+    Raises:
+        WrongUsage: if a value is out of range, in terms of the options.
+    """
+    if values["rate"] is None and values["clients"] is None and not values["arrivals"].startswith(REPLAY):
+        raise WrongUsage(f"give a --rate, or --clients, or recorded --arrivals ({REPLAY}FILE)")
+    try:
+        return Plan(**values, url=url, goal_s=None if goal_ms is None else goal_ms / 1000)
+    except OSError as error:
+        raise WrongUsage(f"--arrivals: {error}") from None
+    except ValueError as error:
+        names = re.compile(rf"\b({'|'.join(_OPTIONS)})\b(?= must)")
+        raise WrongUsage(names.sub(lambda found: _OPTIONS[found[1]], str(error))) from None
+
+
+def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
+    """See that the options go together.
+
+    Raises:
+        WrongUsage: if not.
+    """
+
+    def named(*options: str) -> str:
+        return ", ".join(f"--{name.replace('_', '-')}" for name in options if name in given)
+
+    if is_url and (wrong := named("path", "workers", "policy", "mb_max_latency")):
+        raise WrongUsage(f"{wrong} goes with a service; TARGET is a URL")
+    if "clients" in given and (wrong := named("rate", "arrivals", "max_connections")):
+        raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
+    if "clients" not in given and "think_ms" in given:
+        raise WrongUsage("--think-ms only goes with --clients, which makes a closed loop")
+    if "rows" in given and "shape" not in given:
+        raise WrongUsage("--rows only goes with --shape")
+    if "expected" in given and not {"data", "lines"} & given:
+        raise WrongUsage("--expected only goes with --data or --lines")
+
+
+def require_writable(json: str | None, report: Path | None, png: Path | None) -> None:
+    """See that results can be written, before anything is started.
+
+    Raises:
+        WrongUsage: if not, or what draws them is not installed.
+    """
+    for option, name in (("--json", json), ("--report", report), ("--png", png)):
+        if name is None or (option == "--json" and name == "-"):
+            continue
+        file = Path(name)
+        if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise WrongUsage(f"{option}: {str(file)!r} cannot be written")
+    try:
+        if report is not None:
+            require_plotly()
+        if png is not None:
+            require_matplotlib()
+    except DrawingMissing as error:
+        raise WrongUsage(str(error)) from None
