@@ -263,30 +263,44 @@ class AsyncDispatcher(Generic[P, R]):
             rows=[one.rows for one in waiting],
             costs=[one.cost for one in waiting],
         )
-        self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])
         self._runner.start(job, lambda outcome: self._ended(job, now, outcome))
+        self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])
 
     def _ended(self, job: Job[P], started: float, outcome: Ran[R] | Exception) -> None:
-        start, now = job.start, self._now()
+        start, seconds = job.start, self._now() - started
         if isinstance(outcome, WorkerLost):
             self.worker_lost(start.worker)
             return
+        if not self._core.runs(start.batch):
+            return  # the core had given the worker up, and has its requests run elsewhere
         failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
         ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
-        if not self._core.batch_done(start.batch, outcome=ran.outcome, chunks=ran.chunks, now=now):
-            return  # the core had given the worker up, and has its requests run elsewhere
-        batch = BatchFacts(start, sum(job.rows), started, now - started)
+        batch = BatchFacts(start, sum(job.rows), started, seconds)
+        # First what somebody waits for: the worker, if requests are held, otherwise the callers.
+        if self._core.is_holding:
+            self._done(batch, ran)
+            self._turn()
+            self._tell(batch, failure or ran)
+        else:
+            self._tell(batch, failure or ran)
+            self._done(batch, ran)
+            self._changed()
+
+    def _done(self, batch: BatchFacts, ran: Ran[R]) -> None:
+        start = batch.start
+        chunks = ran.chunks or [(start.rows, batch.seconds)]
+        self._core.batch_done(start.batch, outcome=ran.outcome, chunks=chunks, now=self._now())
         self._observer.batch_ended(batch, ran.outcome)
-        # Before anybody is told: to tell all of them may take longer than the worker should be idle.
-        self._turn()
-        if failure is not None:
-            for request in start.requests:
-                self._fail(request, failure)
+
+    def _tell(self, batch: BatchFacts, outcome: Ran[R] | Exception) -> None:
+        if isinstance(outcome, Exception):
+            for request in batch.start.requests:
+                self._fail(request, outcome)
             return
-        for request, result in zip(start.requests, ran.results, strict=True):
+        for request, result in zip(batch.start.requests, outcome.results, strict=True):
             waiting = self._waiting.pop(request, None)
             if waiting is not None:
-                waiting.waiter.answered(Answer(result, batch, started - waiting.arrival))
+                waiting.waiter.answered(Answer(result, batch, batch.started - waiting.arrival))
 
     def _fail(self, request: int, error: Exception) -> None:
         """Tell a waiter of an error; one that has left or was told already is passed over."""

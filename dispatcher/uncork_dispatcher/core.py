@@ -119,8 +119,8 @@ class Dispatcher:
     ) -> bool:
         """A batch has ended and its worker is idle again.
 
-        ``chunks`` gives (rows, seconds) of each call when it was run in several. Returns False, and does
-        nothing, if the core has given the batch or its worker up in the meantime.
+        ``chunks`` gives (rows, seconds) of each call, if it was run in several or ended before ``now``.
+        Returns False, and does nothing, if the core has given the batch or its worker up in the meantime.
         """
         self._advance(now)
         running = self._slots.finish(batch)
@@ -165,6 +165,15 @@ class Dispatcher:
     def stats(self, *, now: float) -> list[ApiStats]:
         """What each api holds and what is known about it."""
         return [api.stats(now) for api in self._apis.values()]
+
+    def runs(self, batch: int) -> bool:
+        """Whether a worker runs this batch, as far as the core knows."""
+        return self._slots.runs(batch)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether any request is held."""
+        return bool(self._queues)
 
     @property
     def is_empty(self) -> bool:

@@ -75,6 +75,10 @@ class Slots:
         self.changes += 1
         self._running[running.start.batch] = running
 
+    def runs(self, batch: int) -> bool:
+        """Whether a batch runs."""
+        return batch in self._running
+
     def finish(self, batch: int) -> Running | None:
         """A batch has ended and its worker is idle again; None if the batch is not known any more."""
         self.changes += 1
