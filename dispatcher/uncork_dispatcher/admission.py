@@ -38,7 +38,7 @@ def refusal(
         return None
     if api.may_shed(max(rows, min(held_rows, api.policy.limit_rows))):
         finish = _finish(api, slots, rows=held_rows, requests=held, now=now)
-        if finish > min(now + api.rules.goal_s, expires_at):
+        if finish > api.due_at(now, expires_at):
             return "deadline"
     return None
 
@@ -53,7 +53,7 @@ def _has_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float)
     if room.changes == slots.changes and rows <= room.rows and requests <= room.requests:
         return True
     rows, requests = 2 * rows, 2 * requests
-    if _finish(api, slots, rows=rows, requests=requests, now=now) > now + api.rules.goal_s:
+    if _finish(api, slots, rows=rows, requests=requests, now=now) > api.due_at(now, math.inf):
         return False
     api.room = Room(slots.changes, rows, requests)
     return True

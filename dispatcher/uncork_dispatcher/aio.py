@@ -287,9 +287,13 @@ class AsyncDispatcher(Generic[P, R]):
             self._changed()
 
     def _done(self, batch: BatchFacts, ran: Ran[R]) -> None:
-        start = batch.start
-        chunks = ran.chunks or [(start.rows, batch.seconds)]
-        self._core.batch_done(start.batch, outcome=ran.outcome, chunks=chunks, now=self._now())
+        self._core.batch_done(
+            batch.start.batch,
+            outcome=ran.outcome,
+            seconds=batch.seconds,
+            chunks=ran.chunks,
+            now=self._now(),
+        )
         self._observer.batch_ended(batch, ran.outcome)
 
     def _tell(self, batch: BatchFacts, outcome: Ran[R] | Exception) -> None:

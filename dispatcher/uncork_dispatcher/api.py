@@ -19,6 +19,9 @@ from uncork_dispatcher.slots import Running, Slots
 
 # Capacity is judged by the higher of the rates over a short and this longer time.
 _LASTING_S = 5.0
+# Transport is averaged over about the last ten batches; so much is never too long to be believed.
+_FRESH_TRANSPORT = 0.1
+_SHORT_TRANSPORT_S = 0.001
 # A goal counts as within reach again when the smallest request takes this share of it.
 _WITHIN_REACH = 0.9
 
@@ -60,6 +63,7 @@ class Api:
         self._paces = WorkerPaces()
         self._smallest_rows = math.inf
         self._smallest_s = 0.0
+        self._transport_s = 0.0
         self._trusted_rows = -1.0
         self._out_of_reach = False
 
@@ -85,7 +89,7 @@ class Api:
 
     def check_goal(self) -> GoalOutOfReach | None:
         """What to tell if the goal has gone out of reach since the last time that it was within it."""
-        needed_s, goal_s = self._smallest_s, self.rules.goal_s
+        needed_s, goal_s = self._smallest_s + self._transport_s, self.rules.goal_s
         if self._out_of_reach:
             self._out_of_reach = needed_s > _WITHIN_REACH * goal_s
             return None
@@ -95,7 +99,8 @@ class Api:
     def _judge(self) -> None:
         """Keep what follows from estimate and goal: every request asks for it."""
         earned = self.estimate.earned_rows
-        self._trusted_rows = earned if earned > 0 and self._smallest_s <= self.rules.goal_s else -1.0
+        reachable = self._smallest_s + self._transport_s <= self.rules.goal_s
+        self._trusted_rows = earned if earned > 0 and reachable else -1.0
 
     def change(self, rules: ApiRules) -> None:
         """Put other rules in force; what is held and what was learned stay."""
@@ -152,16 +157,33 @@ class Api:
         """Sorts queues: the oldest request first, where a loose goal or a slow model counts as younger."""
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self._smallest_s)
 
-    def learn(self, running: Running, chunks: Sequence[tuple[float, float]], now: float) -> None:
-        """Learn from a batch that worked; ``chunks`` as in :meth:`Dispatcher.batch_done`."""
-        seconds = now - running.started
+    def due_at(self, now: float, expires_at: float) -> float:
+        """When a request that comes ``now`` must be done at its worker, for its answer to be in time."""
+        return min(now + self.rules.goal_s, expires_at) - self._transport_s
+
+    def learn(
+        self,
+        running: Running,
+        chunks: Sequence[tuple[float, float]],
+        now: float,
+        *,
+        seconds: float | None = None,
+    ) -> None:
+        """Learn from a batch that worked; arguments as for :meth:`Dispatcher.batch_done`."""
+        if seconds is None:
+            seconds = now - running.started
         rows, worker = running.start.rows, running.start.worker
         self._smallest_rows = min(self._smallest_rows, *(entry.rows for entry in running.entries))
+        transport_s = seconds
         for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
             estimate = self.estimate
             average_s = estimate.seconds(chunk_rows)
             self._paces.observe(worker, seconds=chunk_s, average_s=average_s, spread=estimate.spread)
             self._estimator.observe(chunk_rows, chunk_s / self.pace(worker))
+            transport_s -= chunk_s
+        # A stall of this process must not count for long.
+        transport_s = max(0.0, min(transport_s, 4 * self._transport_s + _SHORT_TRANSPORT_S))
+        self._transport_s += _FRESH_TRANSPORT * (transport_s - self._transport_s)
         self._smallest_s = self.estimate.seconds(self._smallest_rows)
         self._judge()
         held_s = running.started - min(entry.arrival for entry in running.entries)

@@ -83,7 +83,7 @@ class Dispatcher:
         queue = self._queues.get((api, key))
         if queue is None:
             queue = self._queues[api, key] = RequestQueue(api, key)
-        deadline = min(now + held.rules.goal_s, expires_at)
+        deadline = held.due_at(now, expires_at)
         entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source)
         self._live[request] = entry
         queue.append(entry)
@@ -115,12 +115,19 @@ class Dispatcher:
             self._retry(running)
 
     def batch_done(
-        self, batch: int, *, outcome: Outcome, now: float, chunks: Sequence[tuple[float, float]] = ()
+        self,
+        batch: int,
+        *,
+        outcome: Outcome,
+        now: float,
+        seconds: float | None = None,
+        chunks: Sequence[tuple[float, float]] = (),
     ) -> bool:
         """A batch has ended and its worker is idle again.
 
-        ``chunks`` gives (rows, seconds) of each call, if it was run in several or ended before ``now``.
-        Returns False, and does nothing, if the core has given the batch or its worker up in the meantime.
+        ``seconds`` is how long it took, if it ended before ``now``. ``chunks`` gives (rows, seconds) of each
+        call at the worker, if that is known: the rest of the time is transport. Returns False, and does
+        nothing, if the core has given the batch or its worker up in the meantime.
         """
         self._advance(now)
         running = self._slots.finish(batch)
@@ -130,7 +137,7 @@ class Dispatcher:
         api = self._apis[running.start.api]
         api.answered(running, now)
         if outcome == "worked":
-            api.learn(running, chunks, now)
+            api.learn(running, chunks, now, seconds=seconds)
             out_of_reach = api.check_goal()
             if out_of_reach is not None:
                 self._news.append(out_of_reach)

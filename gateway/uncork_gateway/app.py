@@ -273,12 +273,12 @@ def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | Worke
         return outcome
     reply = outcome.reply
     results = [RowsReply(*one) for one in zip(reply.statuses, outcome.bodies, strict=True)]
-    # The time of a batch that ran whole is measured here, where transport is part of it.
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
     return Ran(
         results,
         outcome="worked" if reply.worked and reply.chunks else "failed",
-        chunks=() if whole else reply.chunks,
+        # To parse and to write results is work of a batch too.
+        chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
     )
 
 

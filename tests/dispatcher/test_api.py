@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from uncork_dispatcher.api import Api
@@ -166,3 +168,26 @@ def test_stats_are_a_picture() -> None:
 
     assert (before.name, before.queued_requests, before.queued_rows, before.queued_bytes) == ("a", 2, 5, 8)
     assert (after.queued_requests, after.queued_rows, after.queued_bytes) == (1, 2, 1)
+
+
+def test_transport_brings_deadlines_forward() -> None:
+    """What a batch takes beyond its calls is not its worker's time, but answers come later by it."""
+    api = Api(ApiRules(name="a", goal_s=1.0))
+    for batch in range(200):
+        started = 10.0 * batch
+        api.learn(running(rows=4, started=started), [(4, 0.25)], started + 0.375)
+
+    assert api.estimate.seconds(4) == pytest.approx(0.25)
+    assert api.due_at(5.0, math.inf) == pytest.approx(5.875)
+    assert api.due_at(5.0, 5.5) == pytest.approx(5.375)
+
+
+def test_one_long_transport_counts_little() -> None:
+    """This process was stopped for ten seconds."""
+    api = Api(ApiRules(name="a", goal_s=1.0))
+    for batch in range(200):
+        started = 20.0 * batch
+        seconds = 10.0 if batch == 199 else 0.26
+        api.learn(running(started=started), [(1, 0.25)], started + 5.0, seconds=seconds)
+
+    assert 0.985 < api.due_at(0.0, math.inf) < 0.99

@@ -70,6 +70,7 @@ class FakeWorker:
         reply = Reply(
             batch=batch.batch,
             worked=worked,
+            seconds=0.001,
             statuses=list(statuses or [200] * len(bodies)),
             lengths=[len(body) for body in bodies],
             chunks=[(sum(batch.costs or batch.rows), 0.001)] if chunks is None else list(chunks),

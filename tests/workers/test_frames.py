@@ -66,6 +66,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         Reply,
         batch=NUMBERS,
         worked=st.booleans(),
+        seconds=st.floats(0, 1e9),
         statuses=st.lists(st.integers(200, 599), max_size=5),
         lengths=LISTS,
         chunks=st.lists(st.tuples(COSTS, st.floats(0, 1e9)), max_size=3),

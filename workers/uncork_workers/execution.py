@@ -6,7 +6,7 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uncork_workers.adapters import Adapter, InvalidInput
@@ -42,6 +42,7 @@ class Executor:
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Run a batch; every request gets a status and a body, whatever happens."""
+        began = time.perf_counter()
         definition = self._apis[batch.api]
         costs = batch.rows if batch.costs is None else batch.costs
         chunks: list[tuple[float, float]] = []
@@ -49,26 +50,24 @@ class Executor:
         worked = True
         try:
             merged = _merge(definition.adapter, bodies, batch.rows, refused)
-            good = [at for at in range(len(bodies)) if at not in refused]
-            parts = _cut([batch.rows[at] for at in good], [costs[at] for at in good], batch.limit_rows)
-            texts = iter(self._call(definition, merged, parts, chunks))
+            texts = self._call(
+                definition, merged, _parts(batch.rows, costs, refused, batch.limit_rows), chunks
+            )
+            answers = _deal(texts, batch.rows, refused)
         except (Exception, SystemExit) as error:
             worked = False
             failure = _failure(batch, error)
-            outcomes = [refused.get(at, failure) for at in range(len(bodies))]
-        else:
-            outcomes = [
-                refused.get(at) or _Outcome(_OK, b",".join(itertools.islice(texts, count)))
-                for at, count in enumerate(batch.rows)
-            ]
+            refused = {at: refused.get(at, failure) for at in range(len(bodies))}
+            answers = [outcome.body for outcome in refused.values()]
         reply = Reply(
             batch=batch.batch,
             worked=worked,
-            statuses=[outcome.status for outcome in outcomes],
-            lengths=[len(outcome.body) for outcome in outcomes],
+            seconds=time.perf_counter() - began,
+            statuses=[_OK if at not in refused else refused[at].status for at in range(len(bodies))],
+            lengths=list(map(len, answers)),
             chunks=chunks,
         )
-        return reply, [outcome.body for outcome in outcomes]
+        return reply, answers
 
     def _call(
         self,
@@ -86,6 +85,27 @@ class Executor:
             texts += encode_rows(results, expected=rows)
             chunks.append((cost, time.perf_counter() - began))
         return texts
+
+
+def _parts(
+    rows: Sequence[int], costs: Sequence[float], refused: Mapping[int, _Outcome], limit: float
+) -> list[_Part]:
+    """The calls of the handler that the requests which are not refused need."""
+    if refused:
+        good = [at for at in range(len(rows)) if at not in refused]
+        rows, costs = [rows[at] for at in good], [costs[at] for at in good]
+    return _cut(rows, costs, limit)
+
+
+def _deal(texts: list[bytes], rows: Sequence[int], refused: Mapping[int, _Outcome]) -> list[bytes]:
+    """The body of each answer: the texts of its rows, or why it is refused."""
+    if not refused and len(texts) == len(rows):
+        return texts
+    rest = iter(texts)
+    return [
+        refused[at].body if at in refused else b",".join(itertools.islice(rest, count))
+        for at, count in enumerate(rows)
+    ]
 
 
 def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Part]:

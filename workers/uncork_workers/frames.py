@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -80,11 +81,13 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
 
     The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (cost, seconds) of
-    each call of the handler that worked; ``worked`` says whether all of them did.
+    each call of the handler that worked; ``worked`` says whether all of them did. ``seconds`` is how long the
+    worker took for the whole batch.
     """
 
     batch: int
     worked: bool
+    seconds: _Seconds
     statuses: list[_Status]
     lengths: list[int]
     chunks: list[tuple[_Cost, _Seconds]]
@@ -121,14 +124,10 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
     Raises:
         FrameError: if the lengths do not add up to the payload.
     """
-    if any(length < 0 for length in lengths) or sum(lengths) != len(payload):
+    if sum(lengths) != len(payload) or min(lengths, default=0) < 0:
         raise FrameError(f"{len(payload)} bytes of payload cannot be cut into lengths {list(lengths)[:8]}")
-    bodies = []
-    end = 0
-    for length in lengths:
-        start, end = end, end + length
-        bodies.append(payload[start:end])
-    return bodies
+    ends = accumulate(lengths)
+    return [payload[end - length : end] for length, end in zip(lengths, ends, strict=True)]
 
 
 class FrameDecoder:
@@ -143,22 +142,29 @@ class FrameDecoder:
         Raises:
             FrameError: if the bytes are not frames; the connection is of no use then.
         """
-        self._buffer += data
-        while len(self._buffer) >= _LENGTHS.size:
-            header_bytes, payload_bytes = _LENGTHS.unpack_from(self._buffer)
-            _check_lengths(header_bytes, payload_bytes)
-            header_end = _LENGTHS.size + header_bytes
-            end = header_end + payload_bytes
-            if len(self._buffer) < end:
-                return
-            with memoryview(self._buffer) as view:
-                header = bytes(view[_LENGTHS.size : header_end])
-                payload = bytes(view[header_end:end])
-            del self._buffer[:end]
-            yield Frame(_decode_header(header), payload)
+        # Most frames come whole and alone, and are read where they are.
+        if self._buffer:
+            self._buffer += data
+        whole = self._buffer or data
+        start = 0
+        with memoryview(whole) as view:
+            while len(view) - start >= _LENGTHS.size:
+                header_bytes, payload_bytes = _LENGTHS.unpack_from(view, start)
+                _check_lengths(header_bytes, payload_bytes)
+                header_start = start + _LENGTHS.size
+                header_end = header_start + header_bytes
+                end = header_end + payload_bytes
+                if len(view) < end:
+                    break
+                start = end
+                yield Frame(_decode_header(view[header_start:header_end]), bytes(view[header_end:end]))
+        if whole is data:
+            self._buffer += data[start:]
+        else:
+            del self._buffer[:start]
 
 
-def _decode_header(header: bytes) -> Message:
+def _decode_header(header: memoryview) -> Message:
     try:
         return _decoder.decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

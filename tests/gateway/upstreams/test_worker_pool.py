@@ -82,7 +82,7 @@ def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Path) ->
                 worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
 
                 reply, bodies = await executing
-                assert reply == Reply(5, False, [200, 400], [3, 0], [(3, 0.5)])
+                assert reply == Reply(5, False, 0.001, [200, 400], [3, 0], [(3, 0.5)])
                 assert bodies == [b"xyz", b""]
                 assert on.pool.states() == ["idle"]
 
@@ -114,7 +114,7 @@ def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
             worker, number = await on.ready()
             executing = on.execute(number)
             await worker.batch()
-            frame = encode_frame(Reply(5, True, [200, 200], [1, 1], []), [b"x", b"y"])
+            frame = encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"])
             for at in range(len(frame)):
                 worker.send_bytes(frame[at : at + 1])
                 await turns(2)

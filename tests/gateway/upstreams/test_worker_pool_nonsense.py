@@ -15,15 +15,18 @@ NONSENSE = {
     "no frame": b"HTTP/1.1 200 OK\r\n\r\n",
     "no header": b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0",
     "a batch": encode_frame(BATCH, BODIES),
-    "another batch's answer": encode_frame(Reply(6, True, [200, 200], [1, 1], []), [b"x", b"y"]),
-    "too few answers": encode_frame(Reply(5, True, [200], [1], []), [b"x"]),
-    "too many answers": encode_frame(Reply(5, True, [200] * 3, [1] * 3, []), [b"xyz"]),
-    "too few lengths": encode_frame(Reply(5, True, [200, 200], [2], []), [b"xy"]),
-    "wrong lengths": encode_frame(Reply(5, True, [200, 200], [1, 2], []), [b"xy"]),
-    "no such status": encode_frame(Reply(5, True, [200, 0], [1, 1], []), [b"xy"]),
-    "a call of no rows": encode_frame(Reply(5, True, [200, 200], [1, 1], [(0, 0.1)]), [b"xy"]),
-    "a negative time": encode_frame(Reply(5, True, [200, 200], [1, 1], [(3, -0.1)]), [b"xy"]),
-    "a time that is none": encode_frame(Reply(5, True, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]),
+    "another batch's answer": encode_frame(Reply(6, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"]),
+    "too few answers": encode_frame(Reply(5, True, 0.5, [200], [1], []), [b"x"]),
+    "too many answers": encode_frame(Reply(5, True, 0.5, [200] * 3, [1] * 3, []), [b"xyz"]),
+    "too few lengths": encode_frame(Reply(5, True, 0.5, [200, 200], [2], []), [b"xy"]),
+    "wrong lengths": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 2], []), [b"xy"]),
+    "no such status": encode_frame(Reply(5, True, 0.5, [200, 0], [1, 1], []), [b"xy"]),
+    "a batch in less than no time": encode_frame(Reply(5, True, -0.5, [200, 200], [1, 1], []), [b"xy"]),
+    "a call of no rows": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [(0, 0.1)]), [b"xy"]),
+    "a negative time": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [(3, -0.1)]), [b"xy"]),
+    "a time that is none": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]
+    ),
     "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
 }
 

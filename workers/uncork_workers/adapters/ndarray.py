@@ -41,6 +41,8 @@ class NdArray(Adapter):
                 f"NdArray: shape must be a tuple of lengths from 1, or None for any length, got {shape!r}"
             )
         self._shape = shape
+        # What JSON can say of numbers fits into doubles and what is wider.
+        self._narrows = self._dtype.kind == "f" and self._dtype.itemsize < 8
         rows_type: Any = _SCALARS[self._dtype.kind]
         for _ in (*shape, "rows"):
             rows_type = list[rows_type]
@@ -57,13 +59,16 @@ class NdArray(Adapter):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(self._wrong(str(error))) from error
         try:
-            # Values that do not fit become infinite with a warning; they are looked for below.
-            with np.errstate(over="ignore"):
+            if self._narrows:
+                # Values that do not fit become infinite with a warning; they are looked for below.
+                with np.errstate(over="ignore"):
+                    array = np.array(rows, dtype=self._dtype)
+            else:
                 array = np.array(rows, dtype=self._dtype)
         except (ValueError, OverflowError) as error:
             raise InvalidInput(self._wrong(_reason(error))) from error
         self._check_shape(array.shape[1:])
-        if self._dtype.kind == "f" and not np.isfinite(array).all():
+        if self._narrows and not np.isfinite(array).all():
             raise InvalidInput(self._wrong(f"a value is too large for {self._dtype.name}"))
         return array
 
