@@ -30,7 +30,7 @@ ALLOWED = {
 SERVED = ROOMS["uncork_loadtests"] / "services"
 # What the dispatcher's core must do without. Its shell and @batched are not the core.
 IMPURE = {"asyncio", "time", "datetime", "random", "secrets", "logging", "threading", "socket", "http"}
-SHELL = {"__init__.py", "aio.py", "batched.py", "tasks.py"}
+SHELL = {"__init__.py", "aio.py", "alarm.py", "batched.py", "tasks.py"}
 
 
 def imported(file: Path) -> Iterator[str]:

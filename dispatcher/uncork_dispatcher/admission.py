@@ -23,18 +23,22 @@ def refusal(
     An empty queue takes any request, however large; and while a worker is idle and nothing is held,
     any request, whatever the prediction says.
     """
+    rules = api.rules
+    held_rows, held = api.rows + rows, api.requests + 1
+    fits = held_rows <= rules.max_queue_rows and api.size_bytes + size_bytes <= rules.max_queue_bytes
+    room = api.room
+    known = expires_at == math.inf and room.changes == slots.changes
+    if known and fits and held_rows <= room.rows and held <= room.requests:
+        return None
     if slots.workers == 0:
         return "no_worker"
     if expires_at <= now:
         return "client_deadline"
     if api.requests == 0 and slots.idle:
         return None
-    if api.requests and (
-        api.rows + rows > api.rules.max_queue_rows or api.size_bytes + size_bytes > api.rules.max_queue_bytes
-    ):
+    if api.requests and not fits:
         return "queue_full"
-    held_rows, held = api.rows + rows, api.requests + 1
-    if expires_at == math.inf and _has_room(api, slots, rows=held_rows, requests=held, now=now):
+    if expires_at == math.inf and _make_room(api, slots, rows=held_rows, requests=held, now=now):
         return None
     if api.may_shed(max(rows, min(held_rows, api.policy.limit_rows))):
         finish = _finish(api, slots, rows=held_rows, requests=held, now=now)
@@ -43,15 +47,12 @@ def refusal(
     return None
 
 
-def _has_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
-    """Whether so much is held that even twice of it would be done within the goal.
+def _make_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
+    """Whether even twice as much as is held would be done within the goal.
 
-    Every request asks, so what was found out is kept while no batch starts or ends. The time that a
-    backlog takes from now does not grow as time passes.
+    Every request asks, so the answer is kept while no batch starts or ends: the time that a backlog takes
+    from now does not grow as time passes.
     """
-    room = api.room
-    if room.changes == slots.changes and rows <= room.rows and requests <= room.requests:
-        return True
     rows, requests = 2 * rows, 2 * requests
     if _finish(api, slots, rows=rows, requests=requests, now=now) > api.due_at(now, math.inf):
         return False

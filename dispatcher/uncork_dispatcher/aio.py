@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, TypedDict, TypeVar, Unpack
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
+from uncork_dispatcher.alarm import make_alarm
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
@@ -26,6 +27,9 @@ log = logging.getLogger("uncork.dispatcher")
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+_FAR_S = 0.1
 
 
 class _Silence:
@@ -98,8 +102,8 @@ class AsyncDispatcher(Generic[P, R]):
         self._numbers = itertools.count(1)
         self._waiting: dict[int, _Waiting[P, R]] = {}
         self._turn_due = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
+        self._alarm = make_alarm(self._rang, clock=clock)
+        self._alarm_at = math.inf
         self._idle = asyncio.Event()
 
     def set_api(self, rules: ApiRules) -> None:
@@ -208,10 +212,9 @@ class AsyncDispatcher(Generic[P, R]):
             self._turn_due = True
             self._loop.call_soon(self._turn)
 
-    def _timer_fired(self) -> None:
-        self._latest = max(self._latest, self._timer_at)
-        self._timer = None
-        self._timer_at = math.inf
+    def _rang(self) -> None:
+        self._latest = max(self._latest, self._alarm_at)
+        self._alarm_at = math.inf
         self._changed()
 
     def _turn(self) -> None:
@@ -224,14 +227,14 @@ class AsyncDispatcher(Generic[P, R]):
             self._idle.set()
 
     def _arm(self, wakeup: float, now: float) -> None:
-        if wakeup == self._timer_at:
+        if wakeup == self._alarm_at:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = wakeup
-        if wakeup != math.inf:
-            self._timer = self._loop.call_later(wakeup - now, self._timer_fired)
+        # Timeouts of batches are far away and seldom come: to ring once for nothing costs less than to set
+        # the alarm for each of them.
+        if wakeup > self._alarm_at > now + _FAR_S:
+            return
+        self._alarm_at = wakeup
+        self._alarm.set(wakeup, now)
 
     def _carry_out(self, action: Action, now: float) -> None:
         match action:

@@ -122,35 +122,23 @@ class HotRequest:
     The connection brings it its body and says when it is its turn, the dispatcher what became of it.
     """
 
-    __slots__ = (
-        "_arrived",
-        "_connection",
-        "_head",
-        "_number",
-        "_pieces",
-        "_refused",
-        "_route",
-        "_single",
-        "_size",
-        "_started",
-        "_whole",
-        "keep_alive",
-        "response_complete",
-    )
+    # Most requests never change these.
+    response_complete = False
+    _started = False
+    _whole = False
+    _refused: GatewayError | None = None
+    _number = 0
 
     def __init__(self, route: HotRoute, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
         self._arrived = time.perf_counter()
         self._route = route
         self._connection = connection
         self._head = head
-        self._refused = head.refused
+        self.keep_alive = keep_alive
         self._pieces: list[bytes] = []
         self._size = 0
-        self._number = 0
-        self._single = True
-        self._started = self._whole = False
-        self.keep_alive = keep_alive
-        self.response_complete = False
+        if head.refused is not None:
+            self._refused = head.refused
 
     # What the connection says
 
@@ -160,7 +148,7 @@ class HotRequest:
         if self._refused is not None:
             self.failed(self._refused)
         elif self._whole:
-            self._dispatch()
+            self._dispatch(self._body())
         elif self._head.expects:
             self._connection.continue_()
 
@@ -180,7 +168,14 @@ class HotRequest:
         """Have the request executed if it is its turn."""
         self._whole = True
         if self._started and self._refused is None:
-            self._dispatch()
+            self._dispatch(self._body())
+
+    def whole(self, body: bytes) -> None:
+        """Have the request executed, without putting its body together."""
+        if self._refused is not None:
+            self.failed(self._refused)
+        else:
+            self._dispatch(body)
 
     def leave(self) -> None:
         """Take the request out of the queue, if it is held."""
@@ -214,10 +209,14 @@ class HotRequest:
         head = b"".join(b"%b: %b\r\n" % header for header in failure.headers())
         self._reply(failure.status, head + _PROBLEM, problem(failure.status, str(failure)))
 
-    def _dispatch(self) -> None:
-        route, pieces = self._route, self._pieces
+    def _body(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _dispatch(self, body: bytes) -> None:
+        route = self._route
         try:
-            marshalled = route.codec.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            marshalled = route.codec.decode(body)
             self._single = marshalled.single
             self._number = route.dispatcher.submit(
                 self,
@@ -232,8 +231,6 @@ class HotRequest:
             )
         except Exception as error:
             self.failed(error)
-        finally:
-            pieces.clear()
 
     def _reply(self, status: int, head: bytes, body: bytes) -> None:
         self._connection.reply(self, status, head, body)

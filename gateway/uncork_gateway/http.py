@@ -42,6 +42,9 @@ class Exchange(Protocol):
     def complete(self) -> None:
         """Its body is whole."""
 
+    def whole(self, body: bytes) -> None:
+        """It is its turn, and this is all of its body: ``start``, ``take`` and ``complete`` in one."""
+
     def leave(self) -> None:
         """Its client has gone."""
 
@@ -117,7 +120,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._serving: Any = None
         """The request whose turn it is, or was."""
         self._going_on = False
-        self._idle_since = 0.0
+        self._answered = self._answered_before = 0
         self._idle_check: asyncio.TimerHandle | None = None
         self.number = next(_numbers)
         """Names the connection; never used twice."""
@@ -144,7 +147,6 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Watch for connections that nobody uses."""
         super().connection_made(transport)
-        self._idle_since = self.loop.time()
         self._idle_check = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,25 +168,25 @@ class HttpProtocol(HttpToolsProtocol):
         self._go_on()
 
     def _check_idle(self) -> None:
-        """Close the connection if no request came for long enough; a timer for each request costs more."""
-        left: float = self.timeout_keep_alive
-        if not self._is_busy:
-            left -= self.loop.time() - self._idle_since
-            if left <= 0:
-                self.transport.close()
-                return
-        self._idle_check = self.loop.call_later(left, self._check_idle)
+        """Close the connection if none of its requests was answered since the last look.
+
+        So it is closed after one to two times the keep-alive time; a timer for each request would cost more.
+        """
+        if self._is_idle and self._answered == self._answered_before:
+            self.transport.close()
+            return
+        self._answered_before = self._answered
+        self._idle_check = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
     def data_received(self, data: bytes) -> None:
         """Take the short way at once if a whole request has come whose head is known."""
-        if self._between:
+        if self._between and self._is_free:
             end = data.find(b"\r\n\r\n") + 4
             known = self._routes.known.get(data[:end])
             if known is not None and len(data) == end + known.length:
                 exchange = known.handler.open(self, known.head, keep_alive=True)
-                self._enter(exchange)
-                exchange.take(data[end:])
-                exchange.complete()
+                self.cycle = self._serving = exchange  # type: ignore[assignment]
+                exchange.whole(data[end:])
                 return
         self._chunk = data if self._between else b""
         super().data_received(data)
@@ -220,17 +222,22 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _enter(self, exchange: Exchange) -> None:
         """Start a request, or queue it behind the one before."""
-        waits = self._is_busy or self.flow.write_paused
+        free = self._is_free
         self.cycle = exchange  # type: ignore[assignment]
-        if waits:
+        if free:
+            self._start_asgi_task(exchange, self.app)
+        else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
-        else:
-            self._start_asgi_task(exchange, self.app)
 
     @property
-    def _is_busy(self) -> bool:
-        return bool(self.pipeline) or not (self._serving is None or self._serving.response_complete)
+    def _is_free(self) -> bool:
+        """Whether a request that comes now has its turn at once."""
+        return self._is_idle and not self.flow.write_paused
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self.pipeline and (self._serving is None or self._serving.response_complete)
 
     def on_body(self, body: bytes) -> None:
         """Hand a piece of body on."""
@@ -259,8 +266,9 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, if the client reads its answers."""
         self.server_state.total_requests += 1
-        self._idle_since = self.loop.time()
-        self._go_on()
+        self._answered += 1
+        if self.pipeline or self.flow.read_paused:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Start what is queued, if the client reads its answers. A loop: many may be answered at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,12 @@ from uncork_dispatcher.batched import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 
 from .virtual_loop import run
+
+
+@pytest.fixture(autouse=True)
+def timers_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual time has no files that become readable."""
+    monkeypatch.setattr(sys, "platform", "elsewhere")
 
 
 class Squares:

@@ -1,0 +1,133 @@
+"""Alarms: they ring once, in time or later, and never when they were not set. How late, no test asks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from uncork_dispatcher.alarm import Alarm, FileAlarm, LoopAlarm, make_alarm
+
+KINDS: list[Callable[[Callable[[], None]], Alarm]] = [FileAlarm, LoopAlarm]
+pytestmark = pytest.mark.skipif(not hasattr(time, "CLOCK_MONOTONIC"), reason="needs Linux")
+
+
+class Bell:
+    """Notes when it rings, and on which alarm."""
+
+    def __init__(self, kind: Callable[[Callable[[], None]], Alarm]) -> None:
+        self.rang: list[float] = []
+        self.alarm = kind(self._ring)
+        self._heard = asyncio.Event()
+
+    def _ring(self) -> None:
+        self.rang.append(time.monotonic())
+        self._heard.set()
+
+    def set(self, delay_s: float) -> float:
+        """Set the alarm; when it is to ring."""
+        now_s = time.monotonic()
+        self.alarm.set(now_s + delay_s, now_s)
+        return now_s + delay_s
+
+    async def heard(self) -> None:
+        """Wait until it rings."""
+        async with asyncio.timeout(5):
+            await self._heard.wait()
+        self._heard.clear()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_rings_once_for_the_time_it_was_set_to_last(
+    kind: Callable[[Callable[[], None]], Alarm], loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """An earlier time replaces a later one, and a later one an earlier; a time that is past is now."""
+
+    async def scenario() -> None:
+        bell = Bell(kind)
+        bell.set(1000.0)
+        due = bell.set(0.002)
+        await bell.heard()
+        bell.set(0.001)
+        later = bell.set(0.004)
+        await bell.heard()
+        bell.set(-1.0)
+        await bell.heard()
+
+        assert len(bell.rang) == 3
+        # uvloop's own timers round to the millisecond.
+        assert bell.rang[0] >= due - 0.002
+        assert bell.rang[1] >= later - 0.002
+        bell.alarm.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_does_not_ring_when_it_is_set_to_never_or_closed(
+    kind: Callable[[Callable[[], None]], Alarm],
+) -> None:
+    """Whatever it was set to before."""
+
+    async def scenario() -> None:
+        never, closed, other = Bell(kind), Bell(kind), Bell(kind)
+        for bell in (never, closed):
+            bell.set(0.0)
+        never.alarm.set(math.inf, 0.0)
+        closed.alarm.close()
+        other.set(0.005)
+        await other.heard()
+
+        assert never.rang == closed.rang == []
+        for bell in (never, other):
+            bell.alarm.close()
+        closed.alarm.close()  # twice is once
+
+    asyncio.run(scenario())
+
+
+def test_a_file_is_never_early() -> None:
+    """Decisions are taken at the time that was asked for, not a moment before it."""
+
+    async def scenario() -> None:
+        bell = Bell(FileAlarm)
+        for _ in range(50):
+            due = bell.set(0.0003)
+            await bell.heard()
+            assert bell.rang[-1] >= due
+        bell.alarm.close()
+
+    asyncio.run(scenario())
+
+
+def test_files_are_given_back() -> None:
+    """Also by those whose event loop was closed without them."""
+
+    async def scenario() -> int:
+        alarm = make_alarm(lambda: None)
+        assert isinstance(alarm, FileAlarm)
+        return alarm._file
+
+    number = asyncio.run(scenario())
+    gc.collect()
+
+    with suppress(OSError):
+        assert "timerfd" not in str(Path(f"/proc/self/fd/{number}").readlink())
+
+
+def test_other_clocks_have_the_alarm_of_the_loop() -> None:
+    """A file knows one clock."""
+
+    async def scenario() -> None:
+        assert isinstance(make_alarm(lambda: None, clock=lambda: 0.0), LoopAlarm)
+
+    asyncio.run(scenario())
