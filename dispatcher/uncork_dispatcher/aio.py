@@ -281,6 +281,9 @@ class AsyncDispatcher(Generic[P, R]):
         batch = BatchFacts(start, sum(job.rows), started, seconds)
         # First what somebody waits for: the worker, if requests are held, otherwise the callers.
         if self._core.is_holding:
+            now = self._now()
+            for action in self._core.hand_over(start.batch, now=now):
+                self._carry_out(action, now)
             self._done(batch, ran)
             self._turn()
             self._tell(batch, failure or ran)

@@ -153,6 +153,12 @@ class Api:
             self._returns,
         )
 
+    def fills_batch(self, queue: RequestQueue) -> bool:
+        """Whether a queue holds as much as the user allows for a batch, and the policy allows as much."""
+        rules = self.rules
+        full = queue.rows >= rules.max_batch_rows or queue.size_bytes >= rules.max_batch_bytes
+        return full and self.policy.limit_rows >= rules.max_batch_rows
+
     def urgency(self, queue: RequestQueue) -> float:
         """Sorts queues: the oldest request first, where a loose goal or a slow model counts as younger."""
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self._smallest_s)
@@ -173,7 +179,7 @@ class Api:
         if seconds is None:
             seconds = now - running.started
         rows, worker = running.start.rows, running.start.worker
-        self._smallest_rows = min(self._smallest_rows, *(entry.rows for entry in running.entries))
+        self._smallest_rows = min(self._smallest_rows, *[entry.rows for entry in running.entries])
         transport_s = seconds
         for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
             estimate = self.estimate
@@ -186,7 +192,7 @@ class Api:
         self._transport_s += _FRESH_TRANSPORT * (transport_s - self._transport_s)
         self._smallest_s = self.estimate.seconds(self._smallest_rows)
         self._judge()
-        held_s = running.started - min(entry.arrival for entry in running.entries)
+        held_s = running.started - min([entry.arrival for entry in running.entries])
         self.policy.observe(BatchDone(now, rows, len(running.entries), held_s, seconds))
 
     def stats(self, now: float) -> ApiStats:

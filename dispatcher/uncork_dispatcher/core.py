@@ -36,6 +36,7 @@ class Dispatcher:
         self._slots = Slots()
         self._batch_numbers = itertools.count(1)
         self._news: list[Lost | GoalOutOfReach] = []
+        self._handed_over: dict[int, Running] = {}
         self._draining = False
         self._now = -math.inf
         self._wakeup = math.inf
@@ -114,6 +115,26 @@ class Dispatcher:
         if running is not None:
             self._retry(running)
 
+    def hand_over(self, batch: int, *, now: float) -> list[Action]:
+        """A batch has ended: what to do before :meth:`batch_done` is told of it, if anything.
+
+        A full batch, if one is held, starts at once: what is learned from one more batch would not change
+        that, and the worker is idle for as long as learning takes.
+        """
+        self._advance(now)
+        actions: list[Action] = []
+        if not self._queues or self._draining or not self._slots.runs(batch):
+            return actions
+        self._shed_hopeless(actions)
+        for queue in self._by_urgency()[:1]:
+            api = self._apis[queue.api]
+            if api.fills_batch(queue) and api.estimate.earned_rows:
+                running = self._slots.finish(batch)
+                assert running is not None
+                self._handed_over[batch] = running
+                self._start(queue, Release(api.policy.limit_rows, "full"), actions)
+        return actions
+
     def batch_done(
         self,
         batch: int,
@@ -130,7 +151,7 @@ class Dispatcher:
         nothing, if the core has given the batch or its worker up in the meantime.
         """
         self._advance(now)
-        running = self._slots.finish(batch)
+        running = self._handed_over.pop(batch, None) or self._slots.finish(batch)
         if running is None:
             return False
         self._forget(running)

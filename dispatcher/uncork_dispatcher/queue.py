@@ -69,6 +69,8 @@ class RequestQueue:
 
     def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
         """Take the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
+        if rows >= self.rows and size_bytes >= self.size_bytes:
+            return self._take_all()
         taken: list[Entry] = []
         while (entry := self._top(self._deadlines)) is not None:
             rows -= entry.rows
@@ -78,6 +80,14 @@ class RequestQueue:
             heapq.heappop(self._deadlines)
             self.remove(entry)
             taken.append(entry)
+        return taken
+
+    def _take_all(self) -> list[Entry]:
+        taken = self.by_urgency()
+        self._entries.clear()
+        self._deadlines.clear()
+        self._expiries.clear()
+        self.rows, self.size_bytes = 0.0, 0
         return taken
 
     def by_urgency(self) -> list[Entry]:

@@ -57,11 +57,13 @@ class Returns:
     def answered(self, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
         """Clients, each with the rows of its request, have had their answers; None is an unknown one."""
         group = _Group(now, 0, 0.0)
+        sources = self._sources
         for source, rows in clients:
             if source is None:
                 continue
-            self._leave(source)
-            self._sources[source] = (group, rows)
+            if source in sources:
+                self._leave(source)
+            sources[source] = (group, rows)
             group.clients += 1
             group.rows += rows
         if group.clients:

@@ -127,6 +127,12 @@ class Model:
 
     def polled(self, actions: list[Action], *, now: float, wakeup: float, stats: list[ApiStats]) -> None:
         """Enter the actions in order, then check that nothing is left to do."""
+        self.entered(actions, now=now, stats=stats)
+        assert not self.in_the_way, "refused for a batch that never came"
+        self._at_rest(now, wakeup)
+
+    def entered(self, actions: list[Action], *, now: float, stats: list[ApiStats]) -> None:
+        """Enter the actions in order."""
         estimates = {each.name: each.estimate for each in stats}
         for action in actions:
             match action:
@@ -144,8 +150,6 @@ class Model:
                     self._shed(request, action, now, estimates[request.api])
                 case Start():
                     self._start(action, now)
-        assert not self.in_the_way, "refused for a batch that never came"
-        self._at_rest(now, wakeup)
 
     def agrees(self, stats: list[ApiStats]) -> None:
         """The totals of every api are those of the requests held."""

@@ -301,3 +301,48 @@ def test_changed_rules_hold_for_what_is_held() -> None:
     [stats] = core.stats(now=0.25)
     assert stats.queued_requests == 1
     assert stats.estimate.seconds(1) == pytest.approx(0.2)
+
+
+def held_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
+    """A core whose only worker is busy, with so many requests held behind it, numbered from 1."""
+    core = core_with(rules)
+    now = teach(core, 0.25)
+    first = start_one(core, 0, now=now)
+    for number in range(1, count + 1):
+        core.submit(number, api="a", now=now)
+    return core, first
+
+
+def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
+    """The worker is not idle in between; the last batch is then told of as ever."""
+    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+
+    [start] = core.hand_over(first.batch, now=2.0)
+    assert isinstance(start, Start)
+    assert (start.requests, start.reason, start.worker) == ((1, 2), "full", first.worker)
+    assert core.poll(2.0) == []
+    assert core.batch_done(first.batch, outcome="worked", now=2.0)
+    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
+    assert core.hand_over(start.batch, now=3.0) == [], "one request does not fill a batch"
+    assert core.batch_done(start.batch, outcome="worked", now=3.0)
+    assert requests(core, 3.0) == [(3,)]
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_nothing_is_handed_over_when_no_batch_is_full(held: int) -> None:
+    """Then it matters what is learned; the batch goes on to be told of."""
+    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), held)
+
+    assert core.hand_over(first.batch, now=2.0) == []
+    assert core.runs(first.batch)
+    assert core.batch_done(first.batch, outcome="worked", now=2.0)
+
+
+def test_nothing_is_handed_over_by_a_batch_that_was_given_up() -> None:
+    """Its worker is gone."""
+    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    core.worker_lost(first.worker, now=2.0)
+
+    assert core.hand_over(first.batch, now=2.0) == []
+    assert core.hand_over(77, now=2.0) == []
+    assert not core.batch_done(first.batch, outcome="worked", now=2.0)

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from uncork_dispatcher.actions import Outcome
+from uncork_dispatcher.actions import Outcome, Start
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -150,14 +150,20 @@ class CoreMachine(RuleBasedStateMachine):
         self._poll(poll)
 
     @precondition(lambda self: self.books.running)
-    @rule(which=ANY, outcome=OUTCOMES, took=SOON, poll=POLL)
-    def batch_done(self, *, which: int, outcome: Outcome, took: float, poll: bool) -> None:
-        """One that runs, a little later, well or badly."""
+    @rule(which=ANY, outcome=OUTCOMES, took=SOON, hand_over=st.booleans(), poll=POLL)
+    def batch_done(self, *, which: int, outcome: Outcome, took: float, hand_over: bool, poll: bool) -> None:
+        """One that runs, a little later, well or badly; with the next one started before or after."""
         self.now += took
         running = list(self.books.running)
         number = running[which % len(running)]
+        actions = self.core.hand_over(number, now=self.now) if hand_over else []
+        starts = [action for action in actions if isinstance(action, Start)]
+        assert actions[len(actions) - len(starts) :] == starts
+        stats = self._stats()
+        self.books.entered([action for action in actions if action not in starts], now=self.now, stats=stats)
         assert self.core.batch_done(number, outcome=outcome, now=self.now)
         self.books.done(number, outcome)
+        self.books.entered(list(starts), now=self.now, stats=stats)
         self._poll(poll)
 
     @rule(batches=st.integers(1, 6), seconds=st.sampled_from([0.02, 0.05, 0.2]))
@@ -166,7 +172,7 @@ class CoreMachine(RuleBasedStateMachine):
         for _ in range(batches):
             self.submit(api="tight", key=None, rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True)
             if self.books.running:
-                self.batch_done(which=0, outcome="worked", took=seconds, poll=True)
+                self.batch_done(which=0, outcome="worked", took=seconds, hand_over=True, poll=True)
 
     @rule(number=st.integers(0, 40))
     def batch_done_too_late(self, *, number: int) -> None:
@@ -221,7 +227,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.worker_ready(worker=0, poll=True)
         while self.books.running:
             for number in list(self.books.running):
-                self.batch_done(which=0, outcome="worked", took=0.0, poll=False)
+                self.batch_done(which=0, outcome="worked", took=0.0, hand_over=False, poll=False)
                 assert number not in self.books.running
             self._poll()
         assert self.core.is_empty

@@ -158,3 +158,14 @@ def test_what_is_put_back_comes_first_in_its_order() -> None:
     assert queue.oldest is first
     assert queue.most_urgent is first
     assert numbers(queue.take(rows=10, size_bytes=0)) == [1, 2, 3]
+
+
+def test_all_are_taken_by_urgency_at_once() -> None:
+    """What the limits allow, and the queue is as good as new."""
+    queue = filled(*(entry(n, rows=2, size_bytes=5, deadline=4.0 - n) for n in (1, 2, 3)))
+
+    assert numbers(queue.take(rows=6, size_bytes=15)) == [3, 2, 1]
+    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
+    queue.append(entry(4, rows=1))
+    assert queue.most_urgent.request == 4
+    assert numbers(queue.take(rows=1, size_bytes=0)) == [4]

@@ -269,6 +269,8 @@ class _Simulation:
         if batch not in self._running:
             return  # its worker dies at this very moment
         start, started = self._running.pop(batch)
+        for action in self._core.hand_over(batch, now=now):
+            self._carry_out(action, now)
         self._core.batch_done(batch, outcome="worked", now=now)
         self._poll(now)
         answered = self._result.answered
