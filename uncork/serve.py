@@ -22,6 +22,7 @@ import uvloop
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ServiceDescription
+from uncork_workers.memory import keep_freed_memory
 from uncork_workers.supervisor import Supervisor
 
 log = logging.getLogger("uncork.gateway")
@@ -90,6 +91,7 @@ async def _serve(options: ServeOptions, listener: socket.socket, socket_path: st
     await gateway.listen(socket_path)
     supervisor.start()
     _calm_garbage_collector()
+    keep_freed_memory()
     server = _HttpServer(_http_config(gateway, options))
     serving = asyncio.create_task(server.serve([listener]))
     announcing = asyncio.create_task(_announce(gateway, options, listener))

@@ -106,16 +106,27 @@ class Frame(NamedTuple):
     payload: bytes
 
 
+def frame_buffers(message: Message, bodies: Iterable[bytes] = ()) -> list[bytes]:
+    """A frame as buffers to be sent one after the other; bodies are not copied.
+
+    Raises:
+        FrameError: if it is larger than the other side would accept.
+    """
+    header = _encoder.encode(message)
+    buffers = [b"", *bodies]
+    payload_bytes = sum(map(len, buffers))
+    _check_lengths(len(header), payload_bytes)
+    buffers[0] = _LENGTHS.pack(len(header), payload_bytes) + header
+    return buffers
+
+
 def encode_frame(message: Message, bodies: Iterable[bytes] = ()) -> bytes:
     """A frame as bytes, ready to be sent.
 
     Raises:
         FrameError: if it is larger than the other side would accept.
     """
-    header = _encoder.encode(message)
-    payload = b"".join(bodies)
-    _check_lengths(len(header), len(payload))
-    return b"".join((_LENGTHS.pack(len(header), len(payload)), header, payload))
+    return b"".join(frame_buffers(message, bodies))
 
 
 def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
@@ -134,7 +145,12 @@ class FrameDecoder:
     """Turns bytes as they arrive into frames."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._start = b""
+        """Of a frame whose header is not whole."""
+        self._message: Message | None = None
+        """Of a frame whose payload is not whole: what there is of it, and how much is missing."""
+        self._pieces: list[bytes] = []
+        self._missing = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Take in some bytes and yield the frames that are complete now.
@@ -142,29 +158,35 @@ class FrameDecoder:
         Raises:
             FrameError: if the bytes are not frames; the connection is of no use then.
         """
-        # Most frames come whole and alone, and are read where they are.
-        if self._buffer:
-            self._buffer += data
-        whole = self._buffer or data
-        start = 0
-        with memoryview(whole) as view:
-            while len(view) - start >= _LENGTHS.size:
-                header_bytes, payload_bytes = _LENGTHS.unpack_from(view, start)
-                _check_lengths(header_bytes, payload_bytes)
-                header_start = start + _LENGTHS.size
+        while True:
+            if self._message is None:
+                data = self._start + data
+                self._start = b""
+                header_start = _LENGTHS.size
+                if len(data) < header_start:
+                    self._start = data
+                    return
+                header_bytes, self._missing = _LENGTHS.unpack_from(data)
+                _check_lengths(header_bytes, self._missing)
                 header_end = header_start + header_bytes
-                end = header_end + payload_bytes
-                if len(view) < end:
-                    break
-                start = end
-                yield Frame(_decode_header(view[header_start:header_end]), bytes(view[header_end:end]))
-        if whole is data:
-            self._buffer += data[start:]
-        else:
-            del self._buffer[:start]
+                if len(data) < header_end:
+                    self._start = data
+                    return
+                self._message = _decode_header(data[header_start:header_end])
+                data = data[header_end:]
+            if len(data) < self._missing:
+                self._pieces.append(data)
+                self._missing -= len(data)
+                return
+            # Large payloads are copied once, here, when all of them is there.
+            payload = b"".join((*self._pieces, data[: self._missing]))
+            frame = Frame(self._message, payload)
+            data = data[self._missing :]
+            self._message, self._pieces = None, []
+            yield frame
 
 
-def _decode_header(header: memoryview) -> Message:
+def _decode_header(header: bytes) -> Message:
     try:
         return _decoder.decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

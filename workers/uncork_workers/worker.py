@@ -25,6 +25,7 @@ from uncork_workers.frames import (
     split_payload,
 )
 from uncork_workers.loading import TargetError, load_service
+from uncork_workers.memory import keep_freed_memory
 from uncork_workers.service import Service, describe_service
 
 _READ_BYTES = 256 * 1024
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
     options = parser.parse_args(arguments)
+    keep_freed_memory()
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
-import os
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, cast
 
@@ -21,11 +19,14 @@ from uncork_workers.frames import (
     Hello,
     Ready,
     Reply,
-    encode_frame,
+    frame_buffers,
     split_payload,
 )
 
 log = logging.getLogger("uncork.gateway")
+
+# Below it, to copy the bodies of a batch costs less than to send them one by one.
+_SMALL_BYTES = 64 * 1024
 
 WorkerState = Literal["starting", "idle", "busy"]
 
@@ -131,19 +132,13 @@ class _Connection(asyncio.Protocol):
         return "idle" if self._running is None else "busy"
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
-        frame = encode_frame(batch, bodies)
-        self._running = (batch, done)
-        self._send(frame)
-
-    def _send(self, frame: bytes) -> None:
-        """Send at once: uvloop's transport waits until all sockets of its turn have been read."""
         assert self._transport is not None
-        sent = 0
-        if not self._transport.get_write_buffer_size() and not self._transport.is_closing():
-            with contextlib.suppress(OSError):  # would block, or is broken, which the transport will see
-                sent = os.write(self._transport.get_extra_info("socket").fileno(), frame)
-        if sent < len(frame):
-            self._transport.write(memoryview(frame)[sent:])
+        frame = frame_buffers(batch, bodies)
+        self._running = (batch, done)
+        if sum(map(len, bodies)) < _SMALL_BYTES:
+            self._transport.write(b"".join(frame))
+        else:
+            self._transport.writelines(frame)
 
     def close(self) -> None:
         if self._transport is not None:

@@ -40,3 +40,8 @@ class Adapter(ABC):
         Raises:
             InvalidInput: if it is not what the api accepts.
         """
+
+
+def joined(bodies: Sequence[bytes]) -> bytes:
+    """The rows of all bodies as one JSON array."""
+    return b"".join((b"[", b",".join(bodies), b"]"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from uncork_workers.adapters.base import Adapter, InvalidInput
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined
 
 _decoder = msgspec.json.Decoder()
 
@@ -19,11 +19,11 @@ class Json(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> list[Any]:
         """Parse all bodies in one go."""
-        return _parse(b"[" + b",".join(bodies) + b"]")
+        return _parse(joined(bodies))
 
     def check(self, body: bytes, rows: int) -> None:
         """Accept whatever is one JSON value."""
-        if len(_parse(b"[" + body + b"]")) != rows:
+        if len(_parse(joined([body]))) != rows:
             raise InvalidInput("not exactly one JSON value")
 
 

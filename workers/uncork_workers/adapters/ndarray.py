@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.adapters.base import Adapter, InvalidInput
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined
 from uncork_workers.description import DefinitionError
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
@@ -55,7 +55,7 @@ class NdArray(Adapter):
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Parse all rows of the batch in one go, into an array of shape (rows, ``*shape``)."""
         try:
-            rows = self._decoder.decode(b"[" + b",".join(bodies) + b"]")
+            rows = self._decoder.decode(joined(bodies))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(self._wrong(str(error))) from error
         try:
