@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from uncork.compare import compare
 from uncork.loadtest import loadtest
 from uncork.serve import ServeOptions, UsageError, run
 from uncork.simulate import simulate
+from uncork.tune import tune
 from uncork_dispatcher import POLICIES
 
 app = typer.Typer(
@@ -118,6 +120,8 @@ def serve(
 
 app.command()(simulate)
 app.command()(loadtest)
+app.command()(compare)
+app.command()(tune)
 
 
 def main() -> None:

@@ -8,8 +8,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -41,6 +42,8 @@ class Server:
     pid: int
     banner: str = ""
     """What it had written by the time it was ready."""
+    last_words: Callable[[], str] = str
+    """Gives the last lines that it has written, and how it ended if it has."""
 
     def url(self, path: str) -> str:
         """Where `path` is on this server."""
@@ -73,7 +76,14 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
         try:
             _wait_until_ready(process, name=name, port=port, path=ready_path, output=output)
             banner = _written(output)
-            yield Server(name=name, command=whole, port=port, pid=process.pid, banner=banner)
+            yield Server(
+                name=name,
+                command=whole,
+                port=port,
+                pid=process.pid,
+                banner=banner,
+                last_words=partial(_last_words, process, output=output),
+            )
         finally:
             _stop(process)
 
@@ -108,6 +118,11 @@ def _answers_200(port: int, *, path: str) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _last_words(process: subprocess.Popen[bytes], *, output: IO[bytes]) -> str:
+    ended = process.poll()
+    return _tail(output) + ("" if ended is None else f"\n(ended with {ended})")
 
 
 def _tail(output: IO[bytes]) -> str:

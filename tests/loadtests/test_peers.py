@@ -1,24 +1,17 @@
 """The comparison with peers, except for what it is for: nothing is measured here, and nothing installed."""
 
-import io
 import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from rich.console import Console
 
-from uncork_loadtests.generators import Seen, Trial
-from uncork_loadtests.peers.bench import parse_connections, parse_peers, parse_points
+from uncork_loadtests.peers.bench import parse_connections, parse_peers, parse_points, parse_rates
 from uncork_loadtests.peers.catalogue import PEERS
-from uncork_loadtests.peers.contest import Point
 from uncork_loadtests.peers.entrants import (
     Entrant,
     WrongAnswerError,
@@ -29,8 +22,7 @@ from uncork_loadtests.peers.entrants import (
     sleep_work,
 )
 from uncork_loadtests.peers.environments import Environment
-from uncork_loadtests.peers.judge import ModelPoint, ratio_to_best
-from uncork_loadtests.peers.tables import ratio_line, show
+from uncork_loadtests.peers.model_point import ModelPoint
 from uncork_loadtests.servers import BenchError
 
 POINT = ModelPoint(intercept_ms=1, slope_ms=0.02)
@@ -65,30 +57,6 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever(
 """
 
 
-def trials(rates: Sequence[float | None], *, p50: float = 0.002) -> list[Trial]:
-    """Give trials with these rates; None for both metrics where the rate is None."""
-    seen = Seen(
-        requests_per_second=0.0,
-        p50=p50,
-        p99=0.004,
-        batch_size=None,
-        batch_size_by_answer=None,
-        refused=0,
-        fault="",
-        answers=100,
-        generator_cpu=0.01,
-    )
-    return [
-        Trial(
-            generator="wrk",
-            seen=replace(seen, requests_per_second=rate or 0.0, p50=p50 if rate else None),
-            server_cpu=0.05,
-            workers_cpu=None,
-        )
-        for rate in rates
-    ]
-
-
 def entrant(offset: float) -> Entrant:
     """Give a server that adds up a row, and `offset` to that."""
     command = [sys.executable, "-c", SERVER.replace("OFFSET", str(offset))]
@@ -108,63 +76,6 @@ def test_the_limit_is_that_of_the_clients_or_of_full_batches() -> None:
     """Few clients wait for each other; many are held up by batches of 64 at most."""
     assert POINT.limit(1) == pytest.approx(1 / 0.00142)
     assert POINT.limit(256) == pytest.approx(64 / 0.00228)
-
-
-def test_the_ratio_is_to_the_best_by_median_round_by_round() -> None:
-    """One lucky round makes nobody the best."""
-    found = ratio_to_best(
-        {
-            "uncork": trials([100.0, 240.0, 100.0]),
-            "steady": trials([100.0, 120.0, 110.0]),
-            "lucky": trials([900.0, 10.0, 10.0]),
-        },
-        ours="uncork",
-        metric="requests_per_second",
-    )
-
-    assert found is not None
-    assert (found.best, found.median) == ("steady", 1.0)
-    assert found.low == pytest.approx(100 / 110)
-    assert found.high == 2.0
-
-
-def test_the_best_latency_is_the_smallest() -> None:
-    """And one round alone has no spread."""
-    found = ratio_to_best(
-        {"uncork": trials([1.0], p50=0.003), "a": trials([1.0], p50=0.002), "b": trials([1.0], p50=0.009)},
-        ours="uncork",
-        metric="p50",
-    )
-
-    assert found is not None
-    assert found.best == "a"
-    assert found.low == found.high == pytest.approx(1.5)
-
-
-def test_there_is_no_ratio_without_figures() -> None:
-    """A peer without a figure in some round is not the best; without ours or without peers there is none."""
-    whole, broken = trials([2.0, 2.0]), trials([9.0, None])
-
-    found = ratio_to_best({"uncork": whole, "a": whole, "b": broken}, ours="uncork", metric="p50")
-
-    assert found is not None
-    assert found.best == "a"
-    assert ratio_to_best({"uncork": broken, "a": whole}, ours="uncork", metric="p50") is None
-    assert ratio_to_best({"uncork": whole}, ours="uncork", metric="p50") is None
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=12))
-def test_the_interval_holds_the_median(rates: list[int]) -> None:
-    """And lies within the ratios that were seen."""
-    found = ratio_to_best(
-        {"uncork": trials(rates), "a": trials([2.0] * len(rates))},
-        ours="uncork",
-        metric="requests_per_second",
-    )
-
-    assert found is not None
-    assert min(rates) / 2 <= found.low <= found.median <= found.high <= max(rates) / 2
 
 
 @pytest.mark.parametrize("name", REPLIES)
@@ -211,13 +122,13 @@ def test_every_setting_of_a_peer_is_an_entrant() -> None:
     assert list(commands("unbatched")) == ["unbatched"]
 
 
-def test_uncork_serves_the_same_model(tmp_path: Path) -> None:
+def test_uncork_serves_the_same_model() -> None:
     """From a file that is Python, with the same cap."""
-    command = ours(sleep_work(POINT), folder=tmp_path).command
+    command = ours(sleep_work(POINT), workers=2).command
 
     file = next(part for part in command if part.endswith(":Sleep")).removesuffix(":Sleep")
     compile(Path(file).read_text(), file, "exec")
-    assert command[-2:] == ["--mb-max-batch-size", "64"]
+    assert list(command[-6:]) == ["--workers", "2", "--mb-max-latency", "1000", "--mb-max-batch-size", "64"]
 
 
 def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
@@ -254,42 +165,37 @@ def test_what_cannot_be_read_is_refused() -> None:
     for text in ("", "0,1", "x"):
         with pytest.raises(typer.BadParameter):
             parse_connections(text)
+    for text in ("", "0", "101", "nan", "x"):
+        with pytest.raises(typer.BadParameter):
+            parse_rates(text)
+    assert parse_rates("90,10") == [10, 90]
     assert parse_points("1,0.02;") == [POINT]
     assert parse_connections("1,64") == [1, 64]
     assert [peer.name for peer in parse_peers("static, mosec")] == ["static", "mosec"]
 
 
-def test_a_point_is_shown_with_the_best_first() -> None:
-    """Rates, share of the limit, latencies in milliseconds, and the ratio below."""
-    found = {"uncork": trials([20000.0, 20000.0]), "static 0 ms": trials([25000.0, 25000.0])}
-    metric = ratio_to_best(found, ours="uncork", metric="requests_per_second")
-    point = Point(
-        work="sleep",
-        connections=64,
-        limit=40000.0,
-        trials=found,
-        all_cpu={"uncork": [0.1, 0.3], "static 0 ms": [None, None]},
-        ratio=metric,
-    )
-    output = io.StringIO()
-
-    show(point, console=Console(file=output, width=110))
-
-    text = output.getvalue()
-    assert text.index("static 0 ms") < text.index("uncork")
-    assert "20,000 │    50.0% │   2.00 │   4.00 │     0.050 │   0.200" in text
-    assert "requests/s, uncork / static 0 ms: 0.800 (95 % interval 0.800 .. 0.800)" in ratio_line(point)
-
-
 def test_a_server_that_answers_right_is_entered_and_ended() -> None:
     """With the bytes of every answer; afterwards its process is gone."""
     with running(entrant(0.0), work=sleep_work(POINT)) as found:
+        assert found.server.last_words() == ""
         assert found.front.pid == found.server.pid
         assert found.traffic.expected[1] == b"0.5"
         assert len(set(found.traffic.expected)) == len(found.traffic.expected)
 
     with pytest.raises(ProcessLookupError):
         os.kill(found.server.pid, signal.SIG_DFL)
+
+
+def test_the_last_words_of_a_server_are_kept() -> None:
+    """What it wrote while it served, and how it ended, also when that was not asked for."""
+    talkative = SERVER.replace("def do_POST(self):", "def do_POST(self):\n        print('a row', flush=True)")
+    command = [sys.executable, "-c", talkative.replace("OFFSET", "0.0")]
+
+    with running(replace(entrant(0.0), command=command), work=sleep_work(POINT)) as found:
+        assert found.server.last_words().endswith("a row")
+        os.kill(found.server.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, found.server.pid, os.WEXITED | os.WNOWAIT)
+        assert found.server.last_words().endswith("(ended with -9)")
 
 
 def test_a_server_that_answers_wrong_is_not_entered() -> None:

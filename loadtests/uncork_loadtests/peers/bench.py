@@ -1,99 +1,103 @@
 """Measure Uncork beside servers of other projects that serve the same models, in one run.
 
 Each peer runs in a virtual environment of its own, made from PyPI when it is first needed, with one
-worker, batches of at most 64 rows, and each of its settings. A report, never a test: a disappointing ratio
+worker, batches of at most 64 rows, and each of its settings. A report, never a test: a mark that is missed
 is no failure, wrong answers are. Ratios within one run compare; numbers of different runs do not.
 
     python -m uncork_loadtests.peers.bench --peers mosec,static --model-points 1,0.02 --rounds 3
+    python -m uncork_loadtests.peers.bench --loop open --rates 30,90 --markdown table.md --plot pictures
 """
 
-import importlib.metadata
-import os
-import platform
-import shlex
 import signal
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal, NoReturn
 
-import msgspec
 import typer
 from rich.console import Console
 
+from uncork_loadtests.extras import ExtraMissing, require
 from uncork_loadtests.pairs import choose_generator
 from uncork_loadtests.peers.catalogue import PEERS, Peer
 from uncork_loadtests.peers.contest import Outcome, Settings, compete
-from uncork_loadtests.peers.entrants import OURS, Work, digits_work, sleep_work
-from uncork_loadtests.peers.environments import Environment
-from uncork_loadtests.peers.judge import ModelPoint
-from uncork_loadtests.peers.tables import show
+from uncork_loadtests.peers.entrants import Work, digits_work, sleep_work
+from uncork_loadtests.peers.model_point import ModelPoint
+from uncork_loadtests.peers.pictures import draw
+from uncork_loadtests.peers.report import Report, make_report, origin_lines, page, write_json
+from uncork_loadtests.peers.sheets import output, show
+from uncork_loadtests.peers.tables import marks_sheet, point_sheet
 from uncork_loadtests.servers import BenchError
 
 _CACHE = Path(__file__).parents[3] / ".peers"
-_PIPED_WIDTH = 110  # room for the table; a pipe has no width to ask for
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Everything a run was and found, as written with --json."""
-
-    command: str
-    versions: Mapping[str, str]
-    processors: int | None
-    settings: Settings
-    outcomes: Sequence[Outcome]
 
 
 def main(
     model_points: Annotated[
         str, typer.Option(help="Sleeping models, INTERCEPT,SLOPE in ms and ms per row, parted by semicolons.")
     ] = "1,0.02;5,0.1;40,1",
-    digits: Annotated[bool, typer.Option("--digits", help="Also the forest of the digits example.")] = False,
-    connections: Annotated[str, typer.Option(help="Numbers of closed-loop clients.")] = "1,16,64,256",
+    digits: Annotated[
+        bool, typer.Option("--digits", help="Also the forest of the digits example, in a closed loop.")
+    ] = False,
+    loop: Annotated[
+        Literal["closed", "open", "both"],
+        typer.Option(help="Clients that wait for their answer, or requests that come at their times."),
+    ] = "closed",
+    connections: Annotated[str, typer.Option(help="Closed loop: numbers of clients.")] = "1,16,64,256",
+    rates: Annotated[
+        str,
+        typer.Option(help="Open loop: percentages of the model's capacity, or of 4000/s if that is less."),
+    ] = "10,30,60,90",
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each server at each point.")] = 10,
-    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each measurement.")] = 4.0,
+    seconds: Annotated[
+        float,
+        typer.Option(min=1, help="Seconds of each measurement; an open loop takes at least 600 requests."),
+    ] = 4.0,
     peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,
     load: Annotated[
         Literal["auto", "python", "wrk"],
-        typer.Option(help="Generator; auto is wrk where it is installed."),
+        typer.Option(help="Generator of the closed loop; auto is wrk where it is installed."),
     ] = "auto",
     cache: Annotated[Path, typer.Option(help="Where the peers' environments are kept.")] = _CACHE,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything measured to this file.")
     ] = None,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown", help="Write the tables to this file, in Markdown.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write pictures (SVG) into this folder.")] = None,
 ) -> None:
-    """Measure Uncork beside its peers and print tables with the ratio to the best of them."""
+    """Measure Uncork beside its peers, print tables, and judge what has a mark."""
     # So that servers are ended also when the bench is told to stop.
-    signal.signal(signal.SIGTERM, _stop)
-    console, progress = Console(), Console(stderr=True)
-    if not console.is_terminal:
-        console = Console(width=_PIPED_WIDTH)
-    chosen = parse_peers(peers)
-    points = parse_points(model_points)
-    clients = parse_connections(connections)
+    signal.signal(signal.SIGTERM, stop)
+    chosen, points = parse_peers(peers), parse_points(model_points)
+    clients, percentages = parse_connections(connections), parse_rates(rates)
+    if loop == "open" and not points:
+        raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is not known")
+    progress = Console(stderr=True)
     try:
+        if plot is not None:
+            require("matplotlib", wanted_by="--plot")
         settings = Settings(
-            connections=clients, rounds=rounds, seconds=seconds, generator=choose_generator(load)
+            connections=clients if loop != "open" else [],
+            rates=percentages if loop != "closed" else [],
+            rounds=rounds,
+            seconds=seconds,
+            generator=choose_generator(load),
         )
         works = [*map(sleep_work, points), *([digits_work()] if digits else [])]
-        outcomes = []
-        for work in works:
-            outcomes.append(
-                _outcome(work, peers=chosen, cache=cache, settings=settings, consoles=(console, progress))
-            )
-            report = _report(outcomes, peers=chosen, cache=cache, settings=settings)
-            # After each model, so that a failure of the next does not lose what is known.
-            if json_file is not None:
-                json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    except BenchError as error:
+        report = _measure(
+            works, peers=chosen, cache=cache, settings=settings, json_file=json_file, progress=progress
+        )
+        if markdown_file is not None:
+            markdown_file.write_text(page(report))
+        if plot is not None:
+            draw(report.outcomes, folder=plot)
+    except (BenchError, ExtraMissing, OSError) as error:
         progress.print(f"bench: {error}", style="red", markup=False)
         raise typer.Exit(1) from error
-    _show_origin(report, peers=chosen, console=console)
-    wrong = [fault for outcome in outcomes for fault in outcome.wrong]
+    wrong = [fault for outcome in report.outcomes for fault in outcome.wrong]
     for fault in wrong:
         progress.print(f"wrong: {fault}", style="red", markup=False)
     raise typer.Exit(1 if wrong else 0)
@@ -131,55 +135,62 @@ def parse_connections(text: str) -> list[int]:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of whole numbers, such as 1,64") from error
     if min(found) < 1:
-        raise typer.BadParameter(f"numbers of clients must be at least 1, not {min(found)}")
+        raise typer.BadParameter(f"each of {text!r} must be at least 1, not {min(found)}")
     return found
 
 
-def _outcome(
-    work: Work, *, peers: Sequence[Peer], cache: Path, settings: Settings, consoles: tuple[Console, Console]
-) -> Outcome:
-    console, progress = consoles
-    with progress.status(work.name) as status:
-        outcome = compete(work, peers=peers, cache=cache, settings=settings, tell=status.update)
-    for point in outcome.points:
-        show(point, console=console)
-    for command in outcome.commands.values():
-        console.print(f"$ {command}", style="dim", markup=False, soft_wrap=True)
-    for fault in outcome.left_out:
-        console.print(f"left out: {fault}", markup=False, soft_wrap=True)
-    console.print()
-    return outcome
+def parse_rates(text: str) -> list[float]:
+    """Read percentages parted by commas, lowest first; typer.BadParameter unless all are above 0, to 100."""
+    try:
+        found = sorted(float(each) for each in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a list of percentages, such as 30,90") from error
+    if not all(0 < each <= 100 for each in found):
+        raise typer.BadParameter(f"percentages must be above 0 and at most 100, not {text!r}")
+    return found
 
 
-def _report(outcomes: Sequence[Outcome], *, peers: Sequence[Peer], cache: Path, settings: Settings) -> Report:
-    versions = {
-        platform.python_implementation(): platform.python_version(),
-        OURS: importlib.metadata.version(OURS),
-    }
-    for peer in peers:
-        found = Environment(folder=cache / peer.name)
-        versions |= {f"{peer.name}: {name}": v for name, v in found.versions(peer.requirements).items()}
-    return Report(
-        command=shlex.join(["python", "-m", "uncork_loadtests.peers.bench", *sys.argv[1:]]),
-        versions=versions,
-        processors=os.cpu_count(),
-        settings=settings,
-        outcomes=outcomes,
-    )
-
-
-def _show_origin(report: Report, *, peers: Sequence[Peer], console: Console) -> None:
-    for peer in PEERS.values():
-        if peer.note and (peer in peers or not peer.chosen):
-            console.print(f"{peer.name}: {peer.note}", markup=False, soft_wrap=True)
-    console.print(f"Generator: {report.settings.generator}. The limit is that of the model alone.")
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    console.print(f"{versions}; {report.processors} processors", style="dim", markup=False, soft_wrap=True)
-    console.print(f"$ {report.command}", style="dim", markup=False, soft_wrap=True)
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+def stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    """Unwind, and end all servers on the way."""
     raise SystemExit(128 + signal_number)
+
+
+def _measure(
+    works: Sequence[Work],
+    *,
+    peers: Sequence[Peer],
+    cache: Path,
+    settings: Settings,
+    json_file: Path | None,
+    progress: Console,
+) -> Report:
+    console = output()
+    outcomes: list[Outcome] = []
+    report = make_report(outcomes, peers=peers, cache=cache, settings=settings)
+    for work in works:
+        with progress.status(work.name) as status:
+            outcomes.append(compete(work, peers=peers, cache=cache, settings=settings, tell=status.update))
+        _show(outcomes[-1], console=console)
+        # After each model, so that a failure of the next does not lose what is known.
+        report = make_report(outcomes, peers=peers, cache=cache, settings=settings)
+        if json_file is not None:
+            write_json(report, json_file)
+    show(marks_sheet(outcomes), console=console)
+    for line in [*report.notes, *origin_lines(report.origin)]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return report
+
+
+def _show(outcome: Outcome, *, console: Console) -> None:
+    for point in outcome.points:
+        show(point_sheet(point), console=console)
+    lines = [f"$ {command}" for command in outcome.commands.values()]
+    lines += [f"left out: {fault}" for fault in outcome.left_out]
+    for name, words in outcome.last_words.items():
+        lines.append(f"{name} wrote last:\n{words or '(nothing)'}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print()
 
 
 if __name__ == "__main__":

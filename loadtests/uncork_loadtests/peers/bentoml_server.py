@@ -15,7 +15,8 @@ _GOAL_MS = 1000
 _MODEL = "PEER_MODEL"
 
 
-@bentoml.service(workers=1)
+# Without a line of log for every request, as the others.
+@bentoml.service(workers=1, logging={"access": {"enabled": False}})
 class Peer:
     """Runs the model on a batch."""
 

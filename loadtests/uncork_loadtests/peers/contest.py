@@ -1,13 +1,12 @@
-"""All entrants under the same closed-loop load, in turns, round by round."""
+"""All entrants under the same load, in turns, round by round."""
 
 import contextlib
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from uncork_loadtests.generators import Trial, measure
 from uncork_loadtests.peers.catalogue import Peer
 from uncork_loadtests.peers.entrants import (
     OURS,
@@ -20,11 +19,21 @@ from uncork_loadtests.peers.entrants import (
     running,
 )
 from uncork_loadtests.peers.environments import Environment, environment
-from uncork_loadtests.peers.judge import Ratio, metric_of, ratio_to_best
+from uncork_loadtests.peers.loads import (
+    ClosedLoop,
+    OpenLoop,
+    OverloadError,
+    Round,
+    VoidError,
+    long_enough_s,
+)
+from uncork_loadtests.peers.marks import Mark, Verdict, closed_marks, open_marks, verdict
 from uncork_loadtests.servers import BenchError
 
-_CHECKED_CONNECTIONS = 32
-_CHECKED_SECONDS = 1.0
+_CHECK = ClosedLoop(connections=32, seconds=1.0, generator="python")
+# What a gateway in Python on a small machine may be asked for beside the generator.
+_MOST_RATE = 4000.0
+_TRIES = 3
 
 Tell = Callable[[str], None]
 """Called with what is being done now, in a few words."""
@@ -35,40 +44,57 @@ class Settings:
     """What the user chose."""
 
     connections: Sequence[int]
+    """Closed loop: numbers of clients; none: no closed loop."""
+    rates: Sequence[float]
+    """Open loop: percentages of the model's capacity, or of 4000 requests/s if that is less."""
     rounds: int
     seconds: float
-    """Of each measurement."""
+    """Of each measurement; more where an open loop needs it to speak of a p99."""
     generator: str
-    """python or wrk."""
+    """Of the closed loop: python or wrk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What was found for one model and one number of clients."""
+    """What was found for one model and one load."""
 
     work: str
-    connections: int
+    load: str
+    connections: int | None
+    """Closed loop: the clients; so is `limit`."""
+    rate: float | None
+    """Open loop: requests per second; so is `goal_s`."""
     limit: float | None
     """Requests per second that the model allows; None if not known."""
-    trials: Mapping[str, Sequence[Trial]]
-    """By the entrant's name, one for each round; `server_cpu` is that of the process that speaks HTTP."""
-    all_cpu: Mapping[str, Sequence[float | None]]
-    """The same way, processor seconds per 1000 requests of all processes of the server together."""
-    ratio: Ratio | None
-    """Ours by the best of the others."""
+    goal_s: float | None
+    rounds: Mapping[str, Sequence[Round | None]]
+    """By the entrant's name; None for a void round."""
+    verdicts: Sequence[Verdict]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What was found for one model."""
 
+    work: str
     points: Sequence[Point]
     commands: Mapping[str, str]
     """By the entrant's name; the port is chosen anew each time."""
     left_out: Sequence[str]
-    """Entrants that could not be measured, and why."""
+    """Entrants, and single rounds, that could not be measured, and why."""
     wrong: Sequence[str]
     """Entrants that answered wrong, and how."""
+    last_words: Mapping[str, str]
+    """By the entrant's name: the last lines written by those that failed or had faults."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One load, with how its figures are judged."""
+
+    load: ClosedLoop | OpenLoop
+    marks: Sequence[Mark]
+    limit: float | None = None
 
 
 def compete(work: Work, *, peers: Sequence[Peer], cache: Path, settings: Settings, tell: Tell) -> Outcome:
@@ -78,45 +104,42 @@ def compete(work: Work, *, peers: Sequence[Peer], cache: Path, settings: Setting
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        field, left_out = _field(work, peers=peers, cache=cache, folder=folder, tell=tell)
-        there: dict[str, Running] = {}
-        wrong: list[str] = []
-        for entrant in [ours(work, folder=folder), *field]:
-            tell(f"{work.name}: starting {entrant.name}")
-            try:
-                there[entrant.name] = stack.enter_context(running(entrant, work=work))
-            except WrongAnswerError as error:
-                wrong.append(f"{work.name}: {error}")
-            except BenchError as error:
-                _leave_out(entrant.name, error=error, left_out=left_out)
-        commands = {name: shlex.join(each.server.command) for name, each in there.items()}
-        wrong += _wrong_under_load(there, work=work, left_out=left_out, tell=tell)
-        points = []
-        for connections in settings.connections:
-            course = _Course(work=work, connections=connections, settings=settings, tell=tell)
-            points.append(course.run(there, left_out=left_out))
-        return Outcome(points=points, commands=commands, left_out=left_out, wrong=wrong)
+        contest = Contest(work=work, settings=settings, tell=tell)
+        for entrant in [ours(work), *contest.entrants(peers, cache=cache, folder=folder)]:
+            contest.enter(entrant, stack=stack)
+        commands = {name: shlex.join(each.server.command) for name, each in contest.there.items()}
+        contest.check_under_load()
+        points = [contest.run(event) for event in events(work, settings=settings)]
+        return Outcome(
+            work=work.name,
+            points=points,
+            commands=commands,
+            left_out=contest.left_out,
+            wrong=contest.wrong,
+            last_words=contest.last_words,
+        )
 
 
-def _leave_out(name: str, *, error: BenchError, left_out: list[str]) -> None:
-    if name == OURS:
-        raise error
-    left_out.append(str(error))
-
-
-def _field(
-    work: Work, *, peers: Sequence[Peer], cache: Path, folder: Path, tell: Tell
-) -> tuple[list[Entrant], list[str]]:
-    found, left_out = [], []
-    for peer in peers:
-        tell(f"environment of {peer.name}")
-        try:
-            made = peer_environment(peer, work=work, cache=cache)
-        except BenchError as error:
-            left_out.append(str(error))
-        else:
-            found += entrants_of(peer, work=work, environment=made, folder=folder)
-    return found, left_out
+def events(work: Work, *, settings: Settings) -> list[Event]:
+    """All loads that the settings ask for; a model of unknown capacity gets no open loop."""
+    point = work.point
+    found = [
+        Event(
+            load=ClosedLoop(connections=clients, seconds=settings.seconds, generator=settings.generator),
+            marks=closed_marks(point, clients=clients),
+            limit=point.limit(clients) if point else None,
+        )
+        for clients in settings.connections
+    ]
+    if point is None:
+        return found
+    for percent in settings.rates:
+        rate = min(_MOST_RATE, point.capacity) * percent / 100
+        load = OpenLoop(
+            rate=rate, goal_s=10 * point.seconds(1), seconds=long_enough_s(settings.seconds, rate=rate)
+        )
+        found.append(Event(load=load, marks=open_marks(point)))
+    return found
 
 
 def peer_environment(peer: Peer, *, work: Work, cache: Path) -> Environment:
@@ -124,67 +147,111 @@ def peer_environment(peer: Peer, *, work: Work, cache: Path) -> Environment:
     return environment(cache / peer.name, requirements=[*peer.requirements, *work.requirements])
 
 
-def _wrong_under_load(there: dict[str, Running], *, work: Work, left_out: list[str], tell: Tell) -> list[str]:
-    """Say who answers wrong under load; who cannot be checked is taken out of `there`."""
-    wrong = []
-    for name, each in list(there.items()):
-        tell(f"{work.name}: checking answers of {name} under load")
-        traffic = replace(each.traffic, connections=_CHECKED_CONNECTIONS, seconds=_CHECKED_SECONDS)
-        try:
-            fault = measure(each.server, traffic=traffic, generator="python").seen.fault
-        except BenchError as error:
-            _leave_out(name, error=BenchError(f"{name} under load: {error}"), left_out=left_out)
-            del there[name]
-        else:
-            wrong += [f"{work.name}: {name}: {fault}"] if fault else []
-    return wrong
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Course:
-    """One number of clients, for all entrants."""
+@dataclass(kw_only=True)
+class Contest:
+    """The entrants that are there, and what became of the others."""
 
     work: Work
-    connections: int
     settings: Settings
     tell: Tell
+    there: dict[str, Running] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    last_words: dict[str, str] = field(default_factory=dict)
 
-    def run(self, there: dict[str, Running], *, left_out: list[str]) -> Point:
-        """Measure all of `there` in turns; who breaks is taken out of it, and said in `left_out`."""
-        trials: dict[str, list[Trial]] = {name: [] for name in there}
-        all_cpu: dict[str, list[float | None]] = {name: [] for name in there}
+    def entrants(self, peers: Sequence[Peer], *, cache: Path, folder: Path) -> list[Entrant]:
+        """Every setting of the peers that can be installed."""
+        found = []
+        for peer in peers:
+            self.tell(f"environment of {peer.name}")
+            try:
+                made = peer_environment(peer, work=self.work, cache=cache)
+            except BenchError as error:
+                self.left_out.append(str(error))
+            else:
+                found += entrants_of(peer, work=self.work, environment=made, folder=folder)
+        return found
+
+    def enter(self, entrant: Entrant, *, stack: contextlib.ExitStack) -> None:
+        """Start an entrant, to run until `stack` is unwound, if it starts and answers right."""
+        self.tell(f"{self.work.name}: starting {entrant.name}")
+        try:
+            self.there[entrant.name] = stack.enter_context(running(entrant, work=self.work))
+        except WrongAnswerError as error:
+            self.wrong.append(f"{self.work.name}: {error}")
+        except BenchError as error:
+            self._leave_out(entrant.name, error=error)
+
+    def check_under_load(self) -> None:
+        """Note who answers wrong under load; who cannot be checked is left out."""
+        for name, each in list(self.there.items()):
+            self.tell(f"{self.work.name}: checking answers of {name} under load")
+            try:
+                fault = _CHECK.measure(each, turn=0).fault
+            except BenchError as error:
+                self._leave_out(name, error=BenchError(f"{name} under load: {error}"))
+            else:
+                self._note(name, fault=fault)
+                self.wrong += [f"{self.work.name}: {name}: {fault}"] if fault else []
+
+    def run(self, event: Event) -> Point:
+        """Measure all that are there in turns; who breaks or cannot keep up is left out from then on."""
+        load, title = event.load, self._title(event.load)
+        rounds: dict[str, list[Round | None]] = {name: [] for name in self.there}
         for turn in range(1, self.settings.rounds + 1):
             # In turns: what else the machine does then falls on all alike.
-            for name, each in list(there.items()):
-                self.tell(f"{self._title}: round {turn} of {self.settings.rounds}, {name}")
+            for name in list(self.there):
+                self.tell(f"{title}: round {turn} of {self.settings.rounds}, {name}")
                 try:
-                    trial, cpu = self._measure(each)
+                    rounds[name].append(self._measure(name, load=load, turn=turn))
                 except BenchError as error:
-                    _leave_out(name, error=BenchError(f"{self._title}: {name}: {error}"), left_out=left_out)
-                    del there[name], trials[name], all_cpu[name]
-                else:
-                    trials[name].append(trial)
-                    all_cpu[name].append(cpu)
-        point = self.work.point
+                    self._leave_out(name, error=BenchError(f"{title}: {name} {error}"))
+                    del rounds[name]
         return Point(
             work=self.work.name,
-            connections=self.connections,
-            limit=point.limit(self.connections) if point else None,
-            trials=trials,
-            all_cpu=all_cpu,
-            ratio=ratio_to_best(trials, ours=OURS, metric=metric_of(self.connections)),
+            load=load.title,
+            connections=load.connections if isinstance(load, ClosedLoop) else None,
+            rate=load.rate if isinstance(load, OpenLoop) else None,
+            limit=event.limit,
+            goal_s=load.goal_s if isinstance(load, OpenLoop) else None,
+            rounds=rounds,
+            verdicts=[verdict(mark, rounds, ours=OURS, limit=event.limit) for mark in event.marks],
         )
 
-    @property
-    def _title(self) -> str:
-        return f"{self.work.name}, {self.connections} clients"
+    def _measure(self, name: str, *, load: ClosedLoop | OpenLoop, turn: int) -> Round | None:
+        """One round; a void one is tried again, and None when it stays void.
 
-    def _measure(self, each: Running) -> tuple[Trial, float | None]:
-        traffic = replace(each.traffic, connections=self.connections, seconds=self.settings.seconds)
-        before = each.server.cpu()
-        trial = measure(each.front, traffic=traffic, generator=self.settings.generator)
-        after = each.server.cpu()
-        if before is None or after is None or not trial.seen.answers:
-            return trial, None
-        used = after.server + after.workers - before.server - before.workers
-        return trial, used / trial.seen.answers * 1000
+        Others than Uncork are no longer measured when they cannot keep up.
+        """
+        for _ in range(_TRIES):
+            try:
+                found = load.measure(self.there[name], turn=turn)
+            except VoidError as error:
+                reason = f"void {_TRIES} times: {error}"
+            except OverloadError as error:
+                if name != OURS:
+                    raise
+                reason = str(error)
+                break
+            else:
+                self._note(name, fault=found.fault)
+                if found.wrong:
+                    self.wrong.append(f"{self._title(load)}: {name}: {found.fault}")
+                return found
+        self.left_out.append(f"{self._title(load)}: round {turn} of {name}: {reason}")
+        return None
+
+    def _note(self, name: str, *, fault: str) -> None:
+        if fault:
+            self.last_words[name] = self.there[name].server.last_words()
+
+    def _leave_out(self, name: str, *, error: BenchError) -> None:
+        if name == OURS:
+            raise error
+        self.left_out.append(str(error))
+        if name in self.there:
+            self._note(name, fault=str(error))
+            del self.there[name]
+
+    def _title(self, load: ClosedLoop | OpenLoop) -> str:
+        return f"{self.work.name}, {load.title}"

@@ -15,12 +15,12 @@ from uncork_loadtests.generators import Traffic
 from uncork_loadtests.pairs import ask_alone
 from uncork_loadtests.peers.catalogue import Peer, Row, read_number, write_row
 from uncork_loadtests.peers.environments import Environment
-from uncork_loadtests.peers.judge import BATCH_CAP, ModelPoint
-from uncork_loadtests.peers.uncork_service import write_service
+from uncork_loadtests.peers.model_point import BATCH_CAP, ModelPoint
 from uncork_loadtests.servers import HOST, BenchError, Server, parse_stat, serve
 
 OURS = "uncork"
 _HERE = Path(__file__).parent
+_SLEEP = _HERE.parent / "services" / "sleep.py"
 _EXAMPLE = _HERE.parents[2] / "examples" / "digits"
 _GOAL_MS = 1000
 _FIRST_ANSWER_SECONDS = 30.0
@@ -79,7 +79,7 @@ def sleep_work(point: ModelPoint) -> Work:
     """Give rows of four floats whose sums are exact, and all different."""
     rows = [[float(n), 0.5, n / 4, -1.25] for n in range(20)]
     return Work(
-        name=f"sleep {point.intercept_ms:g} ms + {point.slope_ms:g} ms/row",
+        name=f"sleep {point.intercept_ms:g} + {point.slope_ms:g}n ms",
         model="sleep",
         point=point,
         variables={
@@ -119,11 +119,12 @@ def digits_work() -> Work:
     )
 
 
-def ours(work: Work, *, folder: Path) -> Entrant:
-    """Uncork with one worker and its defaults; `folder` takes what must be written for it."""
-    service = f"{_EXAMPLE / 'service.py'}:Digits" if work.model == "digits" else write_service(folder)
+def ours(work: Work, *, workers: int = 1, goal_ms: float = _GOAL_MS) -> Entrant:
+    """Uncork with one worker and its defaults."""
+    service = f"{_EXAMPLE / 'service.py'}:Digits" if work.model == "digits" else f"{_SLEEP}:Sleep"
     command = [*_variables(work), sys.executable, "-m", "uncork", "serve", service, "--host", HOST]
-    command += ["--mb-max-latency", str(_GOAL_MS), "--mb-max-batch-size", str(BATCH_CAP)]
+    command += ["--workers", str(workers), "--mb-max-latency", f"{goal_ms:g}"]
+    command += ["--mb-max-batch-size", str(BATCH_CAP)]
     return Entrant(
         name=OURS,
         command=command,

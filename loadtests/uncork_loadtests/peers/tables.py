@@ -1,74 +1,158 @@
 """Tables of what a comparison with the peers found."""
 
-import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
-from uncork_loadtests.generators import Trial
-from uncork_loadtests.peers.contest import Point
+from uncork_loadtests.intervals import Interval
+from uncork_loadtests.peers.contest import Outcome, Point
 from uncork_loadtests.peers.entrants import OURS
-from uncork_loadtests.peers.judge import metric_of, values
+from uncork_loadtests.peers.judge import Figure, less_is_better, values
+from uncork_loadtests.peers.loads import SOON_S, Round
+from uncork_loadtests.peers.marks import LIMIT, Bound, Verdict
+from uncork_loadtests.peers.sheets import Sheet, median_known, text
 
-_COLUMNS = ("req/s", "of limit", "p50 ms", "p99 ms", "front cpu", "all cpu", "refused", "faults")
-_CAPTION = (
-    "medians over the rounds; cpu in processor seconds per 1000 requests; refused, faults in all rounds"
+FIGURES: Mapping[Figure, str] = {
+    "requests_per_second": "requests/s",
+    "p50": "p50",
+    "p99": "p99",
+    "in_goal": "share within the goal",
+    "soon": f"share within {SOON_S * 1000:g} ms",
+    "front_cpu": "front cpu",
+}
+"""What figures are called."""
+
+
+class _Column(NamedTuple):
+    title: str
+    figure: Callable[[Round], float | None]
+    digits: int
+    scale: float = 1.0
+
+
+_LATENCIES = (
+    _Column("p50 ms", lambda each: each.p50, 2, 1000),
+    _Column("p99 ms", lambda each: each.p99, 2, 1000),
 )
+_COSTS = (
+    _Column("front cpu", lambda each: each.front_cpu, 3),
+    _Column("all cpu", lambda each: each.all_cpu, 3),
+)
+_SHARES = (
+    _Column("in goal %", lambda each: each.in_goal, 2, 100),
+    _Column(f"in {SOON_S * 1000:g} ms %", lambda each: each.soon, 2, 100),
+)
+_RATE = _Column("req/s", lambda each: each.requests_per_second, 0)
 
 
-def show(point: Point, *, console: Console) -> None:
-    """Print the medians over the rounds, best entrant first, and the ratio with its interval."""
-    limit = f", limit {point.limit:,.0f}/s" if point.limit else ""
-    title = f"{point.work}, 1 worker, {point.connections} closed-loop clients{limit}"
-    table = Table(title=title, title_justify="left", caption=_CAPTION, caption_justify="left")
-    table.add_column("server", no_wrap=True)
-    for column in _COLUMNS:
-        table.add_column(column, justify="right")
-    metric = metric_of(point.connections)
-    medians = {name: _median(values(found, metric=metric)) for name, found in point.trials.items()}
-    sign = 1 if metric == "p50" else -1
-    # Without a value last, whichever way the metric points.
-    order = sorted(medians, key=lambda name: (medians[name] is None, sign * (medians[name] or 0.0)))
-    for name in order:
-        cells = _cells(point.trials[name], all_cpu=point.all_cpu[name], limit=point.limit)
-        table.add_row(name, *cells, style="bold" if name == OURS else None)
-    console.print(table)
-    console.print(ratio_line(point), markup=False)
-    console.print()
-
-
-def ratio_line(point: Point) -> str:
-    """Say in one line how Uncork stands to the best of the others."""
-    ratio = point.ratio
-    if ratio is None:
-        return "no ratio: a figure is missing, or nobody is there to compare with"
-    what, better = ("p50", "below") if ratio.metric == "p50" else ("requests/s", "above")
-    return (
-        f"{what}, {OURS} / {ratio.best}: {ratio.median:.3f} "
-        f"(95 % interval {ratio.low:.3f} .. {ratio.high:.3f}); {better} 1 is better for {OURS}"
+def point_sheet(point: Point) -> Sheet:
+    """Medians over the rounds, best entrant first, and what is judged by them."""
+    figure: Figure = "p99" if point.rate else "p50" if point.connections == 1 else "requests_per_second"
+    columns = [_RATE, *_LATENCIES, *_COSTS]
+    if point.rate:
+        columns[1:1] = _SHARES
+    elif point.limit:
+        limit = point.limit
+        columns[1:1] = [_Column("of limit %", lambda each: each.requests_per_second / limit, 1, 100)]
+    rows = [
+        [name, *_cells(point.rounds[name], columns), *_counts(point.rounds[name])]
+        for name in _order(point, figure=figure)
+    ]
+    return Sheet(
+        title=f"{point.work}, 1 worker, {point.load}{_bounds(point)}",
+        columns=["server", *(column.title for column in columns), "refused", "faults", "rounds"],
+        rows=rows,
+        notes=[verdict_line(each) for each in point.verdicts],
+        emphasised=OURS,
     )
 
 
-def _cells(trials: Sequence[Trial], *, all_cpu: Sequence[float | None], limit: float | None) -> list[str]:
-    seen = [trial.seen for trial in trials]
-    rate = _median([each.requests_per_second for each in seen])
+def marks_sheet(outcomes: Sequence[Outcome]) -> Sheet:
+    """All that has a mark, over all models and loads."""
+    rows = [
+        [
+            point.work,
+            point.load,
+            f"{FIGURES[each.mark.figure]} / {each.rival}",
+            interval_text(each.ratio),
+            str(each.rounds),
+            _bound_text(each.mark.bound),
+            each.state,
+        ]
+        for outcome in outcomes
+        for point in outcome.points
+        for each in point.verdicts
+        if each.state != "no mark"
+    ]
+    states = [row[-1] for row in rows]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
+    return Sheet(
+        title="Marks",
+        columns=[
+            "model",
+            "load",
+            f"{OURS}'s figure / whose",
+            "ratio (95 % interval)",
+            "rounds",
+            "mark",
+            "state",
+        ],
+        rows=rows,
+        notes=[counts or "no marks at these points", *LEGEND],
+    )
+
+
+LEGEND = (
+    "Medians over the rounds; cpu in processor seconds per 1000 requests, of the process that speaks HTTP "
+    "(front) and of all; refused and faults in all rounds.",
+    "Ratios are taken round by round; within the noise: the 95 % interval of their median (bootstrap over "
+    "the rounds) holds the mark. The best peer is the one with the best median at that very point.",
+)
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Say in one line how Uncork stands to a rival."""
+    mark = verdict.mark
+    what = f"{FIGURES[mark.figure]}, {OURS} / {verdict.rival}"
+    if verdict.ratio is None:
+        return f"{what}: no figure, or nobody to compare with; mark: {_bound_text(mark.bound)}"
+    better = "below" if less_is_better(mark.figure) else "above"
+    after = f"{better} 1 is better for {OURS}" if verdict.rival != LIMIT else "1 is the limit"
+    if verdict.state != "no mark":
+        after = f"mark: {mark.bound}, {verdict.state}"
+    return f"{what}: {interval_text(verdict.ratio)}; {after}"
+
+
+def interval_text(ratio: Interval | None) -> str:
+    """A median with its 95 % interval; a dash for none."""
+    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
+
+
+def _bound_text(bound: Bound | None) -> str:
+    return str(bound) if bound else "-"
+
+
+def _bounds(point: Point) -> str:
+    limit = f", limit {point.limit:,.0f}/s" if point.limit else ""
+    return limit + (f", goal {point.goal_s * 1000:g} ms" if point.goal_s else "")
+
+
+def _order(point: Point, *, figure: Figure) -> list[str]:
+    """Names, the best first; without a figure last, whichever way it points."""
+    medians = {name: median_known(values(found, figure=figure)) for name, found in point.rounds.items()}
+    sign = 1 if less_is_better(figure) else -1
+    return sorted(medians, key=lambda name: (medians[name] is None, sign * (medians[name] or 0.0)))
+
+
+def _cells(rounds: Sequence[Round | None], columns: Sequence[_Column]) -> list[str]:
+    known = [each for each in rounds if each is not None]
     return [
-        _text(rate, digits=0),
-        f"{rate / limit:.1%}" if rate is not None and limit else "-",
-        _text(_median([each.p50 for each in seen]), digits=2, scale=1000),
-        _text(_median([each.p99 for each in seen]), digits=2, scale=1000),
-        _text(_median([trial.server_cpu for trial in trials]), digits=3),
-        _text(_median(all_cpu), digits=3),
-        str(sum(each.refused for each in seen)),
-        str(sum(bool(each.fault) for each in seen)),
+        text(median_known(map(column.figure, known)), digits=column.digits, scale=column.scale)
+        for column in columns
     ]
 
 
-def _median(found: Sequence[float | None]) -> float | None:
-    known = [value for value in found if value is not None]
-    return statistics.median(known) if known else None
-
-
-def _text(value: float | None, *, digits: int, scale: float = 1.0) -> str:
-    return "-" if value is None else f"{value * scale:,.{digits}f}"
+def _counts(rounds: Sequence[Round | None]) -> list[str]:
+    known = [each for each in rounds if each is not None]
+    refused, faults = sum(each.refused for each in known), sum(bool(each.fault) for each in known)
+    whole = len(known) == len(rounds)
+    return [str(refused), str(faults), str(len(known)) if whole else f"{len(known)} of {len(rounds)}"]

@@ -1,11 +1,3 @@
-"""The sleeping model as a service of Uncork, written into a file for `uncork serve`.
-
-Text, not code: what is imported here must not depend on the gateway that it measures.
-"""
-
-from pathlib import Path
-
-_SOURCE = '''\
 """A model that sleeps for a time linear in the rows of its batch, and adds up each row."""
 
 import os
@@ -28,11 +20,3 @@ class Sleep(Service):
         """Return the sum of each row."""
         time.sleep((self.intercept_ms + self.slope_ms * len(rows)) / 1000)
         return [float(sum(row)) for row in rows]
-'''
-
-
-def write_service(folder: Path) -> str:
-    """Write the service into `folder` and give what `uncork serve` takes to serve it."""
-    file = folder / "sleep_service.py"
-    file.write_text(_SOURCE)
-    return f"{file}:Sleep"

@@ -1,0 +1,289 @@
+"""Policies side by side: one service and one load under each of them, in turns, round by round.
+
+Every policy has a server of its own; all are started first, and those that are not loaded sleep. The
+policies of a round get the same arrivals, those of another round others. Ratios are taken within rounds:
+what else the machine does in a round falls on all policies alike.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from uncork_loadtests.fleet import Outcome, run
+from uncork_loadtests.intervals import Interval, median_interval
+from uncork_loadtests.plan import Plan
+from uncork_loadtests.servers import Cpu, Server
+from uncork_loadtests.targets import apis, our_service
+
+METRICS = (
+    "mean_ms",
+    "p50_ms",
+    "p99_ms",
+    "answered_per_s",
+    "in_goal",
+    "batch_rows",
+    "gateway_cpu_us",
+    "workers_cpu_us",
+)
+"""The figures of a Turn that are summed up and related."""
+
+_REPEATS = 2
+
+
+class NoSuchApi(Exception):
+    """The service has no api at the path; the message lists those there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What one policy made of the load once. None: too few answers, or not known."""
+
+    mean_ms: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    answered_per_s: float
+    in_goal: float | None
+    """Share of all requests with a good answer within the goal."""
+    batch_rows: float | None
+    """Mean over batches."""
+    gateway_cpu_us: float | None
+    """Processor time per request in microseconds, the warm-up counted in both; that of workers likewise."""
+    workers_cpu_us: float | None
+    good: int
+    wrong: int
+    first_wrong: str
+    void: str
+    """Why it says nothing about the policy; empty if it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A round that does not count."""
+
+    number: int
+    policy: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """What was measured."""
+
+    whole: Sequence[Mapping[str, Turn]]
+    """Of each round that counts, the turn of every policy."""
+    left_out: Sequence[LeftOut] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One policy: medians over the rounds, and ratios to the first policy; None where a round lacks one."""
+
+    policy: str
+    medians: Mapping[str, float | None]
+    ratios: Mapping[str, Interval | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All policies under one load."""
+
+    target: str
+    plan: Plan
+    rounds: Rounds
+    results: Sequence[Result]
+    """In the order in which they were asked for; empty if no round counts."""
+
+    @property
+    def faults(self) -> list[str]:
+        """What makes the comparison a failure."""
+        if not self.rounds.whole:
+            return ["no round counts"]
+        return [
+            f"{policy}: {fault}"
+            for policy in self.rounds.whole[0]
+            if (fault := _fault([one[policy] for one in self.rounds.whole]))
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """What is to be compared.
+
+    Raises:
+        ValueError: if there are fewer than two policies, one is there twice, or there are no rounds.
+    """
+
+    target: str
+    policies: Sequence[str]
+    plan: Plan
+    """Its url is replaced by that of each server; without a goal, the goal of the api is taken."""
+    rounds: int = 5
+    path: str | None = None
+    """Where to post; None: the route of the first api."""
+    options: Sequence[str] = ()
+    """Further options of `uncork serve`."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.policies)) < max(2, len(self.policies)):
+            raise ValueError(f"at least two different policies, each once; got {', '.join(self.policies)}")
+        if self.rounds < 1:
+            raise ValueError(f"at least 1 round, got {self.rounds}")
+
+
+def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
+    """Start the servers, load one after the other, and relate what was seen.
+
+    `tell` is called with what is being done now. Ctrl-C ends it; the rounds that were complete count.
+
+    Raises:
+        BenchError: if a server does not become ready.
+        LoadTestError: if a server cannot be reached, or a generator failed.
+        NoSuchApi: if the service has no api at the path.
+        KeyboardInterrupt: before the first measurement.
+    """
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for policy in contest.policies:
+            tell(f"starting {contest.target} with {policy}")
+            command = [*contest.options, "--policy", policy]
+            servers[policy] = stack.enter_context(our_service(contest.target, options=command))
+        plans = {policy: aimed(contest.plan, server, path=contest.path) for policy, server in servers.items()}
+
+        def measure(policy: str, number: int) -> Turn:
+            tell(f"round {number + 1} of {contest.rounds}: {policy}")
+            plan = replace(plans[policy], seed=contest.plan.seed + number)
+            return _turn(*load(servers[policy], plan))
+
+        rounds = take_turns(contest.policies, rounds=contest.rounds, measure=measure)
+    return Comparison(
+        target=contest.target,
+        plan=plans[contest.policies[0]],
+        rounds=rounds,
+        results=relate(contest.policies, rounds.whole),
+    )
+
+
+def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
+    """The plan for a server of ours, judged by the goal of its api if it has no other.
+
+    Raises:
+        NoSuchApi: if the service has no api at the path.
+    """
+    offered = apis(server)
+    api = next((one for one in offered if path in (None, one.route)), None)
+    if api is None:
+        raise NoSuchApi(f"there is no api at {path}; there are {', '.join(one.route for one in offered)}")
+    goal_s = api.goal_ms / 1000 if plan.goal_s is None else plan.goal_s
+    return replace(plan, url=server.url(api.route), goal_s=goal_s)
+
+
+def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:
+    """Measure every policy in every round; each round begins with another one.
+
+    A void turn is measured again, twice at most; if it stays void its round is left out.
+    """
+    whole: list[dict[str, Turn]] = []
+    left_out: list[LeftOut] = []
+    try:
+        for number in range(rounds):
+            first = number % len(policies)
+            turns: dict[str, Turn] = {}
+            for policy in (*policies[first:], *policies[:first]):
+                turns[policy] = _valid_if_possible(measure, policy, number)
+                if turns[policy].void:
+                    left_out.append(LeftOut(number=number, policy=policy, reason=turns[policy].void))
+                    break
+            else:
+                whole.append({policy: turns[policy] for policy in policies})
+    except KeyboardInterrupt:
+        return Rounds(whole=whole, left_out=left_out, interrupted=True)
+    return Rounds(whole=whole, left_out=left_out)
+
+
+def _valid_if_possible(measure: Callable[[str, int], Turn], policy: str, number: int) -> Turn:
+    turn = measure(policy, number)
+    for _ in range(_REPEATS):
+        if not turn.void:
+            break
+        turn = measure(policy, number)
+    return turn
+
+
+def relate(policies: Sequence[str], whole: Sequence[Mapping[str, Turn]]) -> list[Result]:
+    """Sum up every policy, and relate it to the first, round by round."""
+    if not whole:
+        return []
+    base = [one[policies[0]] for one in whole]
+    results = []
+    for policy in policies:
+        turns = [one[policy] for one in whole]
+        results.append(
+            Result(
+                policy=policy,
+                medians={name: _median(_values(turns, name)) for name in METRICS},
+                ratios={name: _ratio(_values(turns, name), _values(base, name)) for name in METRICS},
+            )
+        )
+    return results
+
+
+def _values(turns: Sequence[Turn], name: str) -> list[float | None]:
+    return [getattr(turn, name) for turn in turns]
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median_interval(known).median if len(known) == len(values) else None
+
+
+def _ratio(values: Sequence[float | None], base: Sequence[float | None]) -> Interval | None:
+    pairs = [one / other for one, other in zip(values, base, strict=True) if one is not None and other]
+    return median_interval(pairs) if len(pairs) == len(values) else None
+
+
+def _fault(turns: Sequence[Turn]) -> str:
+    wrong = next((turn for turn in turns if turn.wrong), None)
+    if wrong is not None:
+        return f"{sum(turn.wrong for turn in turns)} wrong answers, the first: {wrong.first_wrong}"
+    return "" if all(turn.good for turn in turns) else "there was no good answer"
+
+
+def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
+    """Run a plan; with it comes the processor time per request, the warm-up counted in both.
+
+    Raises:
+        LoadTestError: if the server cannot be reached, or a generator failed.
+        KeyboardInterrupt: on Ctrl-C, also when there is something to give.
+    """
+    before = server.cpu()
+    outcome = run(plan)
+    after = server.cpu()
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    count = len(outcome.samples)
+    if before is None or after is None or not count:
+        return outcome, None
+    return outcome, Cpu(
+        server=(after.server - before.server) / count, workers=(after.workers - before.workers) / count
+    )
+
+
+def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
+    summary = outcome.summary()
+    latency = summary.latency
+    known = latency.percentiles_ms if latency is not None else {}
+    return Turn(
+        mean_ms=latency.mean_ms if latency is not None else None,
+        p50_ms=known.get("50"),
+        p99_ms=known.get("99"),
+        answered_per_s=summary.answered_per_s,
+        in_goal=summary.in_goal,
+        batch_rows=summary.batch_rows_by_batch,
+        gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
+        workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
+        good=summary.good,
+        wrong=summary.wrong,
+        first_wrong=outcome.first_wrong,
+        void=outcome.void,
+    )

@@ -1,0 +1,169 @@
+"""Pictures of a comparison with the peers, drawn with matplotlib, which comes with ``uncork[loadtest]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uncork_loadtests.peers.catalogue import PEERS
+from uncork_loadtests.peers.contest import Outcome, Point
+from uncork_loadtests.peers.entrants import OURS
+from uncork_loadtests.peers.judge import Figure, best, values
+from uncork_loadtests.peers.sheets import median_known
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+_COLOURS = ("#4d4d4d", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#999933", "#882255", "#332288")
+_MARKS = "s^vDPX<>h"
+_LOOKS = {OURS: ("#d55e00", "o")} | {
+    name: (colour, mark) for name, colour, mark in zip(PEERS, _COLOURS, _MARKS, strict=True)
+}
+"""Colour and mark: the same in every picture, in Okabe and Ito's colours as far as they go."""
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+}
+
+
+def draw(outcomes: Sequence[Outcome], *, folder: Path) -> list[Path]:
+    """Draw one picture for each kind of load that was measured; OSError if one cannot be written."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    closed = [[point for point in each.points if point.connections] for each in outcomes]
+    opened = [[point for point in each.points if point.rate] for each in outcomes]
+    made = []
+    with rc_context(_STYLE):
+        for name, works, picture in (("closed", closed, _throughput), ("open", opened, _p99)):
+            there = [points for points in works if points]
+            if there:
+                made.append(folder / f"peers-{name}.svg")
+                picture(there).savefig(made[-1])
+    return made
+
+
+def draw_curve(
+    points: Sequence[tuple[float, float]], *, path: Path, title: str, labels: tuple[str, str]
+) -> None:
+    """Draw one line over a logarithmic axis; OSError if it cannot be written."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Picture
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(_STYLE):
+        picture = Picture(figsize=(6.6, 4.0), layout="constrained")
+        axes = picture.subplots()
+        _draw_line(axes, OURS, points)
+        _log_axis(axes, [x for x, _ in points])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        picture.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+        picture.savefig(path)
+
+
+def _throughput(works: Sequence[Sequence[Point]]) -> Picture:
+    def share(point: Point, value: float) -> float:
+        return value / point.limit if point.limit else value
+
+    picture, panels = _panels(
+        works, "closed loop, one worker: answers per second", "requests_per_second", share
+    )
+    for axes, points in zip(panels, works, strict=True):
+        axes.set_xlabel("clients, each of which waits for its answer")
+        _log_axis(axes, [point.connections or 1 for point in points])
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("share of what the model allows" if points[0].limit else "requests per second")
+    return picture
+
+
+def _p99(works: Sequence[Sequence[Point]]) -> Picture:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    picture, panels = _panels(
+        works, "open loop (Poisson), one worker: 99th percentile", "p99", lambda point, value: value * 1000
+    )
+    for axes in panels:
+        axes.set_xlabel("requests per second")
+        axes.set_ylabel("milliseconds")
+        axes.set_xlim(left=0)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    return picture
+
+
+def _panels(
+    works: Sequence[Sequence[Point]], title: str, figure: Figure, scaled: Callable[[Point, float], float]
+) -> tuple[Picture, list[Axes]]:
+    """A panel for each model, with a line for each server in its best setting at each point."""
+    from matplotlib.figure import Figure as Picture
+
+    picture = Picture(figsize=(max(6.6, 3.6 * len(works) + 0.4), 4.2), layout="constrained")
+    panels: list[Axes] = picture.subplots(1, len(works), squeeze=False).flatten().tolist()
+    legend: dict[str, Any] = {}
+    for axes, points in zip(panels, works, strict=True):
+        axes.set_title(points[0].work)
+        for name in _LOOKS:
+            line = _line(points, name, figure=figure, scaled=scaled)
+            if line:
+                legend.setdefault(name, _draw_line(axes, name, line))
+    picture.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    picture.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend))
+    return picture, panels
+
+
+def _line(
+    points: Sequence[Point], name: str, *, figure: Figure, scaled: Callable[[Point, float], float]
+) -> list[tuple[float, float]]:
+    found = []
+    for point in points:
+        entrant = best(point.rounds, figure=figure, among=_settings(point, name))
+        value = median_known(values(point.rounds[entrant], figure=figure)) if entrant else None
+        if value is not None:
+            found.append((point.connections or point.rate or 0.0, scaled(point, value)))
+    return sorted(found)
+
+
+def _settings(point: Point, name: str) -> list[str]:
+    return [entrant for entrant in point.rounds if entrant.split()[0] == name]
+
+
+def _log_axis(axes: Axes, ticks: Sequence[float]) -> None:
+    """Across, with these ticks alone."""
+    axes.set_xscale("log")
+    axes.xaxis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    axes.xaxis.set_ticks([], minor=True)
+
+
+def _draw_line(axes: Axes, name: str, line: Sequence[tuple[float, float]]) -> Any:
+    colour, mark = _LOOKS[name]
+    first = name == OURS
+    (drawn,) = axes.plot(
+        [x for x, _ in line],
+        [y for _, y in line],
+        color=colour,
+        marker=mark,
+        linewidth=2.6 if first else 1.3,
+        markersize=6.5 if first else 5.5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        zorder=5 if first else 3,
+    )
+    return drawn

@@ -1,0 +1,113 @@
+"""Our users under locust, as people run it. How fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import csv
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import PROBE, ROOT, serving
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    """Where a service is that adds two numbers."""
+    with serving(PROBE) as server:
+        yield server.base
+
+
+def locust(*arguments: str) -> list[str]:
+    """The command."""
+    return [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", *arguments]
+
+
+def run(base: str, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
+    """Run locust without a page; the outcome, and its line about /add."""
+    common = ("--host", base, "--path", "/add", "--headless", "--csv", str(folder / "l"), "--shape", "2")
+    done = subprocess.run(
+        locust(*common, *arguments), capture_output=True, text=True, timeout=30, cwd=ROOT, check=False
+    )
+    with (folder / "l_stats.csv").open() as file:
+        rows = {row["Name"]: row for row in csv.DictReader(file)}
+    return done, rows["/add"]
+
+
+def code(log: str) -> int:
+    """What the exit code must be: a machine that is busy may void any run."""
+    return 1 if "void: the generator fell behind" in log else 0
+
+
+def test_open_loop(base: str, tmp_path: Path) -> None:
+    """Requests of the schedule, the warm-up apart; wrong answers are failures; then locust ends by itself."""
+    bodies, answers = tmp_path / "bodies", tmp_path / "answers"
+    bodies.write_text("[1,2]\n[3,4]\n")
+    answers.write_text("3.0\n8.0\n")
+    done, row = run(
+        base, tmp_path, "--rate", "40", "--arrivals", "constant", "--seconds", "0.5",
+        "--warmup-seconds", "0.1", "--lines", str(bodies), "--expected", str(answers),
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert (row["Request Count"], row["Failure Count"]) == ("20", "10")
+    # The service sleeps for 5 ms.
+    assert float(row["Min Response Time"]) >= 5
+
+
+def test_clients_that_wait(base: str, tmp_path: Path) -> None:
+    """Random rows, if nothing else is said."""
+    done, row = run(base, tmp_path, "-u", "3", "-r", "10", "-t", "2s")
+
+    assert done.returncode == 0, done.stderr
+    assert '{"NdArrayUser": 3}' in done.stderr
+    assert int(row["Request Count"]) > 0
+    assert row["Failure Count"] == "0"
+
+
+def test_locust_workers_share_one_schedule(base: str, tmp_path: Path) -> None:
+    """Each sends its part of it: together as many as one would."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    workers = [
+        subprocess.Popen(
+            locust("--worker", "--master-port", port),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        for _ in range(2)
+    ]
+    try:
+        done, row = run(
+            base, tmp_path, "--master", "--master-bind-port", port, "--expect-workers", "2", "-u", "2",
+            "-r", "9", "--rate", "60", "--arrivals", "constant", "--seconds", "0.5", "--warmup-seconds", "0",
+        )  # fmt: skip
+
+        assert row["Request Count"] == "30"
+        assert '"OpenLoopUser": 2}' in done.stderr
+        assert done.returncode == code(done.stderr), done.stderr
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait(15)
+
+
+def test_wrong_options_end_it_at_once(base: str) -> None:
+    """With exit code 2, and why."""
+    done = subprocess.run(
+        locust("--host", base, "--headless", "--rate", "5", "--shape", "x"),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=ROOT,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "--shape takes sizes with commas between them" in done.stderr
+    assert "Traceback" not in done.stderr

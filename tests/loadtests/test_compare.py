@@ -1,0 +1,253 @@
+"""Policies in turns: what counts, what is related to what, and how it is shown. Nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from uncork.cli import app
+from uncork.compare_plot import draw
+from uncork.compare_tables import as_json, tables
+from uncork_loadtests.compare import (
+    METRICS,
+    Comparison,
+    Contest,
+    Rounds,
+    Turn,
+    relate,
+    take_turns,
+)
+from uncork_loadtests.intervals import median_interval
+from uncork_loadtests.plan import Payload, Plan
+
+PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=10.0, seconds=2.0, goal_s=0.1)
+GOOD = Turn(
+    mean_ms=10.0,
+    p50_ms=8.0,
+    p99_ms=20.0,
+    answered_per_s=100.0,
+    in_goal=1.0,
+    batch_rows=4.0,
+    gateway_cpu_us=150.0,
+    workers_cpu_us=50.0,
+    good=200,
+    wrong=0,
+    first_wrong="",
+    void="",
+)
+
+
+class Script:
+    """Gives scripted turns, and keeps the order in which they were asked for."""
+
+    def __init__(self, **void: int) -> None:
+        self.asked: list[tuple[int, str]] = []
+        self._void = void
+        """By policy: how many of its first turns are void."""
+
+    def __call__(self, policy: str, number: int) -> Turn:
+        """The next turn."""
+        self.asked.append((number, policy))
+        self._void[policy] = self._void.get(policy, 0) - 1
+        return replace(GOOD, void="late" if self._void[policy] >= 0 else "")
+
+
+def comparison(*whole: dict[str, Turn]) -> Comparison:
+    """What was found in these rounds."""
+    policies = list(whole[0]) if whole else ["cork", "none"]
+    return Comparison(
+        target="m:S", plan=PLAN, rounds=Rounds(whole=whole), results=relate(policies, list(whole))
+    )
+
+
+def test_every_round_has_all_policies_and_begins_with_another() -> None:
+    """So that none is always the one after a pause."""
+    script = Script()
+    rounds = take_turns(["a", "b", "c"], rounds=2, measure=script)
+
+    assert script.asked == [(0, "a"), (0, "b"), (0, "c"), (1, "b"), (1, "c"), (1, "a")]
+    assert [list(one) for one in rounds.whole] == [["a", "b", "c"]] * 2
+    assert (rounds.left_out, rounds.interrupted) == ([], False)
+
+
+def test_a_void_turn_is_repeated_twice() -> None:
+    """The third one may count."""
+    script = Script(b=2)
+    rounds = take_turns(["a", "b"], rounds=1, measure=script)
+
+    assert script.asked == [(0, "a"), (0, "b"), (0, "b"), (0, "b")]
+    assert rounds.whole == [{"a": GOOD, "b": GOOD}]
+    assert rounds.left_out == []
+
+
+def test_a_round_that_stays_void_is_left_out() -> None:
+    """The rest of it is not measured; the next one is."""
+    script = Script(a=3)
+    rounds = take_turns(["a", "b"], rounds=2, measure=script)
+
+    assert script.asked == [(0, "a")] * 3 + [(1, "b"), (1, "a")]
+    assert len(rounds.whole) == 1
+    assert [(one.number, one.policy, one.reason) for one in rounds.left_out] == [(0, "a", "late")]
+
+
+def test_ctrl_c_leaves_the_rounds_that_are_complete() -> None:
+    """The one that was under way does not count."""
+    script = Script()
+
+    def measure(policy: str, number: int) -> Turn:
+        if (number, policy) == (1, "a"):
+            raise KeyboardInterrupt
+        return script(policy, number)
+
+    rounds = take_turns(["a", "b"], rounds=9, measure=measure)
+
+    assert (len(rounds.whole), rounds.interrupted) == (1, True)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(0.1, 10)), min_size=1, max_size=6))
+def test_ratios_are_taken_within_rounds(rounds: list[tuple[float, float]]) -> None:
+    """However different the rounds are; their interval lies within the ratios seen."""
+    whole = [
+        {"a": replace(GOOD, mean_ms=base), "b": replace(GOOD, mean_ms=base * factor)}
+        for base, factor in rounds
+    ]
+    first, second = relate(["a", "b"], whole)
+    found = second.ratios["mean_ms"]
+    factors = [factor for _, factor in rounds]
+
+    assert found is not None
+    assert found.median == pytest.approx(median_interval(factors).median)
+    assert min(factors) * (1 - 1e-9) <= found.low <= found.median <= found.high
+    assert found.high <= max(factors) * (1 + 1e-9)
+    assert {first.ratios[name] for name in METRICS} == {median_interval([1.0])}
+
+
+def test_what_is_missing_in_a_round_is_not_summed_up() -> None:
+    """Nor is anything divided by nothing."""
+    missing, nothing = replace(GOOD, p99_ms=None), replace(GOOD, in_goal=0.0)
+    _, found = relate(["a", "b"], [{"a": GOOD, "b": GOOD}, {"a": nothing, "b": missing}])
+
+    assert (found.medians["p99_ms"], found.ratios["p99_ms"]) == (None, None)
+    assert (found.medians["in_goal"], found.ratios["in_goal"]) == (1.0, None)
+    assert found.medians["p50_ms"] == 8.0
+
+
+@pytest.mark.parametrize(
+    ("turn", "fault"),
+    [
+        (replace(GOOD, wrong=2, first_wrong="sent x"), "b: 2 wrong answers, the first: sent x"),
+        (replace(GOOD, good=0, mean_ms=None), "b: there was no good answer"),
+    ],
+)
+def test_faults_name_the_policy(turn: Turn, fault: str) -> None:
+    """One in any round is enough."""
+    assert comparison({"a": GOOD, "b": GOOD}, {"a": GOOD, "b": turn}).faults == [fault]
+    assert comparison({"a": GOOD, "b": GOOD}).faults == []
+    assert comparison().faults == ["no round counts"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"policies": ["cork"]}, "at least two different policies"),
+        ({"policies": ["cork", "none", "cork"]}, "each once; got cork, none, cork"),
+        ({"rounds": 0}, "at least 1 round, got 0"),
+    ],
+)
+def test_a_contest_that_makes_no_sense_is_refused(changed: dict[str, Any], message: str) -> None:
+    """When it is made."""
+    with pytest.raises(ValueError, match=message):
+        replace(Contest(target="m:S", policies=["cork", "none"], plan=PLAN), **changed)
+
+
+def test_an_interval_needs_values() -> None:
+    """One of them has no width."""
+    one = median_interval([3.0])
+
+    assert (one.median, one.low, one.high) == (3.0, 3.0, 3.0)
+    with pytest.raises(ValueError, match="no values"):
+        median_interval([])
+
+
+ROUNDS = (
+    {"cork": GOOD, "none": replace(GOOD, p50_ms=16.0, p99_ms=None)},
+    {"cork": GOOD, "none": replace(GOOD, p50_ms=24.0, p99_ms=None)},
+)
+
+
+def test_the_tables_have_medians_and_ratios() -> None:
+    """And - for what is not known."""
+    console = Console(width=300, markup=False)
+    with console.capture() as captured:
+        for part in tables(comparison(*ROUNDS)):
+            console.print(part)
+    lines = captured.get().splitlines()
+    cells = [re.split(r" {2,}", line.strip()) for line in lines]
+
+    assert lines[0].startswith("m:S, poisson arrivals, 10/s on average, 2 rounds of 2 s, goal 100 ms")
+    assert ["cork", "10.00", "8.00", "20.00", "100.0", "100.00", "4.0", "150", "50"] in cells
+    assert ["none", "10.00", "20.00", "-", "100.0", "100.00", "4.0", "150", "50"] in cells
+    assert ["none", "1.000", "2.500 (2.000 .. 3.000)", "-", *["1.000"] * 5] in cells
+
+
+def test_json_has_every_round() -> None:
+    """What is not known is null."""
+    figures = json.loads(as_json(comparison(*ROUNDS)))
+
+    assert figures["base"] == "cork"
+    assert figures["rounds"]["whole"][1]["none"]["p50_ms"] == 24
+    assert figures["results"][1]["ratios"]["p50_ms"] == {"median": 2.5, "low": 2, "high": 3}
+    assert figures["results"][1]["medians"]["p99_ms"] is None
+    assert figures["faults"] == []
+
+
+def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
+    """Text in an SVG stays text."""
+    draw(comparison(*ROUNDS), tmp_path / "p.svg")
+    text = (tmp_path / "p.svg").read_text()
+
+    assert all(f">{word}<" in text for word in ("cork", "none", "99th percentile, ms", "too few answers"))
+    assert "2.500 (2.000 .. 3.000)" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policies", "cork"], "--policies takes two or more"),
+        (["--policies", "cork,corky"], "--policies: there is no policy 'corky'"),
+        (["--think-ms", "5"], "--think-ms only goes with --clients"),
+        (["--plot", "p.txt"], "--plot takes a name that ends in .png, .svg, .pdf, got 'p.txt'"),
+        (["--plot", "/nowhere/p.png"], "--plot: '/nowhere/p.png' cannot be written"),
+        (["--json", "/"], "--json: '/' cannot be written"),
+        (["--clients", "3"], "leave out --rate, or --clients"),
+        (["--seconds", "0"], "--seconds must be above 0"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
+    """Before anything is started, with exit code 2."""
+    done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2", *arguments])
+
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("uncork compare: ")
+    assert message in done.stderr
+
+
+def test_a_library_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started, and with what to install."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2"])
+
+    assert done.exit_code == 2
+    assert 'compare needs scipy: pip install "uncork[loadtest]"' in done.stderr

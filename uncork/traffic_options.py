@@ -1,0 +1,63 @@
+"""Options that commands which put traffic on a service have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uncork_dispatcher.simulator import ARRIVALS
+
+Service = Annotated[
+    str,
+    typer.Argument(metavar="SERVICE", help="The service as for serve: MODULE:SERVICE or FILE.py:SERVICE."),
+]
+Arrivals = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND",
+        help=f"Open loop: {', '.join(ARRIVALS)}. A recorded file has seconds, one a line; with --rate it is "
+        "stretched to that rate.",
+    ),
+]
+Warmup = Annotated[float, typer.Option(min=0, help="Discarded time before each measurement.")]
+Seed = Annotated[int, typer.Option(help="Decides the arrivals and random rows.")]
+Data = Annotated[Path | None, typer.Option(metavar="FILE", help="What to send: this file as the body.")]
+Lines = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="What to send: each line of this file in turn.")
+]
+Rows = Annotated[
+    int, typer.Option(min=1, help="What to send: so many random rows in a request, with --shape.")
+]
+Shape = Annotated[
+    str | None,
+    typer.Option(metavar="N,N...", help="What to send: random rows of floats of this shape, as JSON."),
+]
+Function = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What to send: MODULE:FUNCTION or FILE.py:FUNCTION, of a request's number, gives bytes, or "
+        "bytes and the right answer.",
+    ),
+]
+Expected = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The right answer to --data; to --lines, one on each line."),
+]
+ContentType = Annotated[str, typer.Option(help="Content-Type of requests.")]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME:VALUE", help="A header field of every request; may be given again."),
+]
+Processes = Annotated[
+    int, typer.Option(min=1, help="Generator processes; each needs a core when the rate is high.")
+]
+Route = Annotated[
+    str | None, typer.Option("--path", help="Path to post to.", show_default="the route of the first api")
+]
+Json = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write all figures as JSON; - prints them instead of the table."),
+]
