@@ -12,26 +12,21 @@ from uncork import traffic_options as options
 from uncork.compare_plot import draw
 from uncork.compare_tables import as_json, tables
 from uncork.loadtest_options import (
-    WrongUsage,
-    given,
+    NOWHERE,
     header_field,
     payload_of,
     plan_of,
     refuse_contradictions,
-    require_writable,
     seconds_of,
+    serve_arguments,
 )
-from uncork.plots import PICTURES, MatplotlibMissing, require_matplotlib
-from uncork.terminal import INTERRUPTED, end_on_sigterm, show, telling, write_json
+from uncork.terminal import INTERRUPTED, measuring, show, telling, write_json
+from uncork.usage import PICTURES, WrongUsage, given, refusals, require_picture, require_writable
 from uncork_dispatcher import make_policy
-from uncork_loadtests.compare import Comparison, Contest, NoSuchApi
+from uncork_loadtests.compare import Comparison, Contest
 from uncork_loadtests.compare import compare as measure
-from uncork_loadtests.extras import ExtraMissing, require
-from uncork_loadtests.fleet import LoadTestError
-from uncork_loadtests.servers import BenchError
+from uncork_loadtests.extras import require
 
-# Replaced by the address of each server.
-_NOWHERE = "http://service/"
 _SECONDS = 5.0
 
 
@@ -54,24 +49,9 @@ def compare(
         ),
     ] = "cork,fixed:5,none",
     arrivals: options.Arrivals = "poisson",
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Open loop: requests per second, on average.",
-            show_default="the recorded rate with replay:, else needed",
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Closed loop instead: clients that each wait for their answer.",
-            show_default="open loop",
-        ),
-    ] = None,
-    think_ms: Annotated[
-        float, typer.Option(min=0, help="Closed loop: pause after an answer, in milliseconds.")
-    ] = 0.0,
+    rate: options.Rate = None,
+    clients: options.Clients = None,
+    think_ms: options.ThinkMs = 0.0,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[
         float | None,
@@ -95,15 +75,10 @@ def compare(
     content_type: options.ContentType = "application/json",
     header: options.Header = None,
     processes: options.Processes = 1,
-    max_connections: Annotated[
-        int, typer.Option(min=1, help="Open loop: most connections; beyond, requests wait for one.")
-    ] = 1024,
+    max_connections: options.MaxConnections = 1024,
     path: options.Route = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes of each server.")] = 1,
-    mb_max_latency: Annotated[
-        float | None,
-        typer.Option(help="Latency goal of the servers in ms.", show_default="as each api says, else 300"),
-    ] = None,
+    workers: options.Workers = 1,
+    mb_max_latency: options.MbMaxLatency = None,
     mb_max_batch_size: Annotated[
         int | None,
         typer.Option(help="Most rows in a batch.", show_default="as each api says, else 1000"),
@@ -120,10 +95,11 @@ def compare(
     generator fell behind; it is repeated up to twice, then its round is left out. The exit code is 1 when no
     round is left, an answer was wrong or there was no good one.
     """
-    try:
+    with refusals("compare"):
         require("scipy", wanted_by="compare")
         refuse_contradictions(given(context), is_url=False)
-        measured_s = seconds_of(seconds, arrivals=arrivals, recorded=rate is None and clients is None)
+        recorded = rate is None and clients is None
+        measured_s = seconds_of(seconds, arrivals=arrivals, recorded=recorded, otherwise=_SECONDS)
         plan = plan_of(
             {
                 "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),
@@ -139,11 +115,11 @@ def compare(
                 "processes": processes,
                 "max_connections": max_connections,
             },
-            url=_NOWHERE,
+            url=NOWHERE,
             goal_ms=goal_ms,
         )
-        files = _Files(json=json, plot=plot)
-        _require_writable(files)
+        require_picture(plot)
+        require_writable({"--json": json, "--plot": plot})
         serve = {
             "--workers": workers,
             "--mb-max-latency": mb_max_latency,
@@ -155,13 +131,9 @@ def compare(
             plan=plan,
             rounds=rounds,
             path=path,
-            options=[
-                text for name, value in serve.items() if value is not None for text in (name, str(value))
-            ],
+            options=serve_arguments(serve),
         )
-    except (WrongUsage, ExtraMissing) as error:
-        typer.echo(f"uncork compare: {error}", err=True)
-        raise typer.Exit(2) from None
+    files = _Files(json=json, plot=plot)
     raise typer.Exit(_run(contest, files=files))
 
 
@@ -177,33 +149,10 @@ def _policies(text: str) -> list[str]:
     return names
 
 
-def _require_writable(files: _Files) -> None:
-    require_writable(files.json, None, None)
-    if files.plot is None:
-        return
-    if files.plot.suffix.lower() not in PICTURES:
-        raise WrongUsage(f"--plot takes a name that ends in {', '.join(PICTURES)}, got {str(files.plot)!r}")
-    try:
-        require_matplotlib()
-    except MatplotlibMissing as error:
-        raise WrongUsage(f"--plot: {error}") from None
-    try:
-        require_writable(str(files.plot), None, None)
-    except WrongUsage as error:
-        raise WrongUsage(str(error).replace("--json", "--plot", 1)) from None
-
-
 def _run(contest: Contest, *, files: _Files) -> int:
     """Measure, show and write; returns the exit code."""
-    end_on_sigterm()
-    try:
-        with telling() as tell:
-            comparison = measure(contest, tell=tell)
-    except (LoadTestError, BenchError, NoSuchApi) as error:
-        typer.echo(f"uncork compare: {error}", err=True)
-        return 2 if isinstance(error, NoSuchApi) else 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    with measuring("compare"), telling() as tell:
+        comparison = measure(contest, tell=tell)
     code = _show(comparison, files=files)
     return INTERRUPTED if comparison.rounds.interrupted else code
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uncork.compare_tables import heading, interval_text
-from uncork.plots import _DPI, _STYLE, _look
 from uncork_loadtests.compare import Comparison
+from uncork_loadtests.picture_style import DPI, STYLE, headline, policy_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,20 +31,20 @@ def draw(comparison: Comparison, path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(11, 1.7 + 0.9 * len(comparison.results)), layout="constrained")
         panels = figure.subplots(2, 2, sharey=True).flatten().tolist()
         for axes, (name, title) in zip(panels, _PANELS.items(), strict=True):
-            axes.set_title(title, loc="left")
+            axes.set_title(title)
             _panel(axes, comparison, name)
-        figure.suptitle(heading(comparison), x=0.01, ha="left", fontsize=11, fontweight="bold")
-        figure.savefig(path, dpi=_DPI)
+        headline(figure, heading(comparison))
+        figure.savefig(path, dpi=DPI)
 
 
 def _panel(axes: Axes, comparison: Comparison, name: str) -> None:
     policies = [result.policy for result in comparison.results]
     for place, result in enumerate(comparison.results):
-        colour, mark = _look(result.policy, policies)
+        colour, mark = policy_look(result.policy, policies)
         rounds = [getattr(one[result.policy], name) for one in comparison.rounds.whole]
         known = [value for value in rounds if value is not None]
         axes.plot(known, [place] * len(known), "|", color=colour, markersize=9, alpha=0.6)

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from uncork.loadtest_tables import traffic
+from uncork.loadtest_tables import milliseconds, traffic
 from uncork.terminal import plain_table
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.intervals import Interval
@@ -18,14 +18,10 @@ from uncork_loadtests.intervals import Interval
 _NOTHING = "-"
 
 
-def _milliseconds(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
-
-
 _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "mean_ms": ("mean ms", _milliseconds),
-    "p50_ms": ("p50 ms", _milliseconds),
-    "p99_ms": ("p99 ms", _milliseconds),
+    "mean_ms": ("mean ms", milliseconds),
+    "p50_ms": ("p50 ms", milliseconds),
+    "p99_ms": ("p99 ms", milliseconds),
     "answered_per_s": ("answered/s", lambda value: f"{value:.1f}"),
     "in_goal": ("in goal %", lambda value: f"{100 * value:.2f}"),
     "batch_rows": ("rows a batch", lambda value: f"{value:.1f}"),

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
+from uncork.usage import WrongUsage, in_options
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.figures import DrawingMissing
 from uncork_loadtests.payloads import load_function, random_bodies, read_bodies
 from uncork_loadtests.plan import REPLAY, Payload, Plan
-from uncork_loadtests.report_html import require_plotly
-from uncork_loadtests.report_png import require_matplotlib
 
 SECONDS = 10.0
 """Measured time when none is given."""
@@ -33,15 +28,8 @@ _OPTIONS = {
 }
 
 
-class WrongUsage(Exception):
-    """The message says what is wrong with the options."""
-
-
-def given(context: typer.Context) -> set[str]:
-    """The options that were on the command line."""
-    # By its name: newer versions of typer have an enum of their own, older ones that of click.
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+NOWHERE = "http://service/"
+"""The URL of a plan until there is a server."""
 
 
 def is_url(target: str) -> bool:
@@ -107,14 +95,14 @@ def header_field(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def seconds_of(asked: float | None, *, arrivals: str, recorded: bool) -> float:
+def seconds_of(asked: float | None, *, arrivals: str, recorded: bool, otherwise: float = SECONDS) -> float:
     """How long to measure; a recording that comes as it was recorded lasts as long as it does.
 
     Raises:
         WrongUsage: if it cannot be read.
     """
     if asked is not None or not (recorded and arrivals.startswith(REPLAY)):
-        return SECONDS if asked is None else asked
+        return otherwise if asked is None else asked
     try:
         times = recorded_times(Path(arrivals.removeprefix(REPLAY)))
     except (OSError, ValueError) as error:
@@ -136,8 +124,12 @@ def plan_of(values: dict[str, Any], *, url: str, goal_ms: float | None) -> Plan:
     except OSError as error:
         raise WrongUsage(f"--arrivals: {error}") from None
     except ValueError as error:
-        names = re.compile(rf"\b({'|'.join(_OPTIONS)})\b(?= must)")
-        raise WrongUsage(names.sub(lambda found: _OPTIONS[found[1]], str(error))) from None
+        raise in_options(error, _OPTIONS) from None
+
+
+def serve_arguments(options: Mapping[str, object]) -> list[str]:
+    """The options that have a value, as ``uncork serve`` takes them."""
+    return [text for name, value in options.items() if value is not None for text in (name, str(value))]
 
 
 def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
@@ -160,24 +152,3 @@ def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
         raise WrongUsage("--rows only goes with --shape")
     if "expected" in given and not {"data", "lines"} & given:
         raise WrongUsage("--expected only goes with --data or --lines")
-
-
-def require_writable(json: str | None, report: Path | None, png: Path | None) -> None:
-    """See that results can be written, before anything is started.
-
-    Raises:
-        WrongUsage: if not, or what draws them is not installed.
-    """
-    for option, name in (("--json", json), ("--report", report), ("--png", png)):
-        if name is None or (option == "--json" and name == "-"):
-            continue
-        file = Path(name)
-        if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-            raise WrongUsage(f"{option}: {str(file)!r} cannot be written")
-    try:
-        if report is not None:
-            require_plotly()
-        if png is not None:
-            require_matplotlib()
-    except DrawingMissing as error:
-        raise WrongUsage(str(error)) from None

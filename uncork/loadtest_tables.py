@@ -11,6 +11,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
+from uncork.terminal import plain_table
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import REPLAY, Plan
 from uncork_loadtests.samples import BEYOND, LOST, PERCENTILES, UNANSWERED, Spread, Summary
@@ -108,11 +109,8 @@ def _grid() -> Table:
 
 
 def _times(summary: Summary) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("milliseconds", no_wrap=True)
     names = [f"{p:g}" for p in PERCENTILES]
-    for heading in ("samples", "mean", *(f"p{name}" for name in names), "max"):
-        table.add_column(heading, no_wrap=True, justify="right")
+    table = plain_table("milliseconds", "samples", "mean", *(f"p{name}" for name in names), "max")
     rows: dict[str, Spread | None] = {
         "latency": summary.latency,
         "  held": summary.held,
@@ -126,11 +124,12 @@ def _times(summary: Summary) -> Table:
                 table.add_row(name, "0", *[_NOTHING] * (len(names) + 2))
             continue
         values = [spread.mean_ms, *(spread.percentiles_ms[one] for one in names), spread.max_ms]
-        table.add_row(name, str(spread.count), *map(_ms, values))
+        table.add_row(name, str(spread.count), *map(milliseconds, values))
     return table
 
 
-def _ms(value: float | None) -> str:
+def milliseconds(value: float | None) -> str:
+    """A time as people read it."""
     if value is None:
         return _NOTHING
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"

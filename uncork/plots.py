@@ -6,55 +6,30 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uncork.tables import geometric_mean, staggered_share
 from uncork_dispatcher.simulator import Cell, Comparison, Result
+from uncork_loadtests.picture_style import (
+    DPI,
+    GREY,
+    STYLE,
+    TEXT_GREY,
+    headline,
+    line_look,
+    log_upwards,
+    log_with_ticks,
+    policy_look,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PICTURES = (".png", ".svg", ".pdf")
-"""What the name of a picture may end in."""
-
-# Okabe and Ito's colours, which stay apart for the colour-blind; the marks help in print.
-_BASE = ("#4d4d4d", "s")
-_KNOWN = {
-    "cork": ("#d55e00", "o"),
-    "fixed:0": _BASE,
-    "cork-classic": ("#0072b2", "^"),
-    "fixed:5": ("#56b4e9", "v"),
-    "fixed:20": ("#009e73", "D"),
-    "aimd": ("#cc79a7", "P"),
-    "none": ("#e69f00", "X"),
-}
-_COLOURS = ("#009e73", "#cc79a7", "#0072b2", "#e69f00", "#56b4e9")
-_MARKS = "<>h*p"
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-}
 # Ratios beyond these leave a panel: without batching some are in the thousands.
 _RATIOS = (0.24, 4.2)
 _GOAL_LOADS = (0.8, 4.4)
 _MOST_ROWS, _MOST_COLUMNS = 8, 4
-_DPI = 150
-
-
-class MatplotlibMissing(Exception):
-    """Pictures need matplotlib; the message says how to get it."""
 
 
 class _Measure(NamedTuple):
@@ -68,20 +43,6 @@ class _Measure(NamedTuple):
     goal: bool = False
 
 
-def require_matplotlib() -> None:
-    """Find out whether pictures can be drawn.
-
-    Raises:
-        MatplotlibMissing: if not.
-    """
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise MatplotlibMissing(
-            f'pictures need matplotlib: pip install "uncork[loadtest]" ({error})'
-        ) from None
-
-
 def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = None) -> None:
     """Draw one picture; its format follows from the ending of the name.
 
@@ -93,14 +54,14 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = 
     """
     from matplotlib import rc_context
 
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         if matrix is not None:
             figure = _panels(comparisons, matrix)
         elif comparisons[0].cell.clients is None:
             figure = _latency(comparisons)
         else:
             figure = _throughput(comparisons)
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path, dpi=DPI)
 
 
 def _latency(comparisons: Sequence[Comparison]) -> Figure:
@@ -111,13 +72,13 @@ def _latency(comparisons: Sequence[Comparison]) -> Figure:
     left, right = figure.subplots(1, 2)
     policies = _policies(comparisons)
     for axes, title, name in ((left, "mean latency", "mean_ms"), (right, "99th percentile", "p99_ms")):
-        axes.set_title(title, loc="left")
+        axes.set_title(title)
         axes.set_xlabel("load, as a share of what full batches carry")
         axes.set_ylabel("milliseconds")
         for policy in policies:
             points = [(one.cell.load or 0.0, getattr(one.of(policy).average, name)) for one in comparisons]
             _line(axes, policy, points, among=policies)
-        _log_scale(axes)
+        log_upwards(axes, least_ratio=4)
         _mark_goal(axes, comparisons[0].cell.goal_ms)
         axes.set_xlim(left=0)
     cell = comparisons[0].cell
@@ -164,7 +125,7 @@ def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
         measure = _GOODPUT if matrix == "goal" else _CLOSED if closed else _OPEN
         for axes, workers in zip(line, columns, strict=True):
             _panel(axes, grid[closed, model].get(workers, []), measure)
-            axes.set_title(f"{model}, {workers} worker{'s'[: workers > 1]}", loc="left")
+            axes.set_title(f"{model}, {workers} worker{'s'[: workers > 1]}")
             axes.set_xlabel(measure.across)
         line[0].set_ylabel(measure.title)
     if matrix == "goal":
@@ -186,10 +147,10 @@ def _panel(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure) -> 
         _line(axes, policy, points, among=policies, small=True)
     if measure.goal:
         axes.set_ylim(0, 1.2)
-        axes.axhline(1.0, color="#888888", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        _fixed_scale(axes, "x", (1, 2, 4), limits=_GOAL_LOADS)
+        axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        log_with_ticks(axes, "x", (1, 2, 4), limits=_GOAL_LOADS)
         return
-    _fixed_scale(axes, "y", (0.25, 0.5, 1, 2, 4), limits=_RATIOS)
+    log_with_ticks(axes, "y", (0.25, 0.5, 1, 2, 4), limits=_RATIOS)
     if comparisons and comparisons[0].cell.clients is not None:
         _clients_axis(axes, [one.cell for one in comparisons])
     else:
@@ -234,8 +195,7 @@ def _line(
     small: bool = False,
 ) -> None:
     """One policy: cork in front of the others, the policy that the others are related to as a dashed line."""
-    colour, mark = _look(policy, among)
-    first = policy == "cork"
+    colour, mark = policy_look(policy, among)
     known = sorted(point for point in points if math.isfinite(point[1]))
     axes.plot(
         [x for x, _ in known],
@@ -243,58 +203,13 @@ def _line(
         label=policy,
         color=colour,
         marker=mark,
-        linewidth=(2.6 if first else 1.3) * (0.8 if small else 1),
         linestyle=(0, (4, 2)) if policy == "fixed:0" else "-",
-        markersize=(6.5 if first else 5.5) * (0.75 if small else 1),
-        markeredgecolor="white",
-        markeredgewidth=0.4 if small else 0.6,
-        zorder=5 if first else 3,
+        **line_look(first=policy == "cork", small=small),
     )
 
 
-def _look(policy: str, among: Sequence[str]) -> tuple[str, str]:
-    """Colour and mark: the same in every picture for the well-known, what is left over for others."""
-    if policy in _KNOWN:
-        return _KNOWN[policy]
-    taken = {_KNOWN[name][0] for name in among if name in _KNOWN}
-    free = [colour for colour in _COLOURS if colour not in taken] or list(_COLOURS)
-    place = [name for name in among if name not in _KNOWN].index(policy)
-    return free[place % len(free)], _MARKS[place % len(_MARKS)]
-
-
-def _log_scale(axes: Axes) -> None:
-    """Logarithmic upwards, with plain numbers, and never so narrow that it has none."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    if high / low < 4:
-        middle = math.sqrt(low * high)
-        low, high = middle / 2, middle * 2
-        axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 def _clients_axis(axes: Axes, cells: Iterable[Cell]) -> None:
-    _fixed_scale(axes, "x", sorted({cell.clients or 1 for cell in cells}))
-
-
-def _fixed_scale(
-    axes: Axes,
-    name: Literal["x", "y"],
-    ticks: Sequence[float],
-    *,
-    limits: tuple[float, float] | None = None,
-) -> None:
-    """Logarithmic, with these ticks alone."""
-    axes.set(**{f"{name}scale": "log"})
-    axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-    axis.set_ticks([], minor=True)
-    if limits is not None:
-        axes.set(**{f"{name}lim": limits})
+    log_with_ticks(axes, "x", sorted({cell.clients or 1 for cell in cells}))
 
 
 def _mark_goal(axes: Axes, goal_ms: float) -> None:
@@ -302,14 +217,14 @@ def _mark_goal(axes: Axes, goal_ms: float) -> None:
     low, high = axes.get_ylim()
     if not low <= goal_ms <= high:
         return
-    axes.axhline(goal_ms, color="#888888", linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    axes.axhline(goal_ms, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     axes.annotate(
         f"goal {goal_ms:g} ms",
         (0.0, goal_ms),
         xycoords=("axes fraction", "data"),
         xytext=(4, 3),
         textcoords="offset points",
-        color="#666666",
+        color=TEXT_GREY,
         fontsize=8,
     )
 
@@ -317,7 +232,7 @@ def _mark_goal(axes: Axes, goal_ms: float) -> None:
 def _finish(figure: Figure, axes: Axes, title: str) -> None:
     """Title and one legend for all panels."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    headline(figure, title)
     lines = math.ceil(len(labels) / (8 if figure.get_figwidth() > 8 else 5))
     figure.legend(handles, labels, loc="outside lower center", ncols=math.ceil(len(labels) / lines))
 

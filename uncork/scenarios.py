@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from uncork.usage import WrongUsage, in_options
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
 from uncork_dispatcher.simulator.traffic import recorded_times
+from uncork_loadtests.plan import REPLAY
 
 LOADS = "0.05,0.2,0.5,0.8,0.95"
 """Loads when none are given."""
-REPLAY = "replay:"
-"""What the kind of recorded arrivals begins with."""
 
 # A cell speaks of its own fields, people of options.
 _OPTIONS = {
@@ -32,10 +31,6 @@ _OPTIONS = {
     "round_trip_ms": "--round-trip-ms",
     "think_ms": "--think-ms",
 }
-
-
-class WrongUsage(Exception):
-    """The message says what is wrong with the options."""
 
 
 def matrix_cells(name: str) -> list[Cell]:
@@ -98,8 +93,7 @@ def _cell(**fields: Any) -> Cell:
     try:
         return Cell(**fields)
     except ValueError as error:
-        fields_or_words = re.compile(rf"\b({'|'.join(_OPTIONS)})\b(?=.* (?:must|are) )")
-        raise WrongUsage(fields_or_words.sub(lambda found: _OPTIONS[found[1]], str(error))) from None
+        raise in_options(error, _OPTIONS) from None
 
 
 def _numbers(option: str, text: str, kind: Callable[[str], Any], *, like: str) -> list[Any]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from uncork.plots import PICTURES, MatplotlibMissing, draw, require_matplotlib
+from uncork import traffic_options as options
+from uncork.plots import draw
 from uncork.scenarios import (
     LOADS,
-    REPLAY,
-    WrongUsage,
     closed_cells,
     matrix_cells,
     open_cells,
@@ -25,6 +24,8 @@ from uncork.scenarios import (
     whole_traces,
 )
 from uncork.tables import as_json, tables
+from uncork.terminal import INTERRUPTED, show, write_json
+from uncork.usage import PICTURES, WrongUsage, given, refusals, require_picture, require_writable
 from uncork_dispatcher.simulator import (
     ALL_POLICIES,
     ARRIVALS,
@@ -34,10 +35,8 @@ from uncork_dispatcher.simulator import (
     Comparison,
     run_cells,
 )
+from uncork_loadtests.plan import REPLAY
 
-# Wide enough that nothing is cut off: neither a terminal nor a file minds a long line.
-_WIDTH = 1000
-_INTERRUPTED = 130
 # What describes one cell, and therefore goes neither with a matrix nor with the other kind of traffic.
 _OF_OPEN = {"load": "--load", "arrivals": "--arrivals"}
 _OF_CLOSED = {"clients": "--clients", "round_trip_ms": "--round-trip-ms", "think_ms": "--think-ms"}
@@ -142,10 +141,7 @@ def simulate(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes to run on.", show_default="one per core")
     ] = None,
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write all figures as JSON; - prints them instead of the table."),
-    ] = None,
+    json: options.Json = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -168,8 +164,8 @@ def simulate(
         "limit_rows": max_batch_size,
         "goal_ms": goal_ms,
     }
-    try:
-        _refuse_contradictions(_given(context))
+    with refusals("simulate"):
+        _refuse_contradictions(given(context))
         if matrix is not None:
             cells = matrix_cells(matrix)
         elif clients is not None:
@@ -186,18 +182,9 @@ def simulate(
             json=json,
             plot=plot,
         )
-        _require_targets(job)
-    except WrongUsage as error:
-        typer.echo(f"uncork simulate: {error}", err=True)
-        raise typer.Exit(2) from None
+        require_picture(plot)
+        require_writable({"--plot": plot, "--json": json})
     raise typer.Exit(_run(job))
-
-
-def _given(context: typer.Context) -> set[str]:
-    """The options that were on the command line."""
-    # By its name: newer versions of typer have an enum of their own, older ones that of click.
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
 def _refuse_contradictions(given: set[str]) -> None:
@@ -212,32 +199,15 @@ def _refuse_contradictions(given: set[str]) -> None:
         raise WrongUsage(f"{named(_OF_CLOSED)} only goes with --clients, which makes a closed loop")
 
 
-def _require_targets(job: _Job) -> None:
-    """Refuse what could not be written, before anything is simulated."""
-    targets = [("--plot", job.plot)] if job.plot is not None else []
-    if job.json is not None and job.json != "-":
-        targets.append(("--json", Path(job.json)))
-    for option, target in targets:
-        if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
-            raise WrongUsage(f"{option}: {str(target)!r} cannot be written")
-    if job.plot is not None:
-        if job.plot.suffix.lower() not in PICTURES:
-            raise WrongUsage(f"--plot takes a name that ends in {', '.join(PICTURES)}, got {str(job.plot)!r}")
-        try:
-            require_matplotlib()
-        except MatplotlibMissing as error:
-            raise WrongUsage(f"--plot: {error}") from None
-
-
 def _run(job: _Job) -> int:
     """Simulate, show and write; returns the exit code."""
     try:
         comparisons = _simulate(job)
         code = _write(job, comparisons)
         if job.json != "-":
-            _print(tables(comparisons, seeds=job.seeds, matrix=job.matrix))
+            show(tables(comparisons, seeds=job.seeds, matrix=job.matrix))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenProcessPool:
         typer.echo("uncork simulate: one of the processes was killed, perhaps for its memory", err=True)
         return 1
@@ -260,13 +230,6 @@ def _simulate(job: _Job) -> list[Comparison]:
         )
 
 
-def _print(parts: Iterable[RenderableType]) -> None:
-    # Names of files may look like markup.
-    console = Console(width=_WIDTH, markup=False, emoji=False, highlight=False)
-    for part in parts:
-        console.print(part)
-
-
 def _write(job: _Job, comparisons: Sequence[Comparison]) -> int:
     """Files come before the table, which may go to a reader that leaves early; returns the exit code."""
     try:
@@ -274,10 +237,7 @@ def _write(job: _Job, comparisons: Sequence[Comparison]) -> int:
             draw(comparisons, job.plot, matrix=job.matrix)
         if job.json is not None:
             text = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=job.matrix)
-            if job.json == "-":
-                typer.echo(text)
-            else:
-                Path(job.json).write_text(f"{text}\n")
+            write_json(job.json, text.encode())
     except OSError as error:
         typer.echo(f"uncork simulate: {error}", err=True)
         return 1

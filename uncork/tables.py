@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from uncork.terminal import plain_table
 from uncork_dispatcher.simulator import Cell, Comparison, Measured, Ratio, Result, staggered_per_s
 
 MOST_IN_FULL = 12
@@ -168,7 +169,7 @@ def _summary(
     headings = [
         column for name in ratios.values() for column in (f"{name} ratio", f"worst {name}", "in cell")
     ]
-    table = _plain_table(title, *headings)
+    table = plain_table(title, *headings, words=["in cell"])
     for policy in policies:
         figures = (_over_cells(comparisons, policy, name) for name in ratios)
         table.add_row(
@@ -192,7 +193,7 @@ def _goal_summary(comparisons: Sequence[Comparison]) -> Table:
     for one in comparisons:
         share = staggered_share(one.cell, one.cell.rate)
         loads.setdefault("below 1" if share < 1 - 1e-9 else f"{share:.3g}", []).append(one)
-    table = _plain_table(
+    table = plain_table(
         "policy",
         *(heading for load in loads for heading in (f"load {load}", "in goal %")),
     )
@@ -236,17 +237,7 @@ def _over_cells(comparisons: Sequence[Comparison], policy: str, name: str) -> di
 
 
 def _table(names: Sequence[str], columns: Sequence[Column]) -> Table:
-    return _plain_table(*names[-1:], *(heading for heading, _ in columns), before=names[:-1])
-
-
-def _plain_table(name: str, *headings: str, before: Sequence[str] = ()) -> Table:
-    """Words to the left, figures to the right; nothing is ever cut off or broken into lines."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in (*before, name):
-        table.add_column(heading, no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True, justify="left" if heading == "in cell" else "right")
-    return table
+    return plain_table(*names, *(heading for heading, _ in columns), words=names)
 
 
 def _cell_figures(comparison: Comparison, seeds: Sequence[int]) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
+
+from uncork_loadtests.endings import end_on_sigterm
+from uncork_loadtests.fleet import LoadTestError
+from uncork_loadtests.servers import BenchError
+from uncork_loadtests.targets import NoSuchApi
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -20,13 +22,20 @@ INTERRUPTED = 130
 _WIDTH = 1000
 
 
-def end_on_sigterm() -> None:
-    """Let SIGTERM unwind the stack, so that what was started is ended."""
-    signal.signal(signal.SIGTERM, _stop)
+@contextlib.contextmanager
+def measuring(command: str) -> Iterator[None]:
+    """Exit with what an interrupted or failed measurement exits with, and tell why.
 
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
+    SIGTERM unwinds the stack, so that what was started is ended.
+    """
+    end_on_sigterm()
+    try:
+        yield
+    except (LoadTestError, BenchError, NoSuchApi) as error:
+        typer.echo(f"uncork {command}: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, NoSuchApi) else 1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextlib.contextmanager
@@ -40,14 +49,19 @@ def telling() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def show(parts: Iterable[RenderableType]) -> None:
-    """Print the parts one below the other."""
+def as_text(parts: Iterable[RenderableType]) -> str:
+    """The parts one below the other."""
     # Bodies and names of files may look like markup.
     console = Console(width=_WIDTH, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         for part in parts:
             console.print(part)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def show(parts: Iterable[RenderableType]) -> None:
+    """Print the parts one below the other."""
+    typer.echo(as_text(parts))
 
 
 def write_json(target: str, figures: bytes) -> None:
@@ -58,9 +72,12 @@ def write_json(target: str, figures: bytes) -> None:
         Path(target).write_bytes(figures + b"\n")
 
 
-def plain_table(*headings: str) -> Table:
-    """A table without lines; the first column is text, the others are figures."""
+def plain_table(*headings: str, words: Collection[str] = ()) -> Table:
+    """A table without lines, in which nothing is cut off or broken into lines.
+
+    The first column, and those with the headings `words`, stand to the left: they are text, not figures.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, heading in enumerate(headings):
-        table.add_column(heading, no_wrap=True, justify="right" if place else "left")
+        table.add_column(heading, no_wrap=True, justify="right" if place and heading not in words else "left")
     return table

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from uncork_dispatcher.simulator import ARRIVALS
+from uncork_loadtests.plan import REPLAY
 
 Service = Annotated[
     str,
@@ -21,7 +22,27 @@ Arrivals = Annotated[
         "stretched to that rate.",
     ),
 ]
-Warmup = Annotated[float, typer.Option(min=0, help="Discarded time before each measurement.")]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        help="Open loop: requests per second, on average.",
+        show_default=f"the recorded rate with {REPLAY}, else needed",
+    ),
+]
+Clients = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Closed loop instead: clients that each wait for their answer.", show_default="open loop"
+    ),
+]
+ThinkMs = Annotated[float, typer.Option(min=0, help="Closed loop: pause after an answer, in milliseconds.")]
+Warmup = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Discarded seconds before each measurement; an open loop warms up with Poisson arrivals.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Decides the arrivals and random rows.")]
 Data = Annotated[Path | None, typer.Option(metavar="FILE", help="What to send: this file as the body.")]
 Lines = Annotated[
@@ -54,8 +75,19 @@ Header = Annotated[
 Processes = Annotated[
     int, typer.Option(min=1, help="Generator processes; each needs a core when the rate is high.")
 ]
+MaxConnections = Annotated[
+    int, typer.Option(min=1, help="Open loop: most connections; beyond, requests wait for one.")
+]
 Route = Annotated[
-    str | None, typer.Option("--path", help="Path to post to.", show_default="the route of the first api")
+    str | None,
+    typer.Option("--path", help="Path of the service to post to.", show_default="the route of its first api"),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Worker processes of each server of the service.")]
+MbMaxLatency = Annotated[
+    float | None,
+    typer.Option(
+        help="Latency goal of the service in milliseconds.", show_default="as each api says, else 300"
+    ),
 ]
 Json = Annotated[
     str | None,

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
 from uncork import traffic_options as options
-from uncork.loadtest_options import (
-    WrongUsage,
-    given,
-    header_field,
-    payload_of,
-    plan_of,
-    refuse_contradictions,
-    require_writable,
-)
-from uncork.terminal import INTERRUPTED, end_on_sigterm, show, telling, write_json
+from uncork.loadtest_options import NOWHERE, header_field, payload_of, plan_of, refuse_contradictions
+from uncork.terminal import measuring, show, telling, write_json
 from uncork.tune_tables import as_json, text
-from uncork_loadtests.compare import NoSuchApi
-from uncork_loadtests.extras import ExtraMissing, require
-from uncork_loadtests.fleet import LoadTestError
+from uncork.usage import given, in_options, refusals, require_writable
+from uncork_loadtests.extras import require
 from uncork_loadtests.plan import REPLAY
-from uncork_loadtests.servers import BenchError
 from uncork_loadtests.tune import Tuned, Wish
 from uncork_loadtests.tune import tune as find
 
-# Replaced by the address of the server.
-_NOWHERE = "http://service/"
 _OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
 
 
@@ -42,7 +29,7 @@ def tune(
         float | None,
         typer.Option(
             help="Requests per second that are to be carried, on average.",
-            show_default="the recorded rate with replay:, else whatever the workers can carry",
+            show_default=f"the recorded rate with {REPLAY}, else whatever the workers can carry",
         ),
     ] = None,
     arrivals: options.Arrivals = "poisson",
@@ -73,7 +60,7 @@ def tune(
     loads the service as advised. The exit code is 1 when the goal cannot be kept, or measured latencies are
     more than 30 % from the predicted ones.
     """
-    try:
+    with refusals("tune"):
         require("scipy", wanted_by="tune")
         refuse_contradictions(given(context), is_url=False)
         plan = plan_of(
@@ -87,10 +74,10 @@ def tune(
                 "seed": seed,
                 "processes": processes,
             },
-            url=_NOWHERE,
+            url=NOWHERE,
             goal_ms=None,
         )
-        require_writable(json, None, None)
+        require_writable({"--json": json})
         wish = _wish(
             target=service,
             plan=plan,
@@ -101,9 +88,6 @@ def tune(
             path=path,
             seconds=seconds,
         )
-    except (WrongUsage, ExtraMissing) as error:
-        typer.echo(f"uncork tune: {error}", err=True)
-        raise typer.Exit(2) from None
     raise typer.Exit(_run(wish, json=json))
 
 
@@ -111,21 +95,13 @@ def _wish(**values: object) -> Wish:
     try:
         return Wish(**values)  # type: ignore[arg-type]
     except ValueError as error:
-        names = re.compile(rf"\b({'|'.join(_OPTIONS)})\b(?= must)")
-        raise WrongUsage(names.sub(lambda found: _OPTIONS[found[1]], str(error))) from None
+        raise in_options(error, _OPTIONS) from None
 
 
 def _run(wish: Wish, *, json: str | None) -> int:
     """Tune, show and write; returns the exit code."""
-    end_on_sigterm()
-    try:
-        with telling() as tell:
-            tuned = find(wish, tell=tell)
-    except (LoadTestError, BenchError, NoSuchApi) as error:
-        typer.echo(f"uncork tune: {error}", err=True)
-        return 2 if isinstance(error, NoSuchApi) else 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    with measuring("tune"), telling() as tell:
+        tuned = find(wish, tell=tell)
     return _show(tuned, json=json)
 
 

@@ -22,6 +22,8 @@ _LASTING_S = 5.0
 # Transport is averaged over about the last ten batches; so much is never too long to be believed.
 _FRESH_TRANSPORT = 0.1
 _SHORT_TRANSPORT_S = 0.001
+# What deadlines allow for transport changes by this share of the goal at least.
+_ALLOWANCE_STEP = 0.002
 # A goal counts as within reach again when the smallest request takes this share of it.
 _WITHIN_REACH = 0.9
 
@@ -64,6 +66,7 @@ class Api:
         self._smallest_rows = math.inf
         self._smallest_s = 0.0
         self._transport_s = 0.0
+        self._allowance_s = 0.0
         self._trusted_rows = -1.0
         self._out_of_reach = False
 
@@ -128,6 +131,12 @@ class Api:
         self.rows += sign * entry.rows
         self.size_bytes += sign * entry.size_bytes
 
+    def released(self, entries: Sequence[Entry], rows: float) -> None:
+        """Take a batch of ``rows`` rows off the totals."""
+        self.requests -= len(entries)
+        self.rows -= rows
+        self.size_bytes -= sum([entry.size_bytes for entry in entries])
+
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
         """What the policy is shown of one of the api's queues."""
         rules, name = self.rules, self.rules.name
@@ -165,7 +174,7 @@ class Api:
 
     def due_at(self, now: float, expires_at: float) -> float:
         """When a request that comes ``now`` must be done at its worker, for its answer to be in time."""
-        return min(now + self.rules.goal_s, expires_at) - self._transport_s
+        return min(now + self.rules.goal_s, expires_at) - self._allowance_s
 
     def learn(
         self,
@@ -190,6 +199,9 @@ class Api:
         # A stall of this process must not count for long.
         transport_s = max(0.0, min(transport_s, 4 * self._transport_s + _SHORT_TRANSPORT_S))
         self._transport_s += _FRESH_TRANSPORT * (transport_s - self._transport_s)
+        # In steps: deadlines that move with every batch would not come in the order of arrival.
+        if abs(self._transport_s - self._allowance_s) > _ALLOWANCE_STEP * self.rules.goal_s:
+            self._allowance_s = self._transport_s
         self._smallest_s = self.estimate.seconds(self._smallest_rows)
         self._judge()
         held_s = running.started - min([entry.arrival for entry in running.entries])

@@ -276,16 +276,15 @@ class Dispatcher:
         if self._is_tight(queue, limit, estimate):
             limit = self._make_room(queue, limit, estimate, actions)
         entries = queue.take(rows=limit, size_bytes=api.rules.max_batch_bytes)
-        for entry in entries:
-            api.count(entry, -1)
         self._drop_if_empty(queue)
-        rows = sum(entry.rows for entry in entries)
+        rows = sum([entry.rows for entry in entries])
+        api.released(entries, rows)
         start = Start(
             batch=next(self._batch_numbers),
             worker=worker,
             api=queue.api,
             key=queue.key,
-            requests=tuple(entry.request for entry in entries),
+            requests=tuple([entry.request for entry in entries]),
             rows=rows,
             reason=release.reason,
             predicted_s=estimate.seconds(rows),

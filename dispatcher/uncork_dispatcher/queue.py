@@ -29,7 +29,11 @@ class Entry:
 
 
 class RequestQueue:
-    """Earliest deadline first; of equal deadlines the oldest. Removal from anywhere."""
+    """Earliest deadline first; of equal deadlines the oldest. Removal from anywhere.
+
+    Deadlines usually come in the order of arrival. While they do, that order is all there is; the first
+    request that is more urgent than one before it brings a heap into being.
+    """
 
     def __init__(self, api: str, key: Hashable) -> None:
         self.api = api
@@ -38,8 +42,10 @@ class RequestQueue:
         self.size_bytes = 0
         self.newest = 0.0
         self._entries: OrderedDict[int, Entry] = OrderedDict()
-        # By deadline, and by when the client gives up. Removed entries stay until they come to the top.
-        self._deadlines: list[tuple[float, int]] = []
+        self._latest_deadline = -math.inf
+        # By deadline (None while it is not needed), and by when the client gives up. Removed entries stay
+        # until they come to the top.
+        self._deadlines: list[tuple[float, int]] | None = None
         self._expiries: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
@@ -60,6 +66,7 @@ class RequestQueue:
             self.newest = max(self.newest, entry.arrival)
         in_order = sorted(self._entries.values(), key=lambda entry: (entry.arrival, entry.request))
         self._entries = OrderedDict((entry.request, entry) for entry in in_order)
+        self._make_heap()
 
     def remove(self, entry: Entry) -> None:
         """Take one request out, wherever it stands."""
@@ -69,29 +76,23 @@ class RequestQueue:
 
     def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
         """Take the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
-        if rows >= self.rows and size_bytes >= self.size_bytes:
-            return self._take_all()
         taken: list[Entry] = []
-        while (entry := self._top(self._deadlines)) is not None:
+        while self._entries:
+            entry = self.most_urgent
             rows -= entry.rows
             size_bytes -= entry.size_bytes
             if taken and (rows < 0 or size_bytes < 0):
                 break
-            heapq.heappop(self._deadlines)
+            if self._deadlines is not None:
+                heapq.heappop(self._deadlines)
             self.remove(entry)
             taken.append(entry)
         return taken
 
-    def _take_all(self) -> list[Entry]:
-        taken = self.by_urgency()
-        self._entries.clear()
-        self._deadlines.clear()
-        self._expiries.clear()
-        self.rows, self.size_bytes = 0.0, 0
-        return taken
-
     def by_urgency(self) -> list[Entry]:
         """All requests, earliest deadline first."""
+        if self._deadlines is None:
+            return list(self._entries.values())
         return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.request))
 
     @property
@@ -102,6 +103,8 @@ class RequestQueue:
     @property
     def most_urgent(self) -> Entry:
         """The request with the earliest deadline. The queue must not be empty."""
+        if self._deadlines is None:
+            return self.oldest
         entry = self._top(self._deadlines)
         assert entry is not None
         return entry
@@ -123,6 +126,15 @@ class RequestQueue:
         self._entries[entry.request] = entry
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
-        heapq.heappush(self._deadlines, (entry.deadline, entry.request))
+        if self._deadlines is not None:
+            heapq.heappush(self._deadlines, (entry.deadline, entry.request))
+        elif entry.deadline < self._latest_deadline:
+            self._make_heap()
+        else:
+            self._latest_deadline = entry.deadline
         if entry.expires_at != math.inf:
             heapq.heappush(self._expiries, (entry.expires_at, entry.request))
+
+    def _make_heap(self) -> None:
+        self._deadlines = [(entry.deadline, entry.request) for entry in self._entries.values()]
+        heapq.heapify(self._deadlines)

@@ -10,23 +10,19 @@ import importlib.metadata
 import os
 import platform
 import shlex
-import signal
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from uncork_loadtests.endings import JsonFile, exit_with, telling_failures, write_json
 from uncork_loadtests.generators import Trial
 from uncork_loadtests.pairs import Comparison, Settings, Spread, choose_generator, digits, echo, spread
-from uncork_loadtests.servers import BenchError
 
 _EXPERIMENTS = {"digits": digits, "echo": echo}
 _PACKAGES = ("uncork", "uvicorn", "httptools", "uvloop", "msgspec", "numpy", "scikit-learn")
@@ -52,15 +48,11 @@ def main(
         Literal["auto", "python", "wrk"],
         typer.Option(help="Generator for echo; auto is wrk where it is installed."),
     ] = "auto",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything measured to this file.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure digits (cork by none) and echo (uncork by a bare ASGI callable)."""
-    # So that servers are ended also when the bench is told to stop.
-    signal.signal(signal.SIGTERM, _stop)
     console, progress = Console(), Console(stderr=True)
-    try:
+    with telling_failures("bench", progress=progress):
         settings = Settings(
             rounds=rounds,
             seconds=seconds,
@@ -68,15 +60,9 @@ def main(
             echo_generator=choose_generator(load),
         )
         report = _measure(settings, only=only, console=console, progress=progress)
-    except BenchError as error:
-        progress.print(f"bench: {error}", style="red", markup=False)
-        raise typer.Exit(1) from error
-    if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    faults = [fault for comparison in report.comparisons for fault in comparison.faults]
-    for fault in faults:
-        progress.print(f"wrong: {fault}", style="red", markup=False)
-    raise typer.Exit(1 if faults else 0)
+        if json_file is not None:
+            write_json(report, json_file)
+    exit_with([fault for each in report.comparisons for fault in each.faults], progress=progress)
 
 
 def _measure(settings: Settings, *, only: str | None, console: Console, progress: Console) -> Report:
@@ -174,10 +160,6 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + signal_number)
 
 
 if __name__ == "__main__":

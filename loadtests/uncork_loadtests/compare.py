@@ -13,7 +13,7 @@ from uncork_loadtests.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import apis, our_service
+from uncork_loadtests.targets import api_at, apis, our_service
 
 METRICS = (
     "mean_ms",
@@ -28,10 +28,6 @@ METRICS = (
 """The figures of a Turn that are summed up and related."""
 
 _REPEATS = 2
-
-
-class NoSuchApi(Exception):
-    """The service has no api at the path; the message lists those there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,10 +166,7 @@ def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
     Raises:
         NoSuchApi: if the service has no api at the path.
     """
-    offered = apis(server)
-    api = next((one for one in offered if path in (None, one.route)), None)
-    if api is None:
-        raise NoSuchApi(f"there is no api at {path}; there are {', '.join(one.route for one in offered)}")
+    api = api_at(path, of=apis(server))
     goal_s = api.goal_ms / 1000 if plan.goal_s is None else plan.goal_s
     return replace(plan, url=server.url(api.route), goal_s=goal_s)
 

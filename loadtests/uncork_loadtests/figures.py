@@ -19,10 +19,6 @@ _BINS = 60
 _MARKED = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 
 
-class DrawingMissing(Exception):
-    """A library that draws is not installed; the message says how to get it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """All that is drawn. Times in seconds from the start of what is measured, latencies in milliseconds."""

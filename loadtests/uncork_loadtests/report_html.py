@@ -10,18 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uncork_loadtests.figures import Array, DrawingMissing, Figures, figures, percentile_ticks
+from uncork_loadtests.figures import Array, Figures, figures, percentile_ticks
 from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.report_text import (
-    COLOURS,
-    LABELS,
-    NO_BATCH_SIZE,
-    NO_BATCH_TIME,
-    NO_GOOD_ANSWER,
-    TITLES,
-    TOO_FEW,
-    is_in_sight,
-)
+from uncork_loadtests.report_text import COLOURS, LABELS, NOTHING, TITLES, goal_in_sight_ms, goal_label
 from uncork_loadtests.targets import Estimate
 
 if TYPE_CHECKING:
@@ -58,18 +49,10 @@ pre {{ font: 13px/1.45 ui-monospace, monospace; background: #f6f6f6; padding: 1r
 """
 
 
-def require_plotly() -> None:
-    """Find out whether the page can be made; DrawingMissing if not."""
-    try:
-        import plotly.graph_objects  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError as error:
-        raise DrawingMissing(f'--report needs plotly: pip install "uncork[loadtest]" ({error})') from None
-
-
 def write_html(outcome: Outcome, path: Path, *, estimate: Estimate | None, title: str, text: str) -> None:
     """Write the page, with the result as `text` above the pictures; OSError if it cannot be written."""
     shown = figures(outcome.samples, seconds=outcome.measured_s)
-    goal_ms = None if outcome.plan.goal_s is None else outcome.plan.goal_s * 1000
+    goal_ms = goal_in_sight_ms(outcome, shown)
     drawn = {
         "latency": _latency(shown, goal_ms),
         "distribution": _distribution(shown, goal_ms),
@@ -107,7 +90,7 @@ def _pictures(drawn: dict[str, Figure]) -> Iterable[str]:
 
 
 def _figure(*traces: Any) -> Figure:
-    import plotly.graph_objects as go
+    import plotly.graph_objects as go  # type: ignore[import-untyped]
 
     return go.Figure(list(traces))
 
@@ -130,30 +113,31 @@ def _points(x: Any, y: Any, name: str, *, size: int) -> dict[str, Any]:
 
 def _latency(shown: Figures, goal_ms: float | None) -> Figure:
     if not len(shown.latency_ms):
-        return _nothing(NO_GOOD_ANSWER)
+        return _nothing(NOTHING["latency"])
     figure = _figure(
         _points(shown.due_s, shown.latency_ms, "answers", size=3),
         _line(shown.bin_s, shown.p99_ms, "p99", COLOURS["p99"]),
         _line(shown.bin_s, shown.p50_ms, "p50", COLOURS["p50"]),
     )
     figure.update_xaxes(rangemode="tozero")
-    return _with_goal(figure, goal_ms, shown, across=shown.bin_s)
+    return _with_goal(figure, goal_ms, across=shown.bin_s)
 
 
 def _distribution(shown: Figures, goal_ms: float | None) -> Figure:
     if not len(shown.slower):
-        return _nothing(TOO_FEW)
+        return _nothing(NOTHING["distribution"])
     figure = _figure(_line(shown.slower, shown.slower_ms, "latency", COLOURS["p99"]))
     ticks = percentile_ticks(shown)
     figure.update_xaxes(type="log", tickvals=list(ticks), ticktext=list(ticks.values()))
-    return _with_goal(figure, goal_ms, shown, across=shown.slower)
+    return _with_goal(figure, goal_ms, across=shown.slower)
 
 
-def _with_goal(figure: Figure, goal_ms: float | None, shown: Figures, *, across: Array) -> Figure:
+def _with_goal(figure: Figure, goal_ms: float | None, *, across: Array) -> Figure:
     figure.update_yaxes(type="log", tickvals=_TICKS, ticktext=[f"{tick:g}" for tick in _TICKS])
-    if goal_ms is not None and is_in_sight(goal_ms, shown):
+    if goal_ms is not None:
         ends = [min(across), max(across)]
-        figure.add_trace(_line(ends, [goal_ms, goal_ms], f"goal {goal_ms:g} ms", "#888888", dash="dash"))
+        line = _line(ends, [goal_ms, goal_ms], goal_label(goal_ms), COLOURS["goal"], dash="dash")
+        figure.add_trace(line)
     return figure
 
 
@@ -179,14 +163,14 @@ def _statuses(shown: Figures) -> Figure:
 
 def _batch_sizes(shown: Figures) -> Figure:
     if not len(shown.batch_sizes):
-        return _nothing(NO_BATCH_SIZE)
+        return _nothing(NOTHING["batch_sizes"])
     marker = {"color": COLOURS["good (2xx)"]}
     return _figure({"type": "bar", "x": shown.batch_sizes, "y": shown.batches, "marker": marker})
 
 
 def _batch_times(shown: Figures, estimate: Estimate | None) -> Figure:
     if not len(shown.batch_rows):
-        return _nothing(NO_BATCH_TIME)
+        return _nothing(NOTHING["batch_times"])
     figure = _figure(_points(shown.batch_rows, shown.batch_ms, "batches", size=5))
     if estimate is not None:
         rows = [0.0, float(shown.batch_rows.max())]

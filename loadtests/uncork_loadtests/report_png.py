@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uncork_loadtests.figures import Array, DrawingMissing, Figures, figures, percentile_ticks
+from uncork_loadtests.figures import Array, Figures, figures, percentile_ticks
 from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.report_text import (
-    COLOURS,
-    LABELS,
-    NO_BATCH_SIZE,
-    NO_BATCH_TIME,
-    NO_GOOD_ANSWER,
-    TITLES,
-    TOO_FEW,
-    is_in_sight,
-)
+from uncork_loadtests.picture_style import DPI, STYLE, TEXT_GREY, headline, log_upwards
+from uncork_loadtests.report_text import COLOURS, LABELS, NOTHING, TITLES, goal_in_sight_ms, goal_label
 from uncork_loadtests.targets import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_DPI = 150
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
-
-
-def require_matplotlib() -> None:
-    """Find out whether pictures can be drawn; DrawingMissing if not."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise DrawingMissing(f'--png needs matplotlib: pip install "uncork[loadtest]" ({error})') from None
 
 
 def write_png(outcome: Outcome, path: Path, *, estimate: Estimate | None, title: str) -> None:
@@ -57,8 +23,8 @@ def write_png(outcome: Outcome, path: Path, *, estimate: Estimate | None, title:
     from matplotlib.figure import Figure
 
     shown = figures(outcome.samples, seconds=outcome.measured_s)
-    goal_ms = None if outcome.plan.goal_s is None else outcome.plan.goal_s * 1000
-    with rc_context(_STYLE):
+    goal_ms = goal_in_sight_ms(outcome, shown)
+    with rc_context(STYLE):
         figure = Figure(figsize=(11, 10.5), layout="constrained")
         panels = figure.subplots(3, 2).flatten().tolist()
         _latency(panels[0], shown, goal_ms)
@@ -73,36 +39,34 @@ def write_png(outcome: Outcome, path: Path, *, estimate: Estimate | None, title:
             axes.set_ylabel(LABELS[name][1])
             if axes.get_legend_handles_labels()[0]:
                 # Above the panel, where it hides nothing.
-                axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=4)
-        figure.suptitle(
-            f"VOID: {title}" if outcome.void else title, x=0.01, ha="left", fontsize=11, fontweight="bold"
-        )
-        figure.savefig(path, dpi=_DPI, format="png")
+                axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=4, fontsize=8)
+        headline(figure, f"VOID: {title}" if outcome.void else title)
+        figure.savefig(path, dpi=DPI, format="png")
 
 
 def _latency(axes: Axes, shown: Figures, goal_ms: float | None) -> None:
     if not len(shown.latency_ms):
-        _nothing(axes, NO_GOOD_ANSWER)
+        _nothing(axes, NOTHING["latency"])
         return
     axes.plot(shown.due_s, shown.latency_ms, ".", color=COLOURS["point"], markersize=2.5, zorder=2)
     axes.plot(shown.bin_s, shown.p99_ms, color=COLOURS["p99"], label="p99", linewidth=1.8, zorder=4)
     axes.plot(shown.bin_s, shown.p50_ms, color=COLOURS["p50"], label="p50", linewidth=1.8, zorder=4)
-    _log_scale(axes)
-    _goal(axes, goal_ms, shown)
+    log_upwards(axes)
+    _goal(axes, goal_ms)
     axes.set_xlim(0, shown.bin_s[-1] + shown.bin_s[0])
 
 
 def _distribution(axes: Axes, shown: Figures, goal_ms: float | None) -> None:
     if not len(shown.slower):
-        _nothing(axes, TOO_FEW)
+        _nothing(axes, NOTHING["distribution"])
         return
     axes.plot(shown.slower, shown.slower_ms, color=COLOURS["p99"], linewidth=1.8)
     axes.set_xscale("log")
     ticks = percentile_ticks(shown)
     axes.xaxis.set_ticks(list(ticks), labels=list(ticks.values()))
     axes.xaxis.set_ticks([], minor=True)
-    _log_scale(axes)
-    _goal(axes, goal_ms, shown)
+    log_upwards(axes)
+    _goal(axes, goal_ms)
 
 
 def _throughput(axes: Axes, shown: Figures) -> None:
@@ -127,14 +91,14 @@ def _statuses(axes: Axes, shown: Figures) -> None:
 
 def _batch_sizes(axes: Axes, shown: Figures) -> None:
     if not len(shown.batch_sizes):
-        _nothing(axes, NO_BATCH_SIZE)
+        _nothing(axes, NOTHING["batch_sizes"])
         return
     axes.bar(shown.batch_sizes, shown.batches, width=0.9, color=COLOURS["good (2xx)"])
 
 
 def _batch_times(axes: Axes, shown: Figures, estimate: Estimate | None) -> None:
     if not len(shown.batch_rows):
-        _nothing(axes, NO_BATCH_TIME)
+        _nothing(axes, NOTHING["batch_times"])
         return
     point = COLOURS["point"]
     axes.plot(shown.batch_rows, shown.batch_ms, ".", color=point, markersize=4, label="batches")
@@ -147,21 +111,11 @@ def _batch_times(axes: Axes, shown: Figures, estimate: Estimate | None) -> None:
 
 
 def _nothing(axes: Axes, why: str) -> None:
-    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", color="#666666")
+    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", color=TEXT_GREY)
 
 
-def _log_scale(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _goal(axes: Axes, goal_ms: float | None, shown: Figures) -> None:
-    if goal_ms is None or not is_in_sight(goal_ms, shown):
+def _goal(axes: Axes, goal_ms: float | None) -> None:
+    if goal_ms is None:
         return
-    label = f"goal {goal_ms:g} ms"
-    axes.axhline(goal_ms, color="#888888", linewidth=1.2, linestyle=(0, (4, 3)), zorder=3, label=label)
+    label, colour = goal_label(goal_ms), COLOURS["goal"]
+    axes.axhline(goal_ms, color=colour, linewidth=1.2, linestyle=(0, (4, 3)), zorder=3, label=label)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from uncork_loadtests.figures import Figures
+from uncork_loadtests.fleet import Outcome
+from uncork_loadtests.picture_style import BLUE, DARK_GREY, GREY, ORANGE, PURPLE, VERMILION
 
 TITLES = {
     "latency": "Latency over time",
@@ -21,26 +23,36 @@ LABELS = {
     "batch_sizes": ("rows in a batch", "batches"),
     "batch_times": ("rows in a batch", "batch time in milliseconds"),
 }
-# In place of a picture that there is nothing to draw in.
-NO_GOOD_ANSWER = "there was no good answer"
-TOO_FEW = "there were too few good answers"
-NO_BATCH_SIZE = "answers do not say what batch they were in"
-NO_BATCH_TIME = "answers do not say how long their batch took"
-# Okabe and Ito's colours, which stay apart for the colour-blind.
+NOTHING = {
+    "latency": "there was no good answer",
+    "distribution": "there were too few good answers",
+    "batch_sizes": "answers do not say what batch they were in",
+    "batch_times": "answers do not say how long their batch took",
+}
+"""In place of a picture that there is nothing to draw in."""
 COLOURS = {
     "point": "#9ecae1",
-    "p50": "#0072b2",
-    "p99": "#d55e00",
-    "offered": "#4d4d4d",
-    "good (2xx)": "#0072b2",
-    "shed (503)": "#e69f00",
-    "other status": "#cc79a7",
-    "no answer": "#d55e00",
+    "p50": BLUE,
+    "p99": VERMILION,
+    "offered": DARK_GREY,
+    "good (2xx)": BLUE,
+    "shed (503)": ORANGE,
+    "other status": PURPLE,
+    "no answer": VERMILION,
+    "goal": GREY,
 }
 # A goal further away than that would squeeze what there is to see.
 _FAR = 10.0
 
 
-def is_in_sight(goal_ms: float, shown: Figures) -> bool:
-    """Whether the goal is near enough to the latencies to be drawn with them."""
-    return bool(len(shown.latency_ms)) and goal_ms < _FAR * float(shown.latency_ms.max())
+def goal_in_sight_ms(outcome: Outcome, shown: Figures) -> float | None:
+    """The goal, if there is one that is near enough to the latencies to be drawn with them."""
+    if outcome.plan.goal_s is None or not len(shown.latency_ms):
+        return None
+    goal_ms = outcome.plan.goal_s * 1000
+    return goal_ms if goal_ms < _FAR * float(shown.latency_ms.max()) else None
+
+
+def goal_label(goal_ms: float) -> str:
+    """What the line at the goal is called."""
+    return f"goal {goal_ms:g} ms"

@@ -7,7 +7,6 @@ limit of open files matters: it is raised as far as the system allows (`ulimit -
 """
 
 import resource
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,15 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from uncork_loadtests.extras import ExtraMissing, require
+from uncork_loadtests.endings import JsonFile, MarkdownFile, exit_with, telling_failures, write_json
+from uncork_loadtests.extras import require
 from uncork_loadtests.pairs import choose_generator
-from uncork_loadtests.peers.bench import parse_connections, stop
+from uncork_loadtests.peers.bench import parse_connections
 from uncork_loadtests.peers.pictures import draw_curve
-from uncork_loadtests.peers.report import Origin, markdown_page, origin, origin_lines, write_json
+from uncork_loadtests.peers.report import Origin, markdown_page, origin, origin_lines
 from uncork_loadtests.peers.sheets import Sheet, markdown, median_known, output, show, text
 from uncork_loadtests.peers.tables import interval_text
 from uncork_loadtests.scaling import KINDS, Finding, Settings, Step
-from uncork_loadtests.servers import BenchError
 
 _MB = 1e6
 
@@ -54,26 +53,20 @@ def main(
         Literal["auto", "python", "wrk"],
         typer.Option(help="Generator; auto is wrk where it is installed."),
     ] = "auto",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything measured to this file.")
-    ] = None,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the tables to this file, in Markdown.")
-    ] = None,
+    json_file: JsonFile = None,
+    markdown_file: MarkdownFile = None,
     plot: Annotated[
         Path | None, typer.Option(help="Write pictures (SVG) of curves into this folder.")
     ] = None,
 ) -> None:
     """Measure how the gateway scales, print tables, and judge what has a mark."""
-    # So that servers are ended also when the bench is told to stop.
-    signal.signal(signal.SIGTERM, stop)
     progress = Console(stderr=True)
     sizes = parse_connections(body_bytes)
     if min(sizes) < 2:
         raise typer.BadParameter("a body is a JSON string: it has 2 bytes at least")
-    try:
+    with telling_failures("scale", progress=progress):
         if plot is not None:
-            require("matplotlib", wanted_by="--plot")
+            require("matplotlib.figure", wanted_by="--plot")
         settings = Settings(
             rounds=rounds,
             seconds=seconds,
@@ -87,13 +80,7 @@ def main(
             origin=origin("uncork_loadtests.scale", versions={}), settings=settings, findings=findings
         )
         _keep(report, json_file=json_file, markdown_file=markdown_file, plot=plot)
-    except (BenchError, ExtraMissing, OSError) as error:
-        progress.print(f"scale: {error}", style="red", markup=False)
-        raise typer.Exit(1) from error
-    faults = [fault for finding in findings for fault in _faults(finding)]
-    for fault in faults:
-        progress.print(f"wrong: {fault}", style="red", markup=False)
-    raise typer.Exit(1 if faults else 0)
+    exit_with([fault for finding in findings for fault in _faults(finding)], progress=progress)
 
 
 def _measure(kinds: Sequence[str], *, settings: Settings, progress: Console) -> list[Finding]:

@@ -31,6 +31,10 @@ class Api:
     goal_ms: float
 
 
+class NoSuchApi(Exception):
+    """The service has no api at the path; the message lists those there are."""
+
+
 @contextlib.contextmanager
 def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]:
     """Run `uncork serve TARGET` with further options on a free port until the block ends.
@@ -45,6 +49,18 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
 def apis(server: Server) -> list[Api]:
     """The apis of a service of ours, in their order, as it told when it started."""
     return [Api(route=route, goal_ms=float(goal)) for route, goal in _API.findall(server.banner)]
+
+
+def api_at(path: str | None, *, of: Sequence[Api]) -> Api:
+    """The api with this route; without a path, the first.
+
+    Raises:
+        NoSuchApi: if there is none.
+    """
+    found = next((one for one in of if path in (None, one.route)), None)
+    if found is None:
+        raise NoSuchApi(f"there is no api at {path}; there are {', '.join(one.route for one in of)}")
+    return found
 
 
 def estimate(server: Server, *, api: Api, of: Sequence[Api]) -> Estimate | None:

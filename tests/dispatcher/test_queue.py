@@ -1,5 +1,8 @@
 """The requests held for one (api, batch key)."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from uncork_dispatcher.queue import Entry, RequestQueue
 
 from .driver import entry
@@ -160,7 +163,7 @@ def test_what_is_put_back_comes_first_in_its_order() -> None:
     assert numbers(queue.take(rows=10, size_bytes=0)) == [1, 2, 3]
 
 
-def test_all_are_taken_by_urgency_at_once() -> None:
+def test_all_are_taken_by_urgency() -> None:
     """What the limits allow, and the queue is as good as new."""
     queue = filled(*(entry(n, rows=2, size_bytes=5, deadline=4.0 - n) for n in (1, 2, 3)))
 
@@ -169,3 +172,27 @@ def test_all_are_taken_by_urgency_at_once() -> None:
     queue.append(entry(4, rows=1))
     assert queue.most_urgent.request == 4
     assert numbers(queue.take(rows=1, size_bytes=0)) == [4]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.tuples(st.sampled_from("aart"), st.integers(0, 4)), max_size=30))
+def test_the_most_urgent_is_taken_whatever_came_before(steps: list[tuple[str, int]]) -> None:
+    """Against a sorted list: requests are added with any deadline, removed, and taken."""
+    queue, held = filled(), list[Entry]()
+    for number, (step, value) in enumerate(steps):
+        if step == "a":
+            added = entry(number, arrival=float(number), deadline=float(number + 3 * value))
+            queue.append(added)
+            held.append(added)
+        elif step == "r" and held:
+            queue.remove(held.pop(value % len(held)))
+        elif step == "t" and held:
+            urgent = sorted(held, key=lambda one: (one.deadline, one.request))[: value + 1]
+            assert numbers(queue.take(rows=value + 1, size_bytes=10)) == numbers(urgent)
+            held = [one for one in held if one not in urgent]
+        if held:
+            assert queue.most_urgent is min(held, key=lambda one: (one.deadline, one.request))
+            assert queue.oldest is held[0]
+        assert numbers(queue.by_urgency()) == numbers(
+            sorted(held, key=lambda one: (one.deadline, one.request))
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -71,6 +72,9 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     except (Exception, SystemExit) as error:
         _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
         return EXIT_SETUP
+    # What setup has made lives as long as the worker: a look at all of it is a pause in some batch.
+    gc.collect()
+    gc.freeze()
     _send(connection, Ready())
     _run_batches(service, connection)
     return 0

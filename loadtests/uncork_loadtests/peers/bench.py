@@ -8,26 +8,24 @@ is no failure, wrong answers are. Ratios within one run compare; numbers of diff
     python -m uncork_loadtests.peers.bench --loop open --rates 30,90 --markdown table.md --plot pictures
 """
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from uncork_loadtests.extras import ExtraMissing, require
+from uncork_loadtests.endings import JsonFile, MarkdownFile, exit_with, telling_failures, write_json
+from uncork_loadtests.extras import require
 from uncork_loadtests.pairs import choose_generator
 from uncork_loadtests.peers.catalogue import PEERS, Peer
 from uncork_loadtests.peers.contest import Outcome, Settings, compete
 from uncork_loadtests.peers.entrants import Work, digits_work, sleep_work
 from uncork_loadtests.peers.model_point import ModelPoint
 from uncork_loadtests.peers.pictures import draw
-from uncork_loadtests.peers.report import Report, make_report, origin_lines, page, write_json
+from uncork_loadtests.peers.report import Report, make_report, origin_lines, page
 from uncork_loadtests.peers.sheets import output, show
 from uncork_loadtests.peers.tables import marks_sheet, point_sheet
-from uncork_loadtests.servers import BenchError
 
 _CACHE = Path(__file__).parents[3] / ".peers"
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
@@ -60,25 +58,19 @@ def main(
         typer.Option(help="Generator of the closed loop; auto is wrk where it is installed."),
     ] = "auto",
     cache: Annotated[Path, typer.Option(help="Where the peers' environments are kept.")] = _CACHE,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything measured to this file.")
-    ] = None,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the tables to this file, in Markdown.")
-    ] = None,
+    json_file: JsonFile = None,
+    markdown_file: MarkdownFile = None,
     plot: Annotated[Path | None, typer.Option(help="Write pictures (SVG) into this folder.")] = None,
 ) -> None:
     """Measure Uncork beside its peers, print tables, and judge what has a mark."""
-    # So that servers are ended also when the bench is told to stop.
-    signal.signal(signal.SIGTERM, stop)
     chosen, points = parse_peers(peers), parse_points(model_points)
     clients, percentages = parse_connections(connections), parse_rates(rates)
     if loop == "open" and not points:
         raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is not known")
     progress = Console(stderr=True)
-    try:
+    with telling_failures("bench", progress=progress):
         if plot is not None:
-            require("matplotlib", wanted_by="--plot")
+            require("matplotlib.figure", wanted_by="--plot")
         settings = Settings(
             connections=clients if loop != "open" else [],
             rates=percentages if loop != "closed" else [],
@@ -94,13 +86,7 @@ def main(
             markdown_file.write_text(page(report))
         if plot is not None:
             draw(report.outcomes, folder=plot)
-    except (BenchError, ExtraMissing, OSError) as error:
-        progress.print(f"bench: {error}", style="red", markup=False)
-        raise typer.Exit(1) from error
-    wrong = [fault for outcome in report.outcomes for fault in outcome.wrong]
-    for fault in wrong:
-        progress.print(f"wrong: {fault}", style="red", markup=False)
-    raise typer.Exit(1 if wrong else 0)
+    exit_with([fault for outcome in report.outcomes for fault in outcome.wrong], progress=progress)
 
 
 def parse_peers(text: str) -> list[Peer]:
@@ -148,11 +134,6 @@ def parse_rates(text: str) -> list[float]:
     if not all(0 < each <= 100 for each in found):
         raise typer.BadParameter(f"percentages must be above 0 and at most 100, not {text!r}")
     return found
-
-
-def stop(signal_number: int, frame: FrameType | None) -> NoReturn:
-    """Unwind, and end all servers on the way."""
-    raise SystemExit(128 + signal_number)
 
 
 def _measure(

@@ -11,33 +11,31 @@ from uncork_loadtests.peers.contest import Outcome, Point
 from uncork_loadtests.peers.entrants import OURS
 from uncork_loadtests.peers.judge import Figure, best, values
 from uncork_loadtests.peers.sheets import median_known
+from uncork_loadtests.picture_style import (
+    BLUE,
+    DARK_GREY,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY_BLUE,
+    STYLE,
+    VERMILION,
+    headline,
+    line_look,
+    log_upwards,
+    log_with_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-_COLOURS = ("#4d4d4d", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#999933", "#882255", "#332288")
+_COLOURS = (DARK_GREY, BLUE, SKY_BLUE, GREEN, PURPLE, ORANGE, "#999933", "#882255", "#332288")
 _MARKS = "s^vDPX<>h"
-_LOOKS = {OURS: ("#d55e00", "o")} | {
+_LOOKS = {OURS: (VERMILION, "o")} | {
     name: (colour, mark) for name, colour, mark in zip(PEERS, _COLOURS, _MARKS, strict=True)
 }
 """Colour and mark: the same in every picture, in Okabe and Ito's colours as far as they go."""
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-}
 
 
 def draw(outcomes: Sequence[Outcome], *, folder: Path) -> list[Path]:
@@ -48,7 +46,7 @@ def draw(outcomes: Sequence[Outcome], *, folder: Path) -> list[Path]:
     closed = [[point for point in each.points if point.connections] for each in outcomes]
     opened = [[point for point in each.points if point.rate] for each in outcomes]
     made = []
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         for name, works, picture in (("closed", closed, _throughput), ("open", opened, _p99)):
             there = [points for points in works if points]
             if there:
@@ -65,15 +63,15 @@ def draw_curve(
     from matplotlib.figure import Figure as Picture
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         picture = Picture(figsize=(6.6, 4.0), layout="constrained")
         axes = picture.subplots()
         _draw_line(axes, OURS, points)
-        _log_axis(axes, [x for x, _ in points])
+        log_with_ticks(axes, "x", [x for x, _ in points])
         axes.set_ylim(bottom=0)
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
-        picture.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+        headline(picture, title, size=10)
         picture.savefig(path)
 
 
@@ -86,15 +84,13 @@ def _throughput(works: Sequence[Sequence[Point]]) -> Picture:
     )
     for axes, points in zip(panels, works, strict=True):
         axes.set_xlabel("clients, each of which waits for its answer")
-        _log_axis(axes, [point.connections or 1 for point in points])
+        log_with_ticks(axes, "x", [point.connections or 1 for point in points])
         axes.set_ylim(bottom=0)
         axes.set_ylabel("share of what the model allows" if points[0].limit else "requests per second")
     return picture
 
 
 def _p99(works: Sequence[Sequence[Point]]) -> Picture:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     picture, panels = _panels(
         works, "open loop (Poisson), one worker: 99th percentile", "p99", lambda point, value: value * 1000
     )
@@ -102,10 +98,7 @@ def _p99(works: Sequence[Sequence[Point]]) -> Picture:
         axes.set_xlabel("requests per second")
         axes.set_ylabel("milliseconds")
         axes.set_xlim(left=0)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        log_upwards(axes)
     return picture
 
 
@@ -124,7 +117,7 @@ def _panels(
             line = _line(points, name, figure=figure, scaled=scaled)
             if line:
                 legend.setdefault(name, _draw_line(axes, name, line))
-    picture.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    headline(picture, title)
     picture.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend))
     return picture, panels
 
@@ -145,25 +138,13 @@ def _settings(point: Point, name: str) -> list[str]:
     return [entrant for entrant in point.rounds if entrant.split()[0] == name]
 
 
-def _log_axis(axes: Axes, ticks: Sequence[float]) -> None:
-    """Across, with these ticks alone."""
-    axes.set_xscale("log")
-    axes.xaxis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-    axes.xaxis.set_ticks([], minor=True)
-
-
 def _draw_line(axes: Axes, name: str, line: Sequence[tuple[float, float]]) -> Any:
     colour, mark = _LOOKS[name]
-    first = name == OURS
     (drawn,) = axes.plot(
         [x for x, _ in line],
         [y for _, y in line],
         color=colour,
         marker=mark,
-        linewidth=2.6 if first else 1.3,
-        markersize=6.5 if first else 5.5,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        zorder=5 if first else 3,
+        **line_look(first=name == OURS),
     )
     return drawn

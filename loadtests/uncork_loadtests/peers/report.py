@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from uncork_loadtests.peers.catalogue import PEERS, Peer
 from uncork_loadtests.peers.contest import Outcome, Settings
 from uncork_loadtests.peers.entrants import OURS
@@ -76,11 +74,6 @@ def origin_lines(found: Origin) -> list[str]:
     """The same as text."""
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     return [f"{versions}; {found.processors} processors", f"$ {found.command}"]
-
-
-def write_json(report: object, file: Path) -> None:
-    """Write everything to a file; OSError if that fails."""
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
 
 
 def page(report: Report) -> str:
