@@ -101,8 +101,8 @@ class HotRoute:
         """What to say of a body over the limit."""
         return BodyTooLarge(f"the body is over the limit of {self.max_body_bytes} bytes")
 
-    def provenance(self, answer: Answer[RowsReply]) -> bytes:
-        """Header lines: which batch the answer comes from, and where its time went."""
+    def answer_head(self, answer: Answer[RowsReply]) -> bytes:
+        """Header lines of an answer: what it is, which batch it comes from, and where its time went."""
         batch = answer.batch
         if batch is not self._batch:
             # The answers of a batch come one after the other.
@@ -110,7 +110,7 @@ class HotRoute:
             self._batch_head = (
                 b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
                 % (self._batch_id(batch.start.batch).encode(), batch.rows),
-                b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
+                b", batch;dur=%.2f\r\n%b" % (batch.seconds * 1000, _JSON),
             )
         before, after = self._batch_head
         return b"%b%.2f%b" % (before, answer.held_s * 1000, after)
@@ -189,15 +189,17 @@ class HotRequest:
     def answered(self, answer: Answer[RowsReply]) -> None:
         """Reply with what the worker said."""
         route, result = self._route, answer.result
+        if result.status != 200:
+            kind = _ERRORS_BY_STATUS.get(result.status, HandlerFailed)
+            self.failed(kind(result.body.decode()))
+            return
         try:
-            if result.status != 200:
-                kind = _ERRORS_BY_STATUS.get(result.status, HandlerFailed)
-                raise kind(result.body.decode())
             body = route.codec.encode(result.body, single=self._single)
         except Exception as error:
             self.failed(error)
-        else:
-            self._reply(200, route.provenance(answer) + _JSON, body)
+            return
+        self._connection.reply(self, 200, route.answer_head(answer), body)
+        route.tally.answered(200, time.perf_counter() - self._arrived)
 
     def failed(self, error: Exception) -> None:
         """Reply with a problem document."""
@@ -207,7 +209,8 @@ class HotRequest:
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read
         head = b"".join(b"%b: %b\r\n" % header for header in failure.headers())
-        self._reply(failure.status, head + _PROBLEM, problem(failure.status, str(failure)))
+        self._connection.reply(self, failure.status, head + _PROBLEM, problem(failure.status, str(failure)))
+        self._count(failure.status)
 
     def _body(self) -> bytes:
         pieces, self._pieces = self._pieces, []
@@ -231,10 +234,6 @@ class HotRequest:
             )
         except Exception as error:
             self.failed(error)
-
-    def _reply(self, status: int, head: bytes, body: bytes) -> None:
-        self._connection.reply(self, status, head, body)
-        self._count(status)
 
     def _count(self, status: int) -> None:
         self._route.tally.answered(status, time.perf_counter() - self._arrived)

@@ -78,7 +78,7 @@ class HotRoutes:
         self.handlers: dict[bytes, HotHandler[Any]] = {}
         self.known: dict[bytes, _Known] = {}
         self._headers: list[Header] = []
-        self._header_lines = b""
+        self._starts: dict[int, bytes] = {}
 
     def replace(self, handlers: Mapping[bytes, HotHandler[Any]]) -> None:
         """Put other handlers in force for the requests to come."""
@@ -93,8 +93,12 @@ class HotRoutes:
         """Status line and the server's own header lines; uvicorn gives other ``headers`` every second."""
         if headers is not self._headers:
             self._headers = headers
-            self._header_lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        return STATUS_LINE[status] + self._header_lines
+            self._starts.clear()
+        start = self._starts.get(status)
+        if start is None:
+            lines = (b"%b: %b\r\n" % header for header in headers)
+            start = self._starts[status] = STATUS_LINE[status] + b"".join(lines)
+        return start
 
     def learn(self, head: bytes, known: _Known) -> None:
         """Keep a head, unless it is unusually long."""

@@ -39,6 +39,14 @@ class Distribution:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
+    def observe_all(self, values: Iterable[float]) -> None:
+        """Count some values."""
+        bounds, counts, total = self._bounds, self._counts, 0.0
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+            total += value
+        self._sum += total
+
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Add it to what is exposed."""
         cumulated = accumulate(self._counts)
@@ -89,8 +97,7 @@ class Metrics(Collector):
         tally.releases[start.reason] += 1
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
-        for seconds in held_s:
-            tally.queue_wait.observe(seconds)
+        tally.queue_wait.observe_all(held_s)
 
     def batch_ended(self, batch: BatchFacts, outcome: str) -> None:
         """Measure a batch."""
