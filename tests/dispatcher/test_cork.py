@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from uncork_dispatcher.estimator import Estimate
@@ -222,6 +222,15 @@ positive = st.floats(0, 100)
     to_deadline=st.floats(-10, 100),
     rate=positive,
     estimate=st.builds(Estimate, positive, positive, st.floats(0, 1), positive),
+)
+@example(
+    # Balance asks for half a second, and the goal is about to bind.
+    rows=1,
+    idle=1,
+    busy=[1.0],
+    to_deadline=6.0,
+    rate=2.0,
+    estimate=Estimate(5.0, 0.0, 0.0, 0.0),
 )
 def test_a_hold_ends_in_the_future_and_in_time_for_the_deadline(
     *, rows: int, idle: int, busy: list[float], to_deadline: float, rate: float, estimate: Estimate

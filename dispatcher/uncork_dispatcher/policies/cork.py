@@ -87,15 +87,15 @@ class CorkPolicy:
             return Release(share, "not_worth_waiting")
         chances = _chances(view)
         until = view.now + max(self._for_balance(view, load, chances), _for_returns(view, load, chances))
-        worth_waiting = until > view.now
-        if not worth_waiting and not _binds(view, load):
+        binds = _binds(view, load)
+        if until <= view.now and not binds:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more like those held would have to fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
         latest = view.deadline - view.pace * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
-        return Hold(min(latest, until) if worth_waiting else latest)
+        return Hold(latest if binds else min(latest, until))
 
     def observe(self, done: BatchDone) -> None:
         """Nothing to learn beyond what the core learns for every policy."""
