@@ -38,7 +38,7 @@ def refusal(
         return None
     if api.requests and not fits:
         return "queue_full"
-    if expires_at == math.inf and _make_room(api, slots, rows=held_rows, requests=held, now=now):
+    if expires_at == math.inf and _find_room(api, slots, rows=held_rows, requests=held, now=now):
         return None
     if api.may_shed(max(rows, min(held_rows, api.policy.limit_rows))):
         finish = _finish(api, slots, rows=held_rows, requests=held, now=now)
@@ -47,7 +47,7 @@ def refusal(
     return None
 
 
-def _make_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
+def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
     """Whether even twice as much as is held would be done within the goal.
 
     Every request asks, so the answer is kept while no batch starts or ends: the time that a backlog takes
