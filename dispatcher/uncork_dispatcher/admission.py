@@ -69,7 +69,7 @@ def next_refusal(queue: RequestQueue, api: Api, slots: Slots, *, draining: bool)
     entry = queue.most_urgent
     at = math.inf
     if not slots.workers:
-        at = entry.deadline
+        at = min(entry.deadline, entry.arrival + api.rules.timeout_s)
     elif not slots.idle and not draining and api.may_shed(0):
         # Of more rows than have been earned it is known that they take no less than the earned ones.
         rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 _NONBLOCK = os.O_NONBLOCK
@@ -34,7 +35,9 @@ class Alarm(Protocol):
 def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.monotonic) -> Alarm:
     """The most precise alarm that there is for a clock; ``ring`` is called by the running event loop."""
     if clock is time.monotonic and sys.platform == "linux":
-        return FileAlarm(ring)
+        # Some sandboxes and full file tables refuse the file.
+        with suppress(OSError):
+            return FileAlarm(ring)
     return LoopAlarm(ring)
 
 

@@ -263,9 +263,14 @@ class Dispatcher:
         if self._draining:
             return Release(api.policy.limit_rows, "drain")
         decision = api.policy.decide(api.view(queue, self._slots, self._now))
-        if isinstance(decision, Hold) and decision.until <= self._now:
+        if isinstance(decision, Release):
+            return decision
+        if decision.until <= self._now:
             return Release(api.policy.limit_rows, "not_worth_waiting")
-        return decision
+        longest = queue.oldest.arrival + api.rules.max_hold_s
+        if longest <= self._now:
+            return Release(api.policy.limit_rows, "deadline")
+        return Hold(longest) if longest < decision.until else decision
 
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:
         """Start a batch, and refuse those that cannot be answered in time if it is to be a large one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from uncork_dispatcher.policies import make_policy
@@ -17,7 +18,8 @@ class ApiRules:
         max_batch_rows: most rows in one batch of several requests. A request with more travels alone.
         max_batch_bytes: most bytes of bodies in one batch of several requests.
         policy: name of the policy, see :func:`uncork_dispatcher.policies.make_policy`.
-        timeout_s: seconds a batch may run before it is given up.
+        max_hold_s: longest time that a request is held while a worker is idle, whatever the policy says.
+        timeout_s: seconds a batch may run before it is given up, and that a request is held without workers.
         idempotent: whether a batch whose worker was lost may be run once more.
         max_queue_rows: rows that may be held; a request beyond is refused.
         max_queue_bytes: bytes of bodies that may be held; a request beyond is refused.
@@ -31,6 +33,7 @@ class ApiRules:
     max_batch_rows: int = 1000
     max_batch_bytes: int = 64 * 2**20
     policy: str = "cork"
+    max_hold_s: float = math.inf
     timeout_s: float = 60.0
     idempotent: bool = True
     max_queue_rows: int = 20_000
@@ -48,6 +51,8 @@ class ApiRules:
             value = getattr(self, field)
             if not value > 0:
                 raise ValueError(f"api {self.name!r}: {field} must be positive, got {value}")
+        if not self.max_hold_s >= 0:
+            raise ValueError(f"api {self.name!r}: max_hold_s must be 0 or more, got {self.max_hold_s}")
         try:
             make_policy(self.policy, limit_rows=self.max_batch_rows)
         except ValueError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import resource
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -122,6 +123,20 @@ def test_files_are_given_back() -> None:
 
     with suppress(OSError):
         assert "timerfd" not in str(Path(f"/proc/self/fd/{number}").readlink())
+
+
+def test_without_files_there_is_the_alarm_of_the_loop() -> None:
+    """A full table of open files is no reason not to serve."""
+
+    async def scenario() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            assert isinstance(make_alarm(lambda: None), LoopAlarm)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    asyncio.run(scenario())
 
 
 def test_other_clocks_have_the_alarm_of_the_loop() -> None:

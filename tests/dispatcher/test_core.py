@@ -99,6 +99,36 @@ def test_a_hold_ends_by_itself() -> None:
     assert requests(core, core.next_wakeup()) == [(1,)]
 
 
+def test_no_hold_is_longer_than_the_user_allows() -> None:
+    """Counted from the oldest request, whatever the policy says; what comes later joins it."""
+    core = core_with(api("fixed:50", max_hold_s=0.02))
+    core.submit(1, api="a", now=1.0)
+    assert core.poll(1.0) == []
+    assert core.next_wakeup() == pytest.approx(1.02)
+
+    core.submit(2, api="a", now=1.019)
+    assert core.poll(1.019) == []
+    [start] = starts(core.poll(core.next_wakeup()))
+    assert (start.requests, start.reason) == ((1, 2), "deadline")
+
+
+def test_a_policy_may_hold_shorter_than_the_user_allows() -> None:
+    """Its own end of the hold stands."""
+    core = core_with(api("fixed:50", max_hold_s=0.5))
+    core.submit(1, api="a", now=1.0)
+    core.poll(1.0)
+    assert core.next_wakeup() == pytest.approx(1.05)
+    assert requests(core, core.next_wakeup()) == [(1,)]
+
+
+def test_who_allows_no_hold_gets_none() -> None:
+    """An idle worker starts at once."""
+    core = core_with(api("fixed:50", max_hold_s=0.0))
+    core.submit(1, api="a", now=1.0)
+
+    assert requests(core, 1.0) == [(1,)]
+
+
 def test_an_empty_core_wants_no_wakeup() -> None:
     """Nor does one whose workers are all idle; a running batch has a timeout."""
     core = core_with(api(timeout_s=7.0))

@@ -142,6 +142,22 @@ def test_no_worker() -> None:
     assert core.is_empty
 
 
+def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> None:
+    """However late the goal lets the answer be."""
+    core = core_with(ApiRules(name="a", goal_s=1e5, timeout_s=2.0))
+    start_one(core, 1, now=0.0)
+    core.submit(2, api="a", now=0.5)
+    core.worker_lost(0, now=1.0)
+    assert core.poll(1.0) == []
+
+    at = core.next_wakeup()
+    assert at == 2.0
+    assert [(shed.request, shed.reason) for shed in core.poll(at) if isinstance(shed, Shed)] == [
+        (1, "no_worker")
+    ]
+    assert core.next_wakeup() == 2.5
+
+
 def test_a_client_that_has_given_up_already() -> None:
     """At the very moment; a little patience is enough on an idle gateway."""
     core = core_with(ApiRules(name="a"))

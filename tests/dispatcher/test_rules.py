@@ -27,6 +27,15 @@ def test_one_is_enough_of_everything(field: str) -> None:
     assert getattr(ApiRules(name="a", **least), field) == 1
 
 
+@pytest.mark.parametrize("value", [-1, math.nan])
+def test_a_hold_is_not_negative(value: float) -> None:
+    """None at all is allowed."""
+    with pytest.raises(ValueError, match=rf"api 'digits': max_hold_s must be 0 or more, got {value}"):
+        ApiRules(name="digits", max_hold_s=value)
+
+    assert ApiRules(name="digits", max_hold_s=0).max_hold_s == 0
+
+
 def test_the_policy_is_checked() -> None:
     """The message names the api and lists what there is."""
     with pytest.raises(
