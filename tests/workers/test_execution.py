@@ -239,24 +239,29 @@ def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
 
 
 @pytest.mark.parametrize("word", ["raise", "exit", "swallow", "nonsense"])
-def test_a_handler_that_fails_fails_all_good_requests(word: str, caplog: pytest.LogCaptureFixture) -> None:
-    """They get 500 with an id and nothing of the reason; the log has both. Bad requests keep their 400."""
+def test_a_request_that_makes_the_handler_fail_fails_alone(
+    word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets 500 with an id and nothing of the reason; the log has both. Its neighbours are answered."""
     requests = [Request(b'"a"'), Request(b"nope"), Request(json.dumps(word).encode()), Request(b"[1]")]
 
     reply, answers = run(requests, to="echo")
 
-    assert [status for status, _ in answers] == [500, 400, 500, 500]
+    assert [status for status, _ in answers] == [200, 400, 500, 200]
+    assert answers[0][1] == '"a"'
     assert answers[1][1].startswith("not valid JSON: ")
-    texts = {text for status, text in answers if status == 500}
-    (text,) = texts
-    message, _, error_id = text.rpartition(" ")
+    message, _, error_id = answers[2][1].rpartition(" ")
     assert message == "the handler of api 'echo' failed; error id"
     assert len(error_id) == 12
-    assert (reply.worked, reply.chunks) == (False, [])
-    (record,) = caplog.records
-    assert record.levelno == logging.ERROR
-    assert record.getMessage() == f"api echo failed on a batch of 4 rows [{error_id}]"
-    assert record.exc_info is not None
+    assert answers[3][1] == "[1]"
+    assert not reply.worked
+    warning, error = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert warning.getMessage().startswith("api echo failed on 3 requests, looking for the culprit: ")
+    assert warning.exc_info is None
+    assert error.levelno == logging.ERROR
+    assert error.getMessage() == f"api echo failed on a batch of 1 rows [{error_id}]"
+    assert error.exc_info is not None
 
 
 def test_the_log_has_the_traceback_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
@@ -274,14 +279,16 @@ def test_every_failure_has_an_id_of_its_own() -> None:
     assert len(ids) == 20
 
 
-def test_calls_that_worked_before_one_failed_are_told() -> None:
-    """Their times teach something; all requests fail all the same."""
+def test_every_call_that_worked_is_told() -> None:
+    """Before the batch failed and after; the gateway sees that it did not work as a whole."""
+    service = Sums()
     requests = [Request(b"1"), Request(b"2"), Request(b"3"), Request(b'"raise"'), Request(b"5")]
 
-    reply, answers = run(requests, to="echo", limit_rows=2)
+    reply, answers = run(requests, to="echo", limit_rows=2, service=service)
 
-    assert [status for status, _ in answers] == [500] * 5
-    assert [rows for rows, _ in reply.chunks] == [2]
+    assert [status for status, _ in answers] == [200, 200, 200, 500, 200]
+    assert service.calls == [2, 2, 2, 1, 1, 1]
+    assert [rows for rows, _ in reply.chunks] == [2, 2, 1, 1]
     assert not reply.worked
 
 

@@ -19,6 +19,7 @@ from uncork_workers.frames import (
     Message,
     Ready,
     Reply,
+    TensorForm,
     encode_frame,
     split_payload,
 )
@@ -61,6 +62,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         lengths=LISTS,
         rows=LISTS,
         costs=st.none() | st.lists(COSTS, max_size=5),
+        idempotent=st.booleans(),
+        tensor=st.none() | st.builds(TensorForm, datatype=st.text(), shape=LISTS),
     ),
     st.builds(
         Reply,
@@ -70,6 +73,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         statuses=st.lists(st.integers(200, 599), max_size=5),
         lengths=LISTS,
         chunks=st.lists(st.tuples(COSTS, st.floats(0, 1e9)), max_size=3),
+        datatype=st.text(),
     ),
 )
 FRAMES = st.builds(Frame, MESSAGES, st.binary(max_size=50))

@@ -16,7 +16,7 @@ RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
 COST_IN_BYTES = "bytes"
 MAX_COST = 10**9
 # Kinds of input whose rows are JSON values, which may be objects.
-_KINDS_WITH_FIELDS = ("json",)
+KINDS_WITH_FIELDS = ("json",)
 
 
 class DefinitionError(ValueError):
@@ -33,7 +33,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         mb_max_batch_bytes: most bytes of bodies in a batch of several requests.
         policy: when to release a batch.
         timeout: seconds a batch may run.
-        idempotent: whether a batch whose worker died may be run again.
+        idempotent: whether a batch that failed may be run again, whole or in parts.
         cost: what a row weighs; a number, ``"bytes"`` or a field, see :func:`uncork_workers.service.api`.
     """
 
@@ -80,7 +80,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         self.settings.check(self.name)
         cost = self.settings.cost
         is_field = isinstance(cost, str) and cost != COST_IN_BYTES
-        if is_field and self.input.get("kind") not in _KINDS_WITH_FIELDS:
+        if is_field and self.input.get("kind") not in KINDS_WITH_FIELDS:
             raise DefinitionError(
                 f"api {self.name!r}: cost must be a number or {COST_IN_BYTES!r} for this input, whose rows "
                 f"have no fields, got {cost!r}"

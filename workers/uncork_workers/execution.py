@@ -6,24 +6,38 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from uncork_workers.adapters import Adapter, InvalidInput
+from uncork_workers.adapters.tensors import datatype_of
+from uncork_workers.bisection import bisect
 from uncork_workers.frames import Batch, Reply
 from uncork_workers.outputs import encode_rows
-from uncork_workers.service import ApiDefinition, Service, find_apis
+from uncork_workers.service import Service, find_apis
 
 log = logging.getLogger("uncork.worker")
 
 _OK = 200
 _INVALID = 400
 _FAILED = 500
+_SHARE_OF_TIMEOUT = 0.9
 
 
-class _Outcome(NamedTuple):
-    status: int
-    body: bytes
+class _Requests(NamedTuple):
+    """Some requests of a batch: the body of each, its rows, and what they cost."""
+
+    bodies: Sequence[bytes]
+    rows: Sequence[int]
+    costs: Sequence[float]
+
+    def pick(self, group: Sequence[int]) -> _Requests:
+        """Those at the positions of a group."""
+        return _Requests(
+            [self.bodies[at] for at in group],
+            [self.rows[at] for at in group],
+            [self.costs[at] for at in group],
+        )
 
 
 class _Part(NamedTuple):
@@ -44,68 +58,137 @@ class Executor:
         """Run a batch; every request gets a status and a body, whatever happens."""
         began = time.perf_counter()
         definition = self._apis[batch.api]
-        costs = batch.rows if batch.costs is None else batch.costs
-        chunks: list[tuple[float, float]] = []
-        refused: dict[int, _Outcome] = {}
-        worked = True
+        running = _Running(definition.adapter, getattr(self._service, definition.name), batch, bodies)
+        failure: BaseException | None = None
         try:
-            merged = _merge(definition.adapter, bodies, batch.rows, refused)
-            texts = self._call(
-                definition, merged, _parts(batch.rows, costs, refused, batch.limit_rows), chunks
-            )
-            answers = _deal(texts, batch.rows, refused)
+            running.run()
         except (Exception, SystemExit) as error:
-            worked = False
-            failure = _failure(batch, error)
-            refused = {at: refused.get(at, failure) for at in range(len(bodies))}
-            answers = [outcome.body for outcome in refused.values()]
+            failure = error
+        if failure is not None:
+            running.run_parts(failure, took_s=time.perf_counter() - began)
+        answers = running.answers
         reply = Reply(
             batch=batch.batch,
-            worked=worked,
+            worked=failure is None,
             seconds=time.perf_counter() - began,
-            statuses=[_OK if at not in refused else refused[at].status for at in range(len(bodies))],
+            statuses=running.statuses,
             lengths=list(map(len, answers)),
-            chunks=chunks,
+            chunks=running.chunks,
+            datatype=running.datatypes.pop() if len(running.datatypes) == 1 else "",
         )
         return reply, answers
 
-    def _call(
-        self,
-        definition: ApiDefinition,
-        merged: Any,
-        parts: Sequence[_Part],
-        chunks: list[tuple[float, float]],
-    ) -> list[bytes]:
-        """Call the handler with one part of the rows after the other; returns one text per row."""
-        handler = getattr(self._service, definition.name)
+
+class _Running:
+    """A batch on its way. Requests go by their position in it."""
+
+    def __init__(
+        self, adapter: Adapter, handler: Callable[[Any], Any], batch: Batch, bodies: Sequence[bytes]
+    ) -> None:
+        self._adapter = adapter
+        self._handler = handler
+        self._batch = batch
+        self._requests = _Requests(bodies, batch.rows, batch.rows if batch.costs is None else batch.costs)
+        self._valid: Sequence[int] = range(len(bodies))
+        self.statuses = [_OK] * len(bodies)
+        self.answers = [b""] * len(bodies)
+        self.chunks: list[tuple[float, float]] = []
+        self.datatypes: set[str] = set()
+        """Of the results of each call that worked."""
+
+    def run(self) -> None:
+        """Answer all; only if they cannot be merged look for those to blame, and leave them out."""
+        requests = self._requests
+        try:
+            merged = self._merge(requests)
+        except InvalidInput:
+            self._valid = [at for at in self._valid if self._is_valid(at)]
+            requests = requests.pick(self._valid)
+            merged = self._merge(requests) if self._valid else ()
+        answers = self._call(requests, merged)
+        if len(answers) == len(self.answers):
+            self.answers = answers
+        else:
+            for at, answer in zip(self._valid, answers, strict=True):
+                self.answers[at] = answer
+
+    def run_parts(self, error: BaseException, *, took_s: float) -> None:
+        """Answer all although :meth:`run` failed after ``took_s``: only those that fail alone get 500."""
+        valid, api = self._valid, self._batch.api
+        if len(valid) == 1 or not self._batch.idempotent:
+            self._fail(valid, error)
+            return
+        log.warning("api %s failed on %d requests, looking for the culprit: %r", api, len(valid), error)
+        # Who looks for longer than the gateway waits is killed, and nobody is answered. No part takes longer.
+        ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
+        found = bisect(valid, lambda group: self._try(group) if time.perf_counter() < ends else error)
+        for at, answer in found.results.items():
+            self.statuses[at], self.answers[at] = _OK, answer
+        for at, reason in found.culprits.items():
+            self._fail([at], reason)
+        if found.given_up:
+            self._fail(found.given_up, error)
+
+    def _try(self, group: Sequence[int]) -> list[bytes] | BaseException:
+        """Run some requests by themselves, merged again: the handler may have changed what it was given."""
+        requests = self._requests.pick(group)
+        try:
+            return self._call(requests, self._merge(requests))
+        except (Exception, SystemExit) as error:
+            return error
+
+    def _merge(self, requests: _Requests) -> Any:
+        bodies, rows, _ = requests
+        form = self._batch.tensor
+        if form is None:
+            merged = self._adapter.merge(bodies)
+        else:
+            merged = self._adapter.merge_tensors(bodies, form, rows)
+        if len(merged) != sum(rows):
+            raise InvalidInput(f"{len(merged)} rows where {sum(rows)} were counted")
+        return merged
+
+    def _is_valid(self, at: int) -> bool:
+        """Whether a request is what the api accepts; if not, it is answered."""
+        body, rows, form = self._requests.bodies[at], self._requests.rows[at], self._batch.tensor
+        try:
+            if form is None:
+                self._adapter.check(body, rows)
+            else:
+                self._adapter.check_tensors(body, form, rows)
+        except InvalidInput as error:
+            self.statuses[at], self.answers[at] = _INVALID, str(error).encode()
+            return False
+        return True
+
+    def _call(self, requests: _Requests, merged: Any) -> list[bytes]:
+        """Call the handler with one part of the rows after the other; returns one answer per request."""
+        parts = _cut(requests.rows, requests.costs, self._batch.limit_rows)
         texts: list[bytes] = []
-        for rows, cost in parts:
+        for count, cost in parts:
             began = time.perf_counter()
-            results = handler(merged if len(parts) == 1 else merged[len(texts) : len(texts) + rows])
-            texts += encode_rows(results, expected=rows)
-            chunks.append((cost, time.perf_counter() - began))
-        return texts
+            results = self._handler(merged if len(parts) == 1 else merged[len(texts) : len(texts) + count])
+            texts += encode_rows(results, expected=count)
+            self.chunks.append((cost, time.perf_counter() - began))
+            self.datatypes.add(datatype_of(results))
+        return _deal(texts, requests.rows)
+
+    def _fail(self, group: Sequence[int], error: BaseException) -> None:
+        """Answer a group with an id, under which the log has the rest."""
+        error_id = uuid.uuid4().hex[:12]
+        api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
+        log.error("api %s failed on a batch of %d rows [%s]", api, rows, error_id, exc_info=error)
+        answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
+        for at in group:
+            self.statuses[at], self.answers[at] = _FAILED, answer
 
 
-def _parts(
-    rows: Sequence[int], costs: Sequence[float], refused: Mapping[int, _Outcome], limit: float
-) -> list[_Part]:
-    """The calls of the handler that the requests which are not refused need."""
-    if refused:
-        good = [at for at in range(len(rows)) if at not in refused]
-        rows, costs = [rows[at] for at in good], [costs[at] for at in good]
-    return _cut(rows, costs, limit)
-
-
-def _deal(texts: list[bytes], rows: Sequence[int], refused: Mapping[int, _Outcome]) -> list[bytes]:
-    """The body of each answer: the texts of its rows, or why it is refused."""
-    if not refused and len(texts) == len(rows):
+def _deal(texts: list[bytes], rows: Sequence[int]) -> list[bytes]:
+    """The body of each answer: the texts of its rows."""
+    if len(texts) == len(rows):
         return texts
     rest = iter(texts)
-    return [
-        refused[at].body if at in refused else b",".join(itertools.islice(rest, count))
-        for at, count in enumerate(rows)
-    ]
+    return [b",".join(itertools.islice(rest, count)) for count in rows]
 
 
 def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Part]:
@@ -127,38 +210,3 @@ def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Par
             size += 1
             cost += each
     return [*parts, _Part(size, cost)]
-
-
-def _merge(
-    adapter: Adapter, bodies: Sequence[bytes], rows: Sequence[int], refused: dict[int, _Outcome]
-) -> Any:
-    """Parse all bodies at once. Only if that fails look for those to blame, note them, and leave them out."""
-    try:
-        merged = adapter.merge(bodies)
-    except InvalidInput:
-        merged = ()
-    if len(merged) == sum(rows):
-        return merged
-    for at, (body, count) in enumerate(zip(bodies, rows, strict=True)):
-        outcome = _check(adapter, body, count)
-        if outcome is not None:
-            refused[at] = outcome
-    good = [body for at, body in enumerate(bodies) if at not in refused]
-    return adapter.merge(good) if good else None
-
-
-def _check(adapter: Adapter, body: bytes, rows: int) -> _Outcome | None:
-    try:
-        adapter.check(body, rows)
-    except InvalidInput as error:
-        return _Outcome(_INVALID, str(error).encode())
-    return None
-
-
-def _failure(batch: Batch, error: BaseException) -> _Outcome:
-    """What the callers of a failed batch get: an id, under which the log has the rest."""
-    error_id = uuid.uuid4().hex[:12]
-    log.error(
-        "api %s failed on a batch of %d rows [%s]", batch.api, sum(batch.rows), error_id, exc_info=error
-    )
-    return _Outcome(_FAILED, f"the handler of api {batch.api!r} failed; error id {error_id}".encode())

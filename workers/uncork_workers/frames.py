@@ -62,11 +62,20 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     traceback: str = ""
 
 
+class TensorForm(msgspec.Struct, frozen=True):
+    """What a row of a raw tensor is: a datatype and a shape, as in the Open Inference Protocol (V2)."""
+
+    datatype: str
+    shape: list[int]
+
+
 class Batch(msgspec.Struct, tag="batch", frozen=True):
     """Run these requests. Per request: the length of its body in bytes, and its rows.
 
     ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
-    weigh at most ``limit_rows`` at a time.
+    weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
+    run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, or raw tensors
+    if ``tensor`` is given.
     """
 
     batch: int
@@ -75,6 +84,9 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     lengths: list[int]
     rows: list[int]
     costs: list[_Cost] | None = None
+    idempotent: bool = True
+    timeout_s: _Seconds = 60.0
+    tensor: TensorForm | None = None
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):
@@ -82,7 +94,8 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
 
     The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (cost, seconds) of
     each call of the handler that worked; ``worked`` says whether all of them did. ``seconds`` is how long the
-    worker took for the whole batch.
+    worker took for the whole batch. ``datatype`` is that of the results in V2's words, empty if they were no
+    arrays, or not all of one datatype.
     """
 
     batch: int
@@ -91,6 +104,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     statuses: list[_Status]
     lengths: list[int]
     chunks: list[tuple[_Cost, _Seconds]]
+    datatype: str = ""
 
 
 Message = Hello | Ready | Failed | Batch | Reply

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from uncork_workers.frames import TensorForm
+
 
 class InvalidInput(ValueError):
     """A request is not what the api accepts; the message says what was wrong, and goes to the client."""
@@ -40,6 +42,22 @@ class Adapter(ABC):
         Raises:
             InvalidInput: if it is not what the api accepts.
         """
+
+    def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> Any:
+        """As :meth:`merge`, of bodies that are raw tensors with so many rows each.
+
+        Raises:
+            InvalidInput: if at least one of them is not valid, or this kind of input takes no tensors.
+        """
+        raise InvalidInput("this api takes JSON only, not binary tensors")
+
+    def check_tensors(self, body: bytes, form: TensorForm, rows: int) -> None:
+        """As :meth:`check`, of a body that is a raw tensor.
+
+        Raises:
+            InvalidInput: if it is not what the api accepts.
+        """
+        self.merge_tensors([body], form, [rows])
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.tensors import read_tensors
+from uncork_workers.frames import TensorForm
 
 _decoder = msgspec.json.Decoder()
 
@@ -25,6 +27,11 @@ class Json(Adapter):
         """Accept whatever is one JSON value."""
         if len(_parse(joined([body]))) != rows:
             raise InvalidInput("not exactly one JSON value")
+
+    def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[Any]:
+        """Each row as nested lists of numbers, booleans or text; a row of shape () is the bare value."""
+        items: list[Any] = read_tensors(bodies, form, rows).tolist()
+        return items
 
 
 def _parse(document: bytes) -> list[Any]:

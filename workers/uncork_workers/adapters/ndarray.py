@@ -9,9 +9,13 @@ import msgspec
 import numpy as np
 
 from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.tensors import read_tensors
 from uncork_workers.description import DefinitionError
+from uncork_workers.frames import TensorForm
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
+# Which kinds of tensors each takes: those whose values JSON would let through.
+_TENSORS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
 _NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or false"}
 
 
@@ -77,6 +81,34 @@ class NdArray(Adapter):
         array = self.merge([body])
         if len(array) != rows:
             raise InvalidInput(self._wrong(f"{len(array)} rows where {rows} were counted"))
+
+    def merge_tensors(
+        self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
+    ) -> np.ndarray[Any, Any]:
+        """As :meth:`merge`, under the same rules, but NaN and infinity are fine: here they can be said."""
+        self._check_shape(tuple(form.shape))
+        array = read_tensors(bodies, form, rows)
+        if array.dtype.kind not in _TENSORS[self._dtype.kind]:
+            raise InvalidInput(self._wrong(f"got a tensor of {form.datatype}"))
+        return self._convert(array)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same numbers in the dtype of the api; floats may be rounded, as those of JSON are."""
+        if np.can_cast(array.dtype, self._dtype):
+            return array.astype(self._dtype, copy=False)
+        if self._dtype.kind != "f":
+            limits = np.iinfo(self._dtype)
+            for value in (int(array.min()), int(array.max())):
+                if not limits.min <= value <= limits.max:
+                    raise InvalidInput(self._wrong(f"{value} out of bounds for {self._dtype.name}"))
+            return array.astype(self._dtype)
+        # By way of doubles, so that what is rounded twice is the same as what comes as JSON.
+        array = array.astype(np.float64, copy=False)
+        converted = array.astype(self._dtype)
+        if (np.isfinite(array) & ~np.isfinite(converted)).any():
+            raise InvalidInput(self._wrong(f"a value is too large for {self._dtype.name}"))
+        return converted
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         fits = len(shape) == len(self._shape) and all(
