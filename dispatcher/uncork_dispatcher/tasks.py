@@ -31,6 +31,13 @@ class TaskRunner(Generic[P, R]):
         """Cancel the task; what it returns all the same goes nowhere."""
         self._tasks[batch].cancel()
 
+    async def close(self) -> None:
+        """Cancel what runs."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _run(self, job: Job[P], ended: Ended[R]) -> None:
         outcome: Ran[R] | Exception
         try:

@@ -7,6 +7,8 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -17,14 +19,19 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran, Start, WorkerLost
-from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs import TensorKey, make_codec
+from uncork_gateway.dialects import Dialect, Native
+from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import problem
-from uncork_gateway.hot_route import HotRoute, RowsReply
+from uncork_gateway.exchange import BatchHead
+from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.http import HotRoutes, HttpProtocol
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+from uncork_gateway.models import PREFIXES, Model, ModelPages, dialects_of, models_of
+from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
-from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.frames import Batch, Failed, FrameError
+from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.frames import Batch, Failed, FrameError, TensorForm
 
 log = logging.getLogger("uncork.gateway")
 
@@ -75,9 +82,10 @@ class Gateway:
         self._metrics.registry.register(
             LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
         )
-        self._instance = secrets.token_hex(4)
+        self._batch_head = BatchHead(secrets.token_hex(4))
         self._service: ServiceDescription | None = None
-        self._limits: dict[str, int] = {}
+        self._in_force: dict[str, ApiSettings] = {}
+        self._models: dict[str, Model] = {}
         self._draining = False
         self._trouble = "workers are starting"
         self._shown_traceback = ""
@@ -87,12 +95,16 @@ class Gateway:
         self.ready = asyncio.Event()
         """Set when the first worker takes batches."""
         self._hot = HotRoutes()
+        pages = ModelPages(
+            version=version("uncork"), models=lambda: self._models, ready=lambda: self._is_ready
+        )
         self.app = Starlette(
             routes=[
                 Route("/livez", self._livez),
                 Route("/readyz", self._readyz),
                 Route("/healthz", self._readyz),
                 Route("/metrics", self._render_metrics),
+                *pages.routes(),
             ],
             exception_handlers={HTTPException: self._http_error},
         )
@@ -181,11 +193,19 @@ class Gateway:
         apis = effective.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]
-        routes = {api.route.encode(): self._hot_route(api) for api in apis}
+        models = models_of(effective)
+        routes = {
+            api.route.encode(): self._hot_route(api, Native(make_codec(api.input, api.settings.cost)))
+            for api in apis
+        }
+        for model in models.values():
+            for path, api, dialect in dialects_of(model):
+                routes[path.encode()] = self._hot_route(api, dialect)
         for one in rules:
             self._dispatcher.set_api(one)
-        self._limits = {api.name: api.settings.mb_max_batch_size for api in apis}
+        self._in_force = {api.name: api.settings for api in apis}
         self._hot.replace(routes)
+        self._models = models
         return effective
 
     def _rules(self, api: ApiDescription) -> ApiRules:
@@ -205,14 +225,14 @@ class Gateway:
             max_queue_rows=max_queue_rows,
         )
 
-    def _hot_route(self, api: ApiDescription) -> HotRoute:
+    def _hot_route(self, api: ApiDescription, dialect: Dialect) -> HotRoute:
         return HotRoute(
             api.name,
-            codec=make_codec(api.input, api.settings.cost),
+            dialect=dialect,
             dispatcher=self._dispatcher,
             tally=self._metrics.api(api.name),
             max_body_bytes=self._settings.max_body_bytes,
-            batch_id=lambda batch: f"{self._instance}-{batch}",
+            batch_head=self._batch_head,
         )
 
     # The dispatcher's runner
@@ -220,13 +240,17 @@ class Gateway:
     def start(self, job: Job[bytes], ended: Ended[RowsReply]) -> None:
         """Have a worker run a batch."""
         start = job.start
+        settings, key = self._in_force[start.api], start.key
         batch = Batch(
             batch=start.batch,
             api=start.api,
-            limit_rows=self._limits[start.api],
+            limit_rows=settings.mb_max_batch_size,
             lengths=[len(body) for body in job.payloads],
             rows=job.rows,
             costs=None if job.costs == job.rows else job.costs,
+            idempotent=settings.idempotent,
+            timeout_s=settings.timeout,
+            tensor=TensorForm(key.datatype, list(key.shape)) if isinstance(key, TensorKey) else None,
         )
         try:
             self._pool.execute(start.worker, batch, job.payloads, lambda outcome: ended(_ran(start, outcome)))
@@ -245,6 +269,10 @@ class Gateway:
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
+    @property
+    def _is_ready(self) -> bool:
+        return self._pool.any_ready and not self._draining
+
     async def _readyz(self, request: Request) -> Response:
         if self._draining:
             return _problem(503, "the server is shutting down")
@@ -258,13 +286,15 @@ class Gateway:
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        if self._service is None and error.status_code == 404:
-            return _problem(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
-        if self._service is not None and path in {api.route for api in self._service.apis}:
-            return _problem(405, f"{request.method} is not allowed for {path}; send POST", {"allow": "POST"})
-        if error.status_code == 404:
-            return _problem(404, f"there is no {path} here")
-        return _problem(error.status_code, error.detail, dict(error.headers or {}))
+        write = _plain_error if path.startswith(PREFIXES) or path == "/v2" else _problem
+        if self._service is None and error.status_code in (404, 405):
+            return write(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
+        if self._hot.find(path.encode()) is not None:
+            return write(405, f"{request.method} is not allowed for {path}; send POST", {"allow": "POST"})
+        of_models = path.startswith(PREFIXES) and request.method == "POST" and error.status_code == 405
+        if of_models or error.detail == HTTPStatus.NOT_FOUND.phrase:
+            return write(404, f"there is no {path} here")
+        return write(error.status_code, error.detail, dict(error.headers or {}))
 
 
 def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
@@ -272,7 +302,10 @@ def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | Worke
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
-    results = [RowsReply(*one) for one in zip(reply.statuses, outcome.bodies, strict=True)]
+    datatype = reply.datatype
+    results = [
+        RowsReply(status, body, datatype) for status, body in zip(reply.statuses, outcome.bodies, strict=True)
+    ]
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
     return Ran(
         results,
@@ -284,3 +317,7 @@ def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | Worke
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
     return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")
+
+
+def _plain_error(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(error_body(detail), status, headers=headers, media_type="application/json")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -74,8 +74,9 @@ class HotRoutes:
     Heads are kept as they came, byte by byte, so that another look at them would see the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, resolve: Callable[[bytes], HotHandler[Any] | None] | None = None) -> None:
         self.handlers: dict[bytes, HotHandler[Any]] = {}
+        self._resolve = resolve
         self.known: dict[bytes, _Known] = {}
         self._headers: list[Header] = []
         self._starts: dict[int, bytes] = {}
@@ -86,8 +87,11 @@ class HotRoutes:
         self.known = {}
 
     def find(self, target: bytes) -> HotHandler[Any] | None:
-        """The handler of a request target."""
-        return self.handlers.get(target) or self.handlers.get(_path(target))
+        """The handler of a request target: that of its path, else what ``resolve`` finds for all of it."""
+        handler = self.handlers.get(target) or self.handlers.get(path_of(target))
+        if handler is None and self._resolve is not None:
+            handler = self._resolve(target)
+        return handler
 
     def reply_start(self, status: int, headers: list[Header]) -> bytes:
         """Status line and the server's own header lines; uvicorn gives other ``headers`` every second."""
@@ -309,7 +313,7 @@ def _is_exchange(cycle: Any) -> bool:
     return hasattr(cycle, "leave")
 
 
-def _path(target: bytes) -> bytes:
+def path_of(target: bytes) -> bytes:
     """The path of a request target, without query and escapes; empty if it has none."""
     if not target.startswith(b"/"):
         try:

@@ -8,7 +8,10 @@ from typing import Any
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.codecs import Codec, make_codec
-from uncork_gateway.hot_route import HotRoute, RowsReply
+from uncork_gateway.dialects import Dialect, Native
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.exchange import BatchHead
+from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.metrics import Metrics
 
 from .client import JSON, Client, Reply, Server
@@ -50,6 +53,7 @@ class Stage:
         input: dict[str, Any] | None = None,
         cost: float | str | None = None,
         codec: Codec | None = None,
+        dialect: Dialect | None = None,
         rules: ApiRules = RULES,
         workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
@@ -64,11 +68,11 @@ class Stage:
             self.dispatcher.worker_ready(worker)
         self.route = HotRoute(
             "echo",
-            codec=codec or make_codec(input or {"kind": "json"}, cost),
+            dialect=dialect or Native(codec or make_codec(input or {"kind": "json"}, cost)),
             dispatcher=self.dispatcher,
             tally=self.metrics.api("echo"),
             max_body_bytes=LIMIT_BYTES,
-            batch_id=lambda batch: f"gateway-{batch}",
+            batch_head=BatchHead("gateway"),
         )
         self.server = Server({b"/": self.route})
 

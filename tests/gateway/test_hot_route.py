@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from uncork_dispatcher.core import Dispatcher
-from uncork_gateway.hot_route import RowsReply
+from uncork_gateway.dialects.base import RowsReply
 
 from .client import JSON, Client, Connection, Reply, request
 from .running import run, turns

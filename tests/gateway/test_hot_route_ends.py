@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.hot_route import RowsReply
+from uncork_gateway.dialects.base import RowsReply
 
 from .client import JSON, Client
 from .running import run, turns
@@ -190,6 +192,10 @@ class BrokenCodec:
     def decode(self, body: bytes) -> Marshalled:
         """Fail."""
         raise ZeroDivisionError("a secret of ours")
+
+    def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        """Never called."""
+        raise NotImplementedError
 
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """Never called."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from uncork_gateway.codecs.base import Codec, Marshalled
+from uncork_gateway.codecs.base import Codec, Marshalled, TensorKey
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 
-__all__ = ["Codec", "Marshalled", "make_codec"]
+__all__ = ["Codec", "Marshalled", "TensorKey", "make_codec"]
 
 
 def make_codec(description: dict[str, Any], cost: float | str | None = None) -> Codec:

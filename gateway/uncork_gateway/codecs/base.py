@@ -7,8 +7,10 @@ client's form. It must be cheap: it runs on the event loop, once per request.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 
 class Marshalled(NamedTuple):
@@ -16,7 +18,8 @@ class Marshalled(NamedTuple):
 
     ``body`` is JSON rows with commas between them. ``key`` separates requests that must not share a batch.
     ``single`` says that the client sent one row without the leading axis, and gets its answer so.
-    ``cost`` is what all its rows weigh together; None if the api gives no cost.
+    ``cost`` is what all its rows weigh together; None if the api gives no cost. ``note`` is what the client's
+    dialect wants to know again when it writes the answer.
     """
 
     body: bytes
@@ -24,6 +27,14 @@ class Marshalled(NamedTuple):
     key: Hashable = None
     single: bool = True
     cost: float | None = None
+    note: Any = None
+
+
+class TensorKey(NamedTuple):
+    """The batch key of bodies that are raw tensors: V2 datatype, and shape of a row."""
+
+    datatype: str
+    shape: tuple[int, ...]
 
 
 class Codec(Protocol):
@@ -34,6 +45,14 @@ class Codec(Protocol):
 
         Raises:
             BadRequest: if it is malformed, or has nothing to weigh it by.
+        """
+        ...
+
+    def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        """Count and weigh rows that are known to be JSON, at least one.
+
+        Raises:
+            BadRequest: if they cannot be weighed, or cannot be rows of this input.
         """
         ...
 

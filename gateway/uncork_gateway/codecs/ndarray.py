@@ -48,6 +48,16 @@ class NdArrayCodec:
             cost=self._weigh(rows),
         )
 
+    def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        """Rows of one length along the axes whose length is open."""
+        return Marshalled(
+            b",".join(rows),
+            rows=len(rows),
+            key=self._key(rows[0]),
+            single=False,
+            cost=self._weigh(rows),
+        )
+
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """One result, or an array of them."""
         return rows if single else b"[" + rows + b"]"

@@ -1,0 +1,8 @@
+"""The languages that clients speak to our own services, one file each."""
+
+from uncork_gateway.dialects.base import Dialect
+from uncork_gateway.dialects.native import Native
+from uncork_gateway.dialects.rest import Rest
+from uncork_gateway.dialects.v2 import V2
+
+__all__ = ["V2", "Dialect", "Native", "Rest"]

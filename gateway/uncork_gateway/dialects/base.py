@@ -1,0 +1,78 @@
+"""What a dialect is: how clients ask an api of ours, and are answered.
+
+All dialects bring a request down to what the codec of the api's input makes of rows, so that clients of
+several protocols share a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.http import Header
+
+JSON = b"content-type: application/json\r\n"
+
+
+class RowsReply(NamedTuple):
+    """What a worker says to one request: rows of the answer, or the reason for another status than 200.
+
+    ``datatype`` is the V2 datatype of the rows, if they are of one; else empty.
+    """
+
+    status: int
+    body: bytes
+    datatype: str = ""
+
+
+class Reply(NamedTuple):
+    """Header lines that say what a body is, and the body."""
+
+    head: bytes
+    body: bytes
+
+
+class Dialect(Protocol):
+    """One protocol, for one api. What it raises is told to the client as :meth:`error` writes it."""
+
+    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
+        """The headers that :meth:`read` needs, names in lower case; names come as the client wrote them.
+
+        Raises:
+            UnsupportedMediaType: if the body is of a type that is not taken.
+        """
+        ...
+
+    def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
+        """Read a request.
+
+        Raises:
+            BadRequest: if it is malformed.
+        """
+        ...
+
+    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
+        """The answer to what was asked.
+
+        Raises:
+            GatewayError: if what the handler returned cannot be said in the dialect.
+        """
+        ...
+
+    def error(self, status: int, detail: str) -> Reply:
+        """The answer of another status than 200."""
+        ...
+
+
+def content_type(headers: Sequence[Header]) -> str:
+    """The media type that a client says its body has, in lower case and without parameters; may be empty."""
+    for name, value in headers:
+        if name.lower() == b"content-type":
+            return value.decode("latin-1").partition(";")[0].strip().lower()
+    return ""
+
+
+def header_lines(headers: Sequence[Header]) -> bytes:
+    """Headers as they are sent."""
+    return b"".join(b"%b: %b\r\n" % header for header in headers)

@@ -1,0 +1,59 @@
+"""KServe V1 and TensorFlow Serving REST, for an api of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uncork_gateway.codecs import Codec, Marshalled
+from uncork_gateway.dialects.base import JSON, Reply, RowsReply
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.http import Header
+from uncork_gateway.protocols.raw_json import Parts, quoted, written
+from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
+from uncork_gateway.protocols.tensor_rows import columns_of, row_texts
+from uncork_gateway.protocols.wire import Unmergeable
+
+
+class Rest:
+    """Rows in ``instances`` or ``inputs``, and a result for each in a list of the answer.
+
+    Args:
+        codec: of the api's input.
+        results: the name of that list, ``predictions`` or ``explanations``.
+        kserve: whether an answer has message and batch id, as those of KServe's batcher, and rows in
+            ``inputs`` are answered as those in ``instances``. To TensorFlow Serving they are columns.
+    """
+
+    def __init__(self, codec: Codec, *, results: str = "predictions", kserve: bool) -> None:
+        self._codec = codec
+        self._results = results
+        self._kserve = kserve
+
+    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
+        """Nothing is needed: the servers of these protocols take JSON whatever it is said to be."""
+        return ()
+
+    def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
+        """Rows are rows; columns become rows of objects."""
+        try:
+            request = parse_rows(body)
+        except Unmergeable as error:
+            raise BadRequest(str(error)) from None
+        in_columns = request.names is not None or (request.member == "inputs" and not self._kserve)
+        return self._codec.marshal(as_rows(request))._replace(note=in_columns)
+
+    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
+        """Results of columns are columns, where they are objects of the same names."""
+        fields: dict[str, Parts] = {}
+        if self._kserve:
+            fields = {"message": quoted(""), "batchId": quoted(batch_id)}
+        results = b"[%b]" % reply.body
+        if asked.note:
+            fields["outputs"] = columns_of(row_texts(reply.body)) or results
+        else:
+            fields[self._results] = results
+        return Reply(JSON, written(fields))
+
+    def error(self, status: int, detail: str) -> Reply:
+        """An object with the member error."""
+        return Reply(JSON, error_body(detail))

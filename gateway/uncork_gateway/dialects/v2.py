@@ -1,0 +1,94 @@
+"""The Open Inference Protocol V2, for an api of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uncork_gateway.codecs import Codec, Marshalled, TensorKey
+from uncork_gateway.dialects.base import JSON, Reply, RowsReply, header_lines
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.http import Header
+from uncork_gateway.protocols.raw_json import written
+from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.protocols.tensor_rows import json_rows, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.v2 import InferRequest, V2Wire
+from uncork_gateway.protocols.v2_message import JSON_LENGTH
+from uncork_gateway.protocols.v2_replies import render_reply
+from uncork_gateway.protocols.wire import Content, Unmergeable
+
+VERSION = "1"
+"""The only version of each of our models."""
+
+_wire = V2Wire()
+
+
+class V2:
+    """Tensors of rows: those in JSON share batches with other protocols' clients, binary ones travel as such.
+
+    Args:
+        codec: of the api's input.
+        model: the name under which the api is known to clients.
+        takes_objects: whether a row may be an object, so that a request may have several inputs.
+        weighs: whether rows have a cost, which is found in their JSON.
+    """
+
+    def __init__(self, codec: Codec, *, model: str, takes_objects: bool, weighs: bool) -> None:
+        self._codec = codec
+        self._model = model
+        self._takes_objects = takes_objects
+        self._weighs = weighs
+
+    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
+        """Where the JSON ends; the content type says nothing more."""
+        return tuple((JSON_LENGTH, value) for name, value in headers if name.lower() == JSON_LENGTH)
+
+    def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
+        """One input is the rows; of several, each row is an object of them."""
+        try:
+            request = _wire.parse(Content(body, headers))
+        except Unmergeable as error:
+            raise BadRequest(f"this service cannot do that: {error}") from None
+        first, *others = request.inputs
+        if others:
+            marshalled = self._codec.marshal(self._objects(request.inputs))
+        elif first.form == "binary" and not self._weighs:
+            key = TensorKey(first.datatype, first.shape[1:])
+            marshalled = Marshalled(first.data, rows=request.rows, key=key, single=False)
+        else:
+            marshalled = self._codec.marshal(json_rows(first))
+        return marshalled._replace(note=request)
+
+    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
+        """Results as output tensors; those that were asked for, if any were."""
+        request: InferRequest = asked.note
+        outputs = tensors_from_rows(
+            row_texts(reply.body), datatype=reply.datatype or None, binary=request.wants_binary
+        )
+        if request.wanted:
+            outputs = _chosen(outputs, request.wanted)
+        content = render_reply(
+            model_name=self._model, model_version=VERSION, request_id=request.id, outputs=outputs
+        )
+        return Reply(header_lines(content.headers), content.body)
+
+    def error(self, status: int, detail: str) -> Reply:
+        """An object with the member error."""
+        return Reply(JSON, error_body(detail))
+
+    def _objects(self, inputs: Sequence[Tensor]) -> list[bytes]:
+        names = [tensor.name for tensor in inputs]
+        if not self._takes_objects:
+            raise BadRequest(f"this model takes one input, the request has {', '.join(map(repr, names))}")
+        if len(set(names)) < len(names):
+            raise BadRequest(f"two inputs have one name: {', '.join(map(repr, names))}")
+        columns = zip(*[json_rows(tensor) for tensor in inputs], strict=True)
+        return [written(dict(zip(names, values, strict=True))) for values in columns]
+
+
+def _chosen(outputs: Sequence[Tensor], wanted: dict[str, bool]) -> list[Tensor]:
+    by_name = {output.name: output for output in outputs}
+    for name in wanted:
+        if name not in by_name:
+            raise BadRequest(f"there is no output {name!r}; there are {', '.join(map(repr, by_name))}")
+    return [by_name[name] for name in wanted]

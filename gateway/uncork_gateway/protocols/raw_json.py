@@ -1,0 +1,182 @@
+"""JSON cut into the texts of its parts, and put together from them. Not a byte of a part is changed.
+
+msgspec does the cutting. Python's ``json`` takes over where msgspec refuses what model servers write: the
+bare tokens NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError for
+what is nested too deeply.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+_members_decoder = msgspec.json.Decoder(dict[str, Raw])
+_elements_decoder = msgspec.json.Decoder(list[Raw])
+# Numbers stay text, because Python refuses to read an integer of very many digits.
+_lenient_decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+_NOT_A_PART = re.compile(r"[ \t\r\n,:]*")
+_NUMERALS = b"0123456789.eE+- \t\r\n"
+_KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null"}
+_OPEN_LIST, _OPEN_OBJECT = b"[{"
+
+Parts = bytes | Sequence[bytes] | Mapping[str, "Parts"]
+"""A text as it is, texts of the elements of a list, or the members of an object."""
+
+
+class NotJson(Exception):
+    """A text is not JSON, or not of the kind asked for; the message goes on from a name of the text."""
+
+
+def read_object(body: bytes) -> dict[str, Raw]:
+    """The members of a JSON object, of two with one name the last. All of the text is checked.
+
+    Raises:
+        NotJson: if it is anything else.
+    """
+    try:
+        if not body.isascii():
+            body.decode()  # msgspec does not check text that it does not read
+        return _members_decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise NotJson(f"is not valid UTF-8: {error.reason} at byte {error.start}") from error
+    except msgspec.ValidationError as error:
+        raise NotJson("is not a JSON object") from error
+    except msgspec.DecodeError:
+        return _read_object_leniently(body)
+
+
+def read_only_list(body: bytes, name: str) -> list[Raw] | None:
+    """The elements of a list that is the only member of an object; None if the body is anything else.
+
+    In one go, where :func:`read_object` and :func:`elements` read it twice.
+    """
+    try:
+        return _only_list(name).decode(body).rows if body.isascii() else None
+    except msgspec.MsgspecError:
+        return None
+
+
+@cache
+def _only_list(name: str) -> msgspec.json.Decoder[Any]:
+    kind = msgspec.defstruct(
+        "OnlyList", [("rows", list[Raw])], rename={"rows": name}, forbid_unknown_fields=True
+    )
+    return msgspec.json.Decoder(kind)
+
+
+def members(text: Raw) -> dict[str, Raw]:
+    """The members of an object in a text already checked, of two with one name the last."""
+    try:
+        return _members_decoder.decode(text)
+    except msgspec.DecodeError:
+        return _as_members(_parts(bytes(text).decode()))
+
+
+def elements(text: Raw) -> list[Raw]:
+    """The elements of a list in a text already checked."""
+    try:
+        return _elements_decoder.decode(text)
+    except msgspec.DecodeError:
+        return [Raw(part.encode()) for part in _parts(bytes(text).decode())]
+
+
+def is_list(text: Raw) -> bool:
+    """Whether a text already checked is a list."""
+    return memoryview(text)[0] == _OPEN_LIST
+
+
+def is_object(text: Raw) -> bool:
+    """Whether a text already checked is an object."""
+    return memoryview(text)[0] == _OPEN_OBJECT
+
+
+def form_of(text: Raw) -> Hashable:
+    """The kind and shape of a value already checked, the same for rows that fit into one array.
+
+    Numbers are one kind: clients write 1 for 1.0. Of lists of anything else the first element speaks for all.
+    """
+    row = bytes(text)
+    skeleton = row.translate(None, _NUMERALS)
+    if not skeleton.strip(b"[],"):
+        return skeleton
+    if row.startswith(b"{"):
+        return tuple(sorted((name, form_of(value)) for name, value in members(text).items()))
+    if b'"' not in skeleton:
+        skeleton = skeleton.replace(b"NaN", b"").replace(b"Infinity", b"")
+        if not skeleton.strip(b"[],"):
+            return skeleton
+    if row.startswith(b"["):
+        inner = elements(text)
+        return len(inner), form_of(inner[0])
+    return _KINDS[row[:1]]
+
+
+def written(value: Parts) -> bytes:
+    """One text of parts."""
+    pieces: list[bytes] = []
+    _write(value, pieces)
+    return b"".join(pieces)
+
+
+def quoted(text: str) -> bytes:
+    """A JSON string."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:  # half a surrogate pair, for which there is only an escape
+        return json.dumps(text).encode()
+
+
+def _write(value: Parts, pieces: list[bytes]) -> None:
+    """Collect what is then joined at once: large texts are copied once."""
+    if isinstance(value, bytes | Raw):
+        pieces.append(value)
+    elif isinstance(value, Mapping):
+        mark = b"{"
+        for name, part in value.items():
+            pieces += (mark, quoted(name), b":")
+            _write(part, pieces)
+            mark = b","
+        pieces.append(b"}" if value else b"{}")
+    else:
+        between = [b","] * (2 * len(value) - 1)
+        between[::2] = value
+        pieces += (b"[", *between, b"]")
+
+
+def _read_object_leniently(body: bytes) -> dict[str, Raw]:
+    text = body.decode().strip(" \t\r\n")
+    try:
+        _lenient_decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise NotJson(f"is not valid JSON: {error}") from error
+    if not text.startswith("{"):
+        raise NotJson("is not a JSON object")
+    return _as_members(_parts(text))
+
+
+def _parts(text: str) -> list[str]:
+    """The elements of a list, or names and values of an object in turn; it is known to be valid."""
+    parts: list[str] = []
+    at = _next_part(text, 1)
+    while at < len(text) - 1:
+        _, end = _lenient_decoder.raw_decode(text, at)
+        parts.append(text[at:end])
+        at = _next_part(text, end)
+    return parts
+
+
+def _next_part(text: str, at: int) -> int:
+    gap = _NOT_A_PART.match(text, at)
+    return gap.end() if gap else at
+
+
+def _as_members(parts: list[str]) -> dict[str, Raw]:
+    return {
+        json.loads(name): Raw(value.encode()) for name, value in zip(parts[::2], parts[1::2], strict=True)
+    }

@@ -1,0 +1,206 @@
+"""Tensors as JSON rows and back, for services of our own: every protocol comes down to rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from uncork_gateway.protocols.tensors import (
+    LAYOUTS,
+    LENGTH_BYTES,
+    MAX_AXES,
+    SPACE,
+    Form,
+    Malformed,
+    Tensor,
+    between_commas,
+    check_values,
+    element_ends,
+    leaves,
+    without_strings,
+)
+
+_INFERRED = ("BOOL", "INT64", "UINT64", "FP64", "BYTES")
+_BF16_NAN = 0x7FC0
+_texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def json_rows(tensor: Tensor) -> list[bytes]:
+    """Each row of a checked tensor as one JSON text, nested by the inner shape.
+
+    JSON values keep their text. Of binary ones, NaN and infinity become null, as JSON has no word for them.
+
+    Raises:
+        Malformed: if there are no values, or an element of BYTES is not UTF-8.
+    """
+    rows, *inner = tensor.shape
+    count = math.prod(tensor.shape)
+    if count and not tensor.data:
+        raise Malformed(f"tensor {tensor.name!r} has no values")
+    if tensor.form == "binary":
+        return [msgspec.json.encode(row) for row in _array(tensor).tolist()]
+    if tensor.form == "nested":
+        return [row.strip(SPACE) for row in between_commas(tensor.data, range(1, rows + 1), leaves(inner))]
+    texts = between_commas(tensor.data, range(1, count + 1), 1) if count else []
+    texts = [text.strip(SPACE) for text in texts]
+    while inner:
+        length = inner.pop()
+        lists = rows * math.prod(inner)
+        texts = [b"[%b]" % b",".join(texts[at * length : (at + 1) * length]) for at in range(lists)]
+    return texts
+
+
+def tensors_from_rows(
+    rows: Sequence[bytes], *, datatype: str | None, binary: Callable[[str], bool]
+) -> list[Tensor]:
+    """Output tensors from the JSON texts of results, one or more.
+
+    Numbers, booleans, strings and lists of one shape are one tensor, ``output-0``; objects with the same keys
+    are a tensor for each key; anything else is BYTES of the JSON texts. null is NaN in binary floats.
+
+    Args:
+        rows: the results.
+        datatype: of the tensors whose values it can hold; others are BOOL, INT64, UINT64, FP64 or BYTES, the
+            first of these that holds the values.
+        binary: whether the tensor of a name is to be binary.
+    """
+    columns = columns_of(rows) or {"output-0": list(rows)}
+    return [_output(name, texts, datatype, binary(name)) for name, texts in columns.items()]
+
+
+def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
+    """JSON texts of objects with the same keys as a list for each key; None if they are not such."""
+    try:
+        objects = _objects_decoder.decode(b"[%b]" % b",".join(rows))
+    except msgspec.ValidationError:
+        return None
+    names = objects[0].keys()
+    if any(row.keys() != names for row in objects):
+        return None
+    return {name: [bytes(row[name]) for row in objects] for name in names}
+
+
+def row_texts(joined: bytes) -> list[bytes]:
+    """Each of the JSON texts that are joined by commas."""
+    return [bytes(text) for text in _texts_decoder.decode(b"[%b]" % joined)]
+
+
+def _array(tensor: Tensor) -> npt.NDArray[Any]:
+    if tensor.datatype == "BYTES":
+        ends = element_ends(tensor)
+        starts = [0, *ends[:-1]]
+        try:
+            strings = [
+                tensor.data[start + LENGTH_BYTES : end].decode()
+                for start, end in zip(starts, ends, strict=True)
+            ]
+        except UnicodeDecodeError as error:
+            raise Malformed(f"tensor {tensor.name!r}: an element of BYTES is not UTF-8: {error}") from error
+        return np.array(strings, dtype=object).reshape(tensor.shape)
+    values: npt.NDArray[Any] = np.frombuffer(tensor.data, LAYOUTS[tensor.datatype])
+    if tensor.datatype == "BF16":
+        values = (values.astype("<u4") << 16).view("<f4")
+    return values.reshape(tensor.shape)
+
+
+def _output(name: str, texts: Sequence[bytes], datatype: str | None, binary: bool) -> Tensor:
+    try:
+        return _regular(name, texts, datatype, binary)
+    except (Malformed, msgspec.ValidationError, OverflowError):
+        # Not one shape, not one kind, or a number that no datatype holds.
+        data = _prefixed(texts) if binary else msgspec.json.encode([text.decode() for text in texts])[1:-1]
+        form: Form = "binary" if binary else "flat"
+        return Tensor(name=name, datatype="BYTES", shape=(len(texts),), form=form, data=data)
+
+
+def _regular(name: str, texts: Sequence[bytes], datatype: str | None, binary: bool) -> Tensor:
+    """A tensor of values.
+
+    Raises:
+        Malformed: if they are not of one shape and kind.
+        msgspec.ValidationError, OverflowError: if a number is too large.
+    """
+    data = b",".join(texts)
+    values: list[Any] = msgspec.json.decode(b"[%b]" % data)
+    shape = _shape(values)
+    form: Form = "nested" if len(shape) > 1 else "flat"
+    tensor = Tensor(name=name, datatype="", shape=shape, form=form, data=data)
+    check_values(tensor)
+    for _ in shape[1:]:
+        values = list(chain.from_iterable(values))
+    datatype = _datatype(name, values, datatype)
+    if binary:
+        return msgspec.structs.replace(
+            tensor, datatype=datatype, form="binary", data=_encoded(values, datatype)
+        )
+    return msgspec.structs.replace(tensor, datatype=datatype, form="flat", data=_flattened(tensor))
+
+
+def _shape(values: list[Any]) -> tuple[int, ...]:
+    """The shape, if all are like the first."""
+    shape: list[int] = []
+    first: Any = values
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+    if len(shape) > MAX_AXES:
+        raise Malformed(f"{len(shape)} axes are more than {MAX_AXES}")
+    return tuple(shape)
+
+
+def _datatype(name: str, values: Sequence[Any], wanted: str | None) -> str:
+    if not values:
+        return wanted or "FP64"
+    kinds = set(map(type, values))
+    for datatype in (wanted, *_INFERRED) if wanted else _INFERRED:
+        if _holds(datatype, kinds, values):
+            return datatype
+    raise Malformed(f"tensor {name!r}: values of different kinds")
+
+
+def _holds(datatype: str, kinds: set[type], values: Sequence[Any]) -> bool:
+    if datatype == "BYTES":
+        return kinds == {str}
+    if datatype == "BOOL":
+        return kinds == {bool}
+    if "INT" not in datatype:
+        return kinds <= {int, float, type(None)}
+    limits = np.iinfo(LAYOUTS[datatype])
+    return kinds == {int} and limits.min <= min(values) and max(values) <= limits.max
+
+
+def _flattened(tensor: Tensor) -> bytes:
+    if 0 in tensor.shape:
+        return b""
+    marks = np.frombuffer(without_strings(tensor.data), np.uint8)
+    kept: bytes = np.frombuffer(tensor.data, np.uint8)[(marks != ord("[")) & (marks != ord("]"))].tobytes()
+    return kept
+
+
+def _encoded(values: Iterable[Any], datatype: str) -> bytes:
+    if datatype == "BYTES":
+        return _prefixed([value.encode() for value in values])
+    if "F" not in datatype:
+        return np.array(values, LAYOUTS[datatype]).tobytes()
+    numbers = [math.nan if value is None else float(value) for value in values]
+    # What is too large for the datatype is infinite in it.
+    with np.errstate(over="ignore"):
+        if datatype != "BF16":
+            return np.array(numbers, LAYOUTS[datatype]).tobytes()
+        singles = np.array(numbers, "<f4")
+    bits = singles.view("<u4").astype("<u8")
+    # To the nearest, ties to even. Rounding the bits of a NaN could turn it into something else.
+    rounded = np.where(np.isnan(singles), _BF16_NAN, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+    return rounded.astype("<u2").tobytes()
+
+
+def _prefixed(elements: Iterable[bytes]) -> bytes:
+    return b"".join([len(element).to_bytes(LENGTH_BYTES, "little") + element for element in elements])

@@ -1,0 +1,195 @@
+"""Tensors of the Open Inference Protocol V2: counted, cut and joined along their first axis as they came.
+
+Values stay text (JSON, flat or nested in the shape's lists) or bytes (the binary tensor extension). Commas
+tell where a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from uncork_gateway.errors import BadRequest
+
+SPACE = b" \t\r\n"
+# NumPy's own limit. Without one, a shape could cost more than its tensor.
+MAX_AXES = 64
+LENGTH_BYTES = 4
+Form = Literal["flat", "nested", "binary"]
+
+# How the values of a datatype lie in a binary tensor; BF16 is the upper half of an FP32.
+LAYOUTS = {
+    "BOOL": "?",
+    **{f"UINT{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"INT{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
+    "FP16": "<f2",
+    "BF16": "<u2",
+    "FP32": "<f4",
+    "FP64": "<f8",
+}
+DATATYPES = (*LAYOUTS, "BYTES")
+_ITEM_BYTES = {datatype: np.dtype(layout).itemsize for datatype, layout in LAYOUTS.items()}
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_EMPTY_LIST = re.compile(rb"\[[ \t\r\n]*\]")
+# Numbers, true, false, null: what is left of a list without them is brackets and commas.
+_SCALARS = b"0123456789+-.eEtrufalsn" + SPACE
+
+
+class Malformed(BadRequest):
+    """Bytes that are not what the protocol says: 400 if a client sent them, 502 if an upstream did."""
+
+
+class Tensor(msgspec.Struct, frozen=True, kw_only=True):
+    """A named tensor.
+
+    Attributes:
+        shape: at most ``MAX_AXES`` lengths from 0.
+        form: how ``data`` is written.
+        data: the bytes of a binary tensor; or the text of a JSON list without its outermost brackets.
+        parameters: raw JSON by name, without ``binary_data_size``.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    form: Form
+    data: bytes
+    parameters: dict[str, bytes] = {}
+
+
+def check_values(tensor: Tensor) -> None:
+    """Check that the data has as many values as the shape says, and is nested like it or not at all.
+
+    Raises:
+        Malformed: if it is not so.
+    """
+    wanted = math.prod(tensor.shape)
+    unit = "values"
+    if tensor.form == "nested":
+        return _check_nested(tensor)
+    if tensor.form == "flat":
+        text = _scalars_only(tensor)
+        if b"[" in text:
+            raise Malformed(f"tensor {tensor.name!r}: some of the data is nested and some is not")
+        got = text.count(b",") + 1 if text else 0
+    elif tensor.datatype == "BYTES":
+        got = len(element_ends(tensor))
+    else:
+        wanted *= _ITEM_BYTES[tensor.datatype]
+        got, unit = len(tensor.data), "bytes"
+    if got != wanted:
+        raise Malformed(
+            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {tensor.datatype} needs {wanted} {unit}, "
+            f"the data has {got}"
+        )
+
+
+def deal(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Cut a checked tensor along its first axis; ``counts`` are rows from 1 and add up to all of them."""
+    inner = tensor.shape[1:]
+    stops = list(accumulate(counts))
+    if tensor.form == "binary":
+        pieces = _blocks(tensor, stops, math.prod(inner))
+    else:
+        width = leaves(inner) if tensor.form == "nested" else math.prod(inner)
+        pieces = between_commas(tensor.data, stops, width)
+    return [
+        msgspec.structs.replace(tensor, shape=(count, *inner), data=piece)
+        for count, piece in zip(counts, pieces, strict=True)
+    ]
+
+
+def concatenate(tensors: Sequence[Tensor]) -> Tensor:
+    """Join along the first axis tensors of one datatype, inner shape and form; the rest is the first's."""
+    first = tensors[0]
+    separator = b"" if first.form == "binary" else b","
+    return msgspec.structs.replace(
+        first,
+        shape=(sum([tensor.shape[0] for tensor in tensors]), *first.shape[1:]),
+        data=separator.join([tensor.data for tensor in tensors if tensor.data]),
+    )
+
+
+def leaves(shape: Sequence[int]) -> int:
+    """Lists and values that hold no list with content; a list of n of them has n - 1 commas."""
+    return math.prod(shape[: shape.index(0)] if 0 in shape else shape)
+
+
+def between_commas(text: bytes, stops: Sequence[int], width: int) -> list[bytes]:
+    """Pieces of a JSON list that end after so many rows of ``width`` values each."""
+    if width == 0:
+        return [b""] * len(stops)
+    marks = np.frombuffer(without_strings(text), np.uint8)
+    commas = np.flatnonzero(marks == ord(","))
+    ends = commas[np.array(stops[:-1], np.intp) * width - 1].tolist()
+    starts = [0, *[end + 1 for end in ends]]
+    return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+
+
+def without_strings(text: bytes) -> bytes:
+    """JSON with digits in the place of strings, so that every comma and bracket has its meaning."""
+    if b'"' not in text:
+        return text
+    return _STRING.sub(lambda string: b"0" * len(string[0]), text)
+
+
+def element_ends(tensor: Tensor) -> list[int]:
+    """Where the elements of a binary BYTES tensor end, each a length in four bytes and as many bytes.
+
+    Raises:
+        Malformed: if the last one is cut short.
+    """
+    data, ends, at = tensor.data, [], 0
+    while at < len(data):
+        at += LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "little")
+        ends.append(at)
+    if at > len(data):
+        raise Malformed(f"tensor {tensor.name!r}: the last element of BYTES is cut short")
+    return ends
+
+
+def _blocks(tensor: Tensor, stops: Sequence[int], width: int) -> list[bytes]:
+    if tensor.datatype == "BYTES":
+        every_end = [0, *element_ends(tensor)]
+        ends = [every_end[stop * width] for stop in stops]
+    else:
+        ends = [stop * width * _ITEM_BYTES[tensor.datatype] for stop in stops]
+    return [tensor.data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _check_nested(tensor: Tensor) -> None:
+    if not _is_nested_like(_scalars_only(tensor), tensor.shape):
+        raise Malformed(
+            f"tensor {tensor.name!r}: the data is not nested like its shape {list(tensor.shape)}; "
+            "it may also be one flat list"
+        )
+
+
+def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
+    # That there are as many commas comes first: what is built from the shape is then no larger than the data.
+    if len(shape) < 2 or text.count(b",") + 1 != leaves(shape):
+        return False
+    brackets = _brackets(shape)
+    if 0 in shape:
+        return text.translate(None, SPACE) == brackets
+    return text.translate(None, _SCALARS) == brackets and not _EMPTY_LIST.search(text)
+
+
+def _brackets(shape: Sequence[int]) -> bytes:
+    """Brackets and commas of a list nested like the shape, without the outermost brackets."""
+    length, *inner = shape
+    return b",".join([b"[%b]" % _brackets(inner) if inner else b""] * length)
+
+
+def _scalars_only(tensor: Tensor) -> bytes:
+    text = without_strings(tensor.data)
+    if b"{" in text:
+        raise Malformed(f"tensor {tensor.name!r}: values are numbers, strings, true or false, not objects")
+    return text

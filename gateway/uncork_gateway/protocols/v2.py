@@ -1,0 +1,234 @@
+"""The Open Inference Protocol V2, JSON and binary: inference requests that share a call."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from uncork_gateway.protocols import v2_replies
+from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, deal
+from uncork_gateway.protocols.v2_message import (
+    JSON_LENGTH,
+    Message,
+    WireTensor,
+    decode,
+    excerpt,
+    member,
+    natural,
+    raw_members,
+    read,
+    read_tensors,
+    write,
+)
+from uncork_gateway.protocols.v2_replies import WHOLE_PARAMETERS, InferReply
+from uncork_gateway.protocols.wire import Content, Unmergeable
+
+_NULL = b"null"
+_SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
+_SHARED_MEMORY = "shared_memory_"
+_BOOLEANS = {b"true": True, b"false": False}
+
+
+class _Input(WireTensor, forbid_unknown_fields=True):
+    pass
+
+
+class _Wanted(msgspec.Struct):
+    name: str
+    parameters: dict[str, msgspec.Raw] | None = None
+
+
+_inputs_decoder = msgspec.json.Decoder(list[_Input])
+_parameters_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_wanted_decoder = msgspec.json.Decoder(list[_Wanted] | None)
+
+
+class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An inference request, or a part of one.
+
+    Attributes:
+        id: raw JSON, if there is one.
+        members: of the request but id and inputs, raw JSON by name.
+        wanted: names of outputs asked for, if any are, and whether each is to be binary.
+        binary: whether outputs that ``wanted`` does not name are to be binary.
+        rows: the length of the first axis of every input.
+        key: requests of the same share calls.
+        size_bytes: of the body, or of the inputs of a part.
+    """
+
+    id: bytes | None
+    members: dict[str, bytes]
+    inputs: list[Tensor]
+    wanted: dict[str, bool]
+    binary: bool
+    rows: int
+    key: Hashable
+    size_bytes: int
+
+    def wants_binary(self, output: str) -> bool:
+        """Whether the client wants an output of this name in binary."""
+        return self.wanted.get(output, self.binary)
+
+
+class V2Wire:
+    """Inference requests and replies."""
+
+    def parse(self, content: Content) -> InferRequest:
+        """Read a request.
+
+        Raises:
+            BadRequest: if it is malformed.
+            Unmergeable: if it belongs to a sequence, refers to shared memory, has no rows, or has inputs of
+                different row counts or with members that the protocol does not know.
+        """
+        if natural(content.header(JSON_LENGTH) or b"") == 0:
+            raise Unmergeable("the body is one raw tensor, without JSON")
+        message = read(content, "inputs")
+        parameters = _parameters(message.members)
+        binary = _wish(parameters.get("binary_data_output", b"false"))
+        wanted = _wanted(message.members, binary)
+        inputs = _inputs(message)
+        rows = _rows(inputs)
+        for tensor in inputs:
+            # One row without data carries parameters only.
+            if tensor.data or tensor.form == "binary" or rows > 1:
+                check_values(tensor)
+        return InferRequest(
+            id=message.id,
+            members=message.members,
+            inputs=inputs,
+            wanted=wanted,
+            binary=binary,
+            rows=rows,
+            key=(tuple([_tensor_key(tensor) for tensor in inputs]), frozenset(message.members.items())),
+            size_bytes=len(content.body),
+        )
+
+    def cut(self, request: InferRequest, most_rows: int) -> list[InferRequest]:
+        """The request in parts of at most ``most_rows`` rows, in order; itself if it is no larger."""
+        if request.rows <= most_rows:
+            return [request]
+        whole, rest = divmod(request.rows, most_rows)
+        counts = [most_rows] * whole + [rest] * (rest > 0)
+        pieces = zip(*[deal(tensor, counts) for tensor in request.inputs], strict=True)
+        return [
+            msgspec.structs.replace(
+                request,
+                inputs=list(inputs),
+                rows=rows,
+                size_bytes=sum([len(tensor.data) for tensor in inputs]),
+            )
+            for rows, inputs in zip(counts, pieces, strict=True)
+        ]
+
+    def merge(self, requests: Sequence[InferRequest]) -> Content:
+        """One call for requests of one key; the id is sent only if there is one request."""
+        first = requests[0]
+        members = [member(name, value) for name, value in first.members.items()]
+        inputs = first.inputs
+        if len(requests) > 1:
+            inputs = [
+                _merged(tensors) for tensors in zip(*[request.inputs for request in requests], strict=True)
+            ]
+        elif first.id is not None:
+            members.append(member("id", first.id))
+        return write(members, b"inputs", inputs)
+
+    def split(self, reply: Content, requests: Sequence[InferRequest]) -> list[InferReply]:
+        """What the reply to a merged call has for each request.
+
+        Raises:
+            WrongReply: if it cannot be read or is not for so many rows.
+        """
+        return v2_replies.split(reply, [request.rows for request in requests])
+
+    def join(self, parts: Sequence[InferReply]) -> InferReply:
+        """What the parts of a request that was cut got, as if it had not been.
+
+        Raises:
+            WrongReply: if they do not fit together.
+        """
+        return v2_replies.join(parts)
+
+    def render(self, reply: InferReply, request: InferRequest, *, batch_id: str) -> Content:
+        """The answer to one request, with its own id. The protocol has no place for the batch id."""
+        return v2_replies.render(reply, request.id)
+
+
+def _inputs(message: Message) -> list[Tensor]:
+    try:
+        described = decode(_inputs_decoder, message.tensors, "inputs")
+    except Malformed as error:
+        if "unknown field" in str(error):
+            raise Unmergeable(str(error)) from error
+        raise
+    for tensor in described:
+        if tensor.parameters:
+            _refuse_shared_memory(tensor.name, tensor.parameters)
+    return read_tensors(described, message.blocks)
+
+
+def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
+    """The parameters of a request that may share a call."""
+    parameters = raw_members(decode(_parameters_decoder, members.get("parameters", _NULL), "parameters"))
+    for name in parameters:
+        if name in _SEQUENCE:
+            raise Unmergeable(f"the request has the parameter {name}: its order among others matters")
+    return parameters
+
+
+def _wanted(members: dict[str, bytes], binary: bool) -> dict[str, bool]:
+    wanted = {}
+    for output in decode(_wanted_decoder, members.get("outputs", _NULL), "outputs") or ():
+        parameters = raw_members(output.parameters)
+        _refuse_shared_memory(output.name, parameters)
+        wish = parameters.get("binary_data")
+        wanted[output.name] = binary if wish is None else _wish(wish)
+    return wanted
+
+
+def _wish(raw: bytes) -> bool:
+    if raw not in _BOOLEANS:
+        raise Malformed(f"binary_data and binary_data_output must be true or false, got {excerpt(raw)}")
+    return _BOOLEANS[raw]
+
+
+def _refuse_shared_memory(name: str, parameters: dict[str, bytes] | dict[str, msgspec.Raw]) -> None:
+    if any(parameter.startswith(_SHARED_MEMORY) for parameter in parameters):
+        raise Unmergeable(f"{name!r} lies in shared memory")
+
+
+def _rows(inputs: Sequence[Tensor]) -> int:
+    """The length of the first axis of all inputs."""
+    if not inputs:
+        raise Unmergeable("the request has no inputs")
+    rows = {tensor.shape[0] if tensor.shape else 0 for tensor in inputs}
+    if len(rows) > 1 or any(0 in tensor.shape for tensor in inputs) or rows == {0}:
+        shapes = ", ".join(f"{tensor.name!r} {list(tensor.shape)}" for tensor in inputs)
+        raise Unmergeable(f"inputs must have the same number of rows, from 1, and values in each: {shapes}")
+    return rows.pop()
+
+
+def _tensor_key(tensor: Tensor) -> Hashable:
+    # One without data shares calls with its like.
+    form = tensor.form if tensor.data else None
+    if not tensor.parameters:
+        return tensor.name, tensor.datatype, tensor.shape[1:], form
+    whole = [(name, tensor.parameters[name]) for name in WHOLE_PARAMETERS if name in tensor.parameters]
+    return tensor.name, tensor.datatype, tensor.shape[1:], form, *sorted(whole)
+
+
+def _merged(tensors: Sequence[Tensor]) -> Tensor:
+    """One tensor for several requests; what they say of their rows becomes a list with a value for each."""
+    tensor = concatenate(tensors)
+    names = dict.fromkeys(name for each in tensors for name in each.parameters)
+    if not names:
+        return tensor
+    parameters = {
+        name: tensor.parameters[name]
+        if name in WHOLE_PARAMETERS
+        else b"[%b]" % b",".join([each.parameters.get(name, _NULL) for each in tensors])
+        for name in names
+    }
+    return msgspec.structs.replace(tensor, parameters=parameters)

@@ -1,0 +1,279 @@
+"""KServe V1 and TensorFlow Serving REST: requests read, cut, merged; each gets what it would get alone."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.rows import RowsRequest, RowsWire, as_rows, error_body, parse_rows
+from uncork_gateway.protocols.wire import Content, Unmergeable
+
+from ..codecs.bodies import mutated
+from .rows_stage import (
+    AWKWARD,
+    COMMAS,
+    GOOD_BODIES,
+    NAMES,
+    OTHERS,
+    ROW_LISTS,
+    ROWS,
+    columns_body,
+    fields,
+    listed,
+    parts,
+    predict,
+    serve_columns,
+    serve_rows,
+)
+
+V1 = RowsWire(add_batch_id=True)
+TFS = RowsWire(add_batch_id=False)
+JSON_HEADERS = ((b"content-type", b"application/json"),)
+
+
+def answers(
+    wire: RowsWire, requests: Sequence[RowsRequest], serve: Callable[[Content], Content]
+) -> list[dict[str, bytes]]:
+    """What each request is answered with when all share one call."""
+    replies = wire.split(serve(wire.merge(requests)), requests)
+    rendered = [
+        wire.render(reply, request, batch_id="b") for reply, request in zip(replies, requests, strict=True)
+    ]
+    assert {each.headers for each in rendered} == {JSON_HEADERS}
+    return [fields(each.body) for each in rendered]
+
+
+def answer_in_parts(
+    request: RowsRequest, most_rows: int, serve: Callable[[Content], Content]
+) -> dict[str, bytes]:
+    """What a request is answered with that is cut, each part in a call of its own."""
+    cut = TFS.cut(request, most_rows)
+    assert sum(part.rows for part in cut) == request.rows
+    assert all(1 <= part.rows <= most_rows and part.key == request.key for part in cut)
+    joined = TFS.join([TFS.split(serve(TFS.merge([part])), [part])[0] for part in cut])
+    return fields(TFS.render(joined, request, batch_id="b").body)
+
+
+@settings(deadline=None)
+@given(bodies=st.lists(ROW_LISTS, min_size=1, max_size=5), comma=COMMAS, others=OTHERS, explain=st.booleans())
+def test_rows_that_share_a_call_get_what_they_would_get_alone(
+    bodies: list[list[bytes]], comma: bytes, others: bytes, explain: bool
+) -> None:
+    """To the byte, whatever the rows are."""
+    requests = [parse_rows(b"{" + others + b'"instances" :' + listed(rows, comma) + b"}") for rows in bodies]
+
+    got = answers(V1, requests, lambda call: serve_rows(call, explain))
+
+    for answer, rows, request in zip(got, bodies, requests, strict=True):
+        [alone] = answers(V1, [request], lambda call: serve_rows(call, explain))
+        assert as_rows(request) == rows
+        assert parts(answer["predictions"]) == [predict(row) for row in rows]
+        assert answer == alone
+        assert list(answer)[:3] == ["message", "batchId", "predictions"]
+        assert (answer["message"], answer["batchId"], answer["version"]) == (b'""', b'"b"', b'"1.0"')
+
+
+@settings(deadline=None)
+@given(names=NAMES, data=st.data())
+def test_columns_that_share_a_call_get_what_they_would_get_alone(
+    names: list[bytes], data: st.DataObject
+) -> None:
+    """Columns are put end to end by name, in whatever order they come; answers are dealt out."""
+    row = st.tuples(*(ROWS for _ in names))
+    bodies = data.draw(st.lists(st.lists(row, min_size=1, max_size=3), min_size=1, max_size=4))
+    requests = []
+    for rows in bodies:
+        order = data.draw(st.permutations(range(len(names))))
+        requests.append(
+            parse_rows(columns_body([names[at] for at in order], [[row[at] for at in order] for row in rows]))
+        )
+
+    for answer, rows in zip(answers(TFS, requests, serve_columns), bodies, strict=True):
+        outputs = fields(answer["outputs"])
+        assert parts(outputs.pop("\0constant")) == [b"1e400"]
+        assert {name: parts(column) for name, column in outputs.items()} == {
+            json.loads(name): [predict(row[at]) for row in rows] for at, name in enumerate(names)
+        }
+    assert [fields(row) for request in requests for row in as_rows(request)] == [
+        dict(zip(map(json.loads, names), row, strict=True)) for rows in bodies for row in rows
+    ]
+
+
+@settings(deadline=None)
+@given(rows=st.lists(ROWS, min_size=1, max_size=7), most_rows=st.integers(1, 4), explain=st.booleans())
+def test_a_request_in_parts_is_answered_as_if_it_were_whole(
+    rows: list[bytes], most_rows: int, explain: bool
+) -> None:
+    """Rows and columns; what is given to all is there once."""
+    whole = parse_rows(b'{"instances":' + listed(rows) + b"}")
+    columns = parse_rows(columns_body([b'"x"', b'"y"'], [(row, b"1") for row in rows]))
+
+    assert (
+        answer_in_parts(whole, most_rows, lambda call: serve_rows(call, explain))
+        == (answers(TFS, [whole], lambda call: serve_rows(call, explain))[0])
+    )
+    in_parts = fields(answer_in_parts(columns, most_rows, serve_columns)["outputs"])
+    assert [parts(in_parts["x"]), parts(in_parts["y"])] == [
+        list(map(predict, rows)),
+        [predict(b"1")] * len(rows),
+    ]
+
+
+def test_a_request_that_is_not_too_large_is_not_cut() -> None:
+    """And its size is that of its body; a part is smaller."""
+    body = b'{"instances": [[1, 2], [3, 4]]}'
+    request = parse_rows(body)
+
+    assert TFS.cut(request, 2) == [request]
+    assert request.size_bytes == len(body)
+    assert [part.size_bytes for part in TFS.cut(request, 1)] == [len(b"[1, 2]")] * 2
+
+
+@pytest.mark.parametrize("text", AWKWARD, ids=lambda text: ascii(text[:20]))
+def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
+    """As rows, in columns, in other members, and on the way back."""
+    row = parse_rows(b'{"context":' + text + b',"instances":[' + text + b"]}")
+    column = parse_rows(b'{"inputs":{"x":[' + text + b"]}}")
+
+    assert V1.merge([row, row]).body == b'{"instances":[%b,%b],"context":%b}' % (text, text, text)
+    assert V1.merge([column]).body == b'{"inputs":{"x":[' + text + b"]}}"
+    [reply] = TFS.split(Content(b'{"predictions":[' + text + b"]}"), [row])
+    assert TFS.render(reply, row, batch_id="b").body == b'{"predictions":[' + text + b"]}"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "the body is not valid JSON: "),
+        (b"{", "the body is not valid JSON: "),
+        (b'{"instances": [1,]}', "the body is not valid JSON: "),
+        (b'{"instances": [nan]}', "the body is not valid JSON: "),
+        (b'{"instances": [1]} x', "the body is not valid JSON: "),
+        (b'\xef\xbb\xbf{"instances": [1]}', "the body is not valid JSON: "),
+        (b'{"instances": ["\xff"]}', "the body is not valid UTF-8: invalid start byte at byte 16"),
+        (b"[1]", "the body is not a JSON object"),
+        (b"[NaN]", "the body is not a JSON object"),
+        (b"{}", "either 'instances' or 'inputs', it has neither"),
+        (b'{"instances": [1], "inputs": [1]}', "either 'instances' or 'inputs', it has both"),
+        (b'{"instances": []}', "the body has no rows"),
+        (b'{"inputs": {"x": [], "y": []}}', "the body has no rows"),
+        (b'{"instances": {"x": [1]}}', "'instances' must be a list of rows"),
+        (b'{"instances": null}', "'instances' must be a list of rows"),
+    ],
+)
+def test_a_malformed_request_is_refused(body: bytes, says: str) -> None:
+    """And told what was wrong."""
+    with pytest.raises(BadRequest, match=re.escape(says)):
+        V1.parse(Content(body))
+
+
+@pytest.mark.parametrize("before", [b"", b"NaN, "])
+def test_nesting_without_end_is_refused(before: bytes) -> None:
+    """A body of brackets costs its sender a 400, and nobody anything else."""
+    with pytest.raises(BadRequest, match="the body is nested too deeply"):
+        parse_rows(b'{"instances": [' + before + b"[" * 1_000_000)
+
+
+@settings(deadline=None)
+@given(body=st.binary(max_size=30) | mutated(GOOD_BODIES))
+def test_whatever_is_accepted_shifts_no_neighbour(body: bytes) -> None:
+    """Any bytes are refused, or are as many rows as they say among those of others."""
+    try:
+        request = parse_rows(body)
+    except (BadRequest, Unmergeable):
+        return
+    value = fields(V1.merge([request, request]).body)[request.member]
+    merged = [value] if request.names is None else list(fields(value).values())
+
+    assert [parts(each) for each in merged] == [list(map(bytes, each)) * 2 for each in request.lists]
+    for row in as_rows(request):
+        json.loads(row, parse_int=str)
+
+
+def test_only_the_last_of_two_members_of_one_name_counts() -> None:
+    """It is what the request is known by and what is sent on, so that nobody gets another's."""
+    twice = parse_rows(
+        b'{"signature_name": "a", "instances": [1], "instances": [2, 3], "signature\\u005fname": "b"}'
+    )
+    with_nan = parse_rows(b'{"signature_name": "a", "instances": [NaN], "signature_name": "b"}')
+
+    assert twice.key == with_nan.key == parse_rows(b'{"instances": [1], "signature_name": "b"}').key
+    assert V1.merge([twice, with_nan]).body == b'{"instances":[2,3,NaN],"signature_name":"b"}'
+
+
+def test_requests_that_must_not_share_a_call_have_different_keys() -> None:
+    """They differ in form, names of columns or any other member; the order of members makes no difference."""
+    bodies = [
+        b'{"instances": [1]}',
+        b'{"inputs": [1]}',
+        b'{"inputs": {"x": [1]}}',
+        b'{"inputs": {"y": [1]}}',
+        b'{"inputs": {"x": [1], "y": [1]}}',
+        b'{"instances": [1], "signature_name": "a"}',
+        b'{"instances": [1], "signature_name": "b"}',
+        b'{"instances": [1], "signature_name": null}',
+        b'{"instances": [1], "parameters": 1}',
+        b'{"instances": [1], "parameters": 1.0}',
+        b'{"instances": [1], "parameters": "1"}',
+        b'{"instances": [1], "parameters": "\\u0031"}',
+        b'{"instances": [1], "parameters": NaN}',
+    ]
+    assert len({parse_rows(body).key for body in bodies}) == len(bodies)
+    assert (
+        parse_rows(b'{"a": 1, "instances": [1], "b": 2}').key
+        == parse_rows(b'{"b": 2, "a": 1, "instances": [3.5]}').key
+    )
+
+
+ALIKE = [
+    (b"1", b"2.5", b"-1e400", b"NaN"),
+    (b'"a"', b'"[,{"'),
+    (b"true", b"false"),
+    (b"null",),
+    (b"[1, 2]", b"[ -0.5,NaN]"),
+    (b"[1, 2, 3]",),
+    (b"[]", b"[ ]"),
+    (b"[[1, 2], [3, 4]]", b"[ [1.5,2],[3,4] ]"),
+    (b"[[1], [2], [3], [4]]",),
+    (b"[true, false]", b"[false, false]"),
+    (b'["a", "b,["]', b'["", ""]'),
+    (b'["a"]',),
+    (b'{"x": [1, 2], "y": "a"}', b'{"y": "bc", "x": [3,4]}'),
+    (b'{"x": [1, 2, 3], "y": "a"}',),
+    (b'{"x": [1, 2]}',),
+    (b'[{"b64": "AA=="}]', b'[ {"b64": "BBBB"} ]'),
+]
+
+
+def test_rows_share_a_call_if_they_are_of_one_kind_and_shape() -> None:
+    """Others could not be one array, or would become something else in it: true would be 1 among numbers."""
+    keys = [{parse_rows(b'{"instances": [%b]}' % row).key for row in rows} for rows in ALIKE]
+
+    assert [len(each) for each in keys] == [1] * len(ALIKE)
+    assert len(set().union(*keys)) == len(ALIKE)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (b"{}", "'inputs' must be a list of rows, or an object of lists"),
+        (b"1", "'inputs' must be a list of rows, or an object of lists"),
+        (b'{"x": [1], "y": 1}', "'inputs' must be a list of rows, or an object of lists"),
+        (b'{"x": [1], "y": [1, 2]}', "of equal length, they have 1 to 2 values"),
+    ],
+)
+def test_inputs_without_rows_go_alone(inputs: bytes, says: str) -> None:
+    """TensorFlow Serving takes them for some models."""
+    with pytest.raises(Unmergeable, match=re.escape(says)):
+        V1.parse(Content(b'{"inputs": %b}' % inputs))
+
+
+@settings(deadline=None)
+@given(detail=st.text() | st.just("\ud800"))
+def test_an_error_says_what_was_wrong(detail: str) -> None:
+    """As JSON, whatever is in the text."""
+    assert json.loads(error_body(detail)) == {"error": detail}

@@ -1,0 +1,132 @@
+"""KServe V1 and TensorFlow Serving REST: replies dealt out, joined, refused."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.protocols.rows import RowsReply, RowsWire, parse_rows
+from uncork_gateway.protocols.wire import Content, WrongReply
+
+from ..codecs.bodies import mutated
+from .rows_stage import GOOD_BODIES, fields
+
+V1 = RowsWire(add_batch_id=True)
+TFS = RowsWire(add_batch_id=False)
+TWO_AND_ONE = [parse_rows(b'{"instances": [1, 2]}'), parse_rows(b'{"instances": [3]}')]
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (b'{"predictions": [1, 2]}', "expected 3 predictions, got 2"),
+        (b'{"predictions": [1, 2, 3, 4]}', "expected 3 predictions, got 4"),
+        (b'{"predictions": []}', "expected 3 predictions, got 0"),
+        (b'{"predictions": [1]}', "expected 3 predictions, got 1"),
+        (b'{"predictions": [1, 2, NaN, NaN]}', "expected 3 predictions, got 4"),
+        (b'{"predictions": {"a": [1, 2, 3]}}', "expected a list of 3 predictions, got no list"),
+        (b'{"predictions": null}', "expected a list of 3 predictions, got no list"),
+        (b"", "the reply is not valid JSON: "),
+        (b"<html>", "the reply is not valid JSON: "),
+        (b'{"predictions": [1, 2, 3]', "the reply is not valid JSON: "),
+        (b'{"predictions": [1, 2, "\xff"]}', "the reply is not valid UTF-8: "),
+        (b"[1, 2, 3]", "the reply is not a JSON object"),
+        (b'{"error": "no"}', "the reply has neither 'predictions' nor 'outputs'"),
+        (b'{"outputs": [1, 2]}', "'outputs' to be a list of 3 values, or of one for all, got a list of 2"),
+        (b'{"outputs": []}', "'outputs' to be a list of 3 values, or of one for all, got a list of 0"),
+        (b'{"outputs": 1}', "'outputs' to be a list of 3 values, or of one for all, got no list"),
+        (
+            b'{"outputs": {"y": [1, 2, 3], "z": [1, 2]}}',
+            "the column 'z' of 'outputs' to be a list of 3 values",
+        ),
+        (b'{"outputs": {"y": 0}}', "the column 'y' of 'outputs' to be a list of 3 values"),
+    ],
+)
+def test_a_reply_to_another_number_of_rows_is_wrong(reply: bytes, says: str) -> None:
+    """And it is said what was expected."""
+    with pytest.raises(WrongReply, match=re.escape(says)):
+        TFS.split(Content(reply), TWO_AND_ONE)
+
+
+def test_a_reply_of_nesting_without_end_is_wrong() -> None:
+    """It fails its own batch, and nothing else."""
+    with pytest.raises(WrongReply, match="the reply is nested too deeply"):
+        TFS.split(Content(b'{"predictions": ' + b"[" * 1_000_000), TWO_AND_ONE)
+
+
+REPLIES = GOOD_BODIES.map(
+    lambda body: body.replace(b"instances", b"predictions").replace(b"inputs", b"outputs")
+)
+
+
+@settings(deadline=None)
+@given(reply=st.binary(max_size=30) | mutated(REPLIES))
+def test_any_reply_is_wrong_or_dealt_out(reply: bytes) -> None:
+    """To every request."""
+    try:
+        replies = TFS.split(Content(reply), TWO_AND_ONE)
+    except WrongReply:
+        return
+    assert len(replies) == 2
+    assert all(fields(TFS.render(each, TWO_AND_ONE[0], batch_id="b").body) for each in replies)
+
+
+def render(replies: Sequence[RowsReply], wire: RowsWire = TFS) -> list[bytes]:
+    """Answers without the spaces of the reply."""
+    return [wire.render(reply, TWO_AND_ONE[0], batch_id='"1"').body for reply in replies]
+
+
+def test_a_value_for_all_is_given_to_all() -> None:
+    """A list of one in ``outputs``, and any other member that is not one value for each row."""
+    reply = b'{"outputs": {"y": [1,2,3], "z": [0], "\\u00e9": [4]}, "n": [1, 2], "e": [7,8,9], "s": "t"}'
+
+    assert render(TFS.split(Content(reply), TWO_AND_ONE)) == [
+        '{"outputs":{"y":[1,2],"z":[0],"é":[4]},"n":[1, 2],"e":[7,8],"s":"t"}'.encode(),
+        '{"outputs":{"y":[3],"z":[0],"é":[4]},"n":[1, 2],"e":[9],"s":"t"}'.encode(),
+    ]
+    assert render(TFS.split(Content(b'{"outputs": [5]}'), TWO_AND_ONE)) == [b'{"outputs":[5]}'] * 2
+    assert render(TFS.split(Content(b'{"outputs": {}}'), TWO_AND_ONE)) == [b'{"outputs":{}}'] * 2
+
+
+@pytest.mark.parametrize("outputs", [b"7", b"[1,2,3]", b"[]", b'{"y":[1,2,3],"z":null}', b'{"b64":"AQ=="}'])
+def test_a_request_that_was_alone_gets_all(outputs: bytes) -> None:
+    """There is nobody else whose it could be, so nothing is asked of its shape."""
+    reply = b'{"outputs":' + outputs + b"}"
+
+    assert render(TFS.split(Content(reply), TWO_AND_ONE[1:])) == [reply]
+    with pytest.raises(WrongReply, match="expected 1 predictions, got 2"):
+        TFS.split(Content(b'{"predictions": [1, 2]}'), TWO_AND_ONE[1:])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"predictions": [1, 2], "v": 1}', b'{"predictions": [3], "v": 1.0}'),
+        (b'{"predictions": [1, 2], "v": 1}', b'{"predictions": [3]}'),
+        (b'{"outputs": {"y": [1, 2], "z": [0]}}', b'{"outputs": {"y": [3], "z": [1]}}'),
+        (b'{"outputs": {"y": [1, 2]}}', b'{"outputs": {"z": [3]}}'),
+        (b'{"outputs": {"y": [1, 2]}}', b'{"outputs": [3]}'),
+    ],
+)
+def test_parts_of_a_reply_that_do_not_fit_together_are_wrong(one: bytes, other: bytes) -> None:
+    """What is not dealt out by rows must be the same in all parts."""
+    parts_of_it = [
+        TFS.split(Content(reply), [request])[0]
+        for reply, request in zip((one, other), TWO_AND_ONE, strict=True)
+    ]
+    with pytest.raises(WrongReply, match="the parts of the reply differ in"):
+        TFS.join(parts_of_it)
+
+
+def test_the_batch_id_of_a_batcher_behind_us_gives_way_to_ours() -> None:
+    """Where we add one; else its own goes through."""
+    reply = Content(b'{"message": "", "batchId": "theirs", "predictions": [1, 2, 3]}')
+
+    assert render(V1.split(reply, TWO_AND_ONE), V1)[0] == (
+        b'{"message":"","batchId":"\\"1\\"","predictions":[1,2]}'
+    )
+    assert (
+        render(TFS.split(reply, TWO_AND_ONE))[0] == b'{"message":"","batchId":"theirs","predictions":[1,2]}'
+    )

@@ -1,0 +1,277 @@
+"""Tensors are counted, cut and joined as they came, and are rows of JSON to services of our own."""
+
+import json
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensor_rows import columns_of, json_rows, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensors import Form, Malformed, Tensor, check_values, concatenate, deal
+
+DTYPES = {
+    "BOOL": "?",
+    **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
+}
+SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3)
+FINITE = {"allow_nan": False, "allow_infinity": False}
+
+
+def tensor(data: bytes, *shape: int, form: Form = "flat", datatype: str = "FP32") -> Tensor:
+    """A tensor of the name x."""
+    return Tensor(name="x", datatype=datatype, shape=shape, form=form, data=data)
+
+
+def binary(array: Any, datatype: str) -> Tensor:
+    """A binary tensor of an array."""
+    return tensor(array.tobytes(), *array.shape, form="binary", datatype=datatype)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> tuple[str, Any]:
+    """A datatype, and an array that NumPy made of it; JSON can say all its values."""
+    datatype = draw(st.sampled_from(list(DTYPES)))
+    elements = FINITE if datatype.startswith("FP") else {}
+    return datatype, draw(hnp.arrays(np.dtype(DTYPES[datatype]), SHAPES, elements=elements))
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
+    """A tensor of any form and the array that it is."""
+    datatype, array = draw(arrays())
+    form: Form = draw(st.sampled_from(["flat", "nested", "binary"] if array.ndim > 1 else ["flat", "binary"]))
+    if form == "binary":
+        return binary(array, datatype), array
+    separators = (draw(st.sampled_from([",", " , ", ",\n"])), ":")
+    values = array.tolist() if form == "nested" else array.ravel().tolist()
+    text = json.dumps(values, separators=separators).encode()[1:-1]
+    return tensor(text, *array.shape, form=form, datatype=datatype), array
+
+
+@settings(deadline=None, max_examples=50)
+@given(drawn=forms())
+def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
+    """Nested by their shape, whatever form the tensor has."""
+    one, array = drawn
+    check_values(one)
+
+    assert [json.loads(row) for row in json_rows(one)] == array.tolist()
+
+
+@settings(deadline=None, max_examples=50)
+@given(drawn=forms(), data=st.data())
+def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
+    """Each is a tensor of its rows."""
+    one, array = drawn
+    counts: list[int] = []
+    while sum(counts) < len(array):
+        counts.append(data.draw(st.integers(1, len(array) - sum(counts))))
+
+    pieces = deal(one, counts)
+
+    assert [piece.shape[0] for piece in pieces] == counts
+    at = 0
+    for piece in pieces:
+        check_values(piece)
+        assert [json.loads(row) for row in json_rows(piece)] == array[at : at + piece.shape[0]].tolist()
+        at += piece.shape[0]
+    assert concatenate(pieces) == one
+
+
+@settings(deadline=None, max_examples=50)
+@given(drawn=forms(), data=st.data())
+def test_another_shape_is_refused(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
+    """Unless flat or binary values are just as many."""
+    one, array = drawn
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple))
+    other = tensor(one.data, *shape, form=one.form, datatype=one.datatype)
+    fits = shape == array.shape if one.form == "nested" else math.prod(shape) == array.size
+
+    if fits:
+        check_values(other)
+    else:
+        with pytest.raises(Malformed):
+            check_values(other)
+
+
+@pytest.mark.parametrize(
+    "text", [b"[1],[]", b"[1],[ ]", b"[1,2],[]", b"[[1]],[2]", b"[1],[{}]", b"[1],[2],[3]", b"1,2"]
+)
+def test_data_that_is_nested_otherwise_is_refused(text: bytes) -> None:
+    """Also where it has as many brackets, or commas, as it should."""
+    with pytest.raises(Malformed):
+        check_values(tensor(text, 2, 1, form="nested"))
+
+
+def test_strings_may_hold_what_means_something_elsewhere() -> None:
+    """Commas, brackets, braces, quotes and backslashes."""
+    texts = [rb'"a,]["', rb'"\"{,"', rb'"\\"', rb'","', b'""', rb'"\u002c\\\""']
+    flat = tensor(b",".join(texts), 3, 2, datatype="BYTES")
+    nested = tensor(b'["a,][", "\\"{,"],["\\\\",","]', 2, 2, form="nested", datatype="BYTES")
+
+    for one in (flat, nested):
+        check_values(one)
+    assert json_rows(flat) == [b"[%b,%b]" % (texts[at], texts[at + 1]) for at in (0, 2, 4)]
+    assert json_rows(nested) == [b'["a,][", "\\"{,"]', b'["\\\\",","]']
+
+
+def test_json_rows_keep_the_text_of_values() -> None:
+    """What no float and no 64-bit integer could hold."""
+    texts = [b"9007199254740993", b"18446744073709551616", b"1e400", b"-0.0", b"1.00", b"null"]
+
+    assert json_rows(tensor(b" ,\n".join(texts), 6)) == texts
+    assert json_rows(tensor(b",".join(texts), 1, 6, 1)) == [
+        b"[%b]" % b",".join(b"[%b]" % text for text in texts)
+    ]
+    assert json_rows(tensor(b"", 2, 0)) == [b"[]", b"[]"]
+
+
+def test_json_has_no_word_for_what_is_not_finite() -> None:
+    """NaN and infinity are null in rows."""
+    assert json_rows(binary(np.array([1, np.nan, np.inf], "<f4"), "FP32")) == [b"1.0", b"null", b"null"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(bits=hnp.arrays(np.uint16, hnp.array_shapes(max_dims=2, max_side=4)))
+def test_bf16_is_read_as_others_read_it(bits: Any) -> None:
+    """Any sixteen bits that are a number."""
+    array = bits.view(ml_dtypes.bfloat16).astype(np.float32)
+    expected = array.astype(object)
+    expected[~np.isfinite(array)] = None
+
+    assert [json.loads(row) for row in json_rows(binary(bits, "BF16"))] == expected.tolist()
+
+
+@settings(deadline=None, max_examples=50)
+@given(values=st.lists(st.floats(width=32), min_size=1))
+@example(values=[1 + 1 / 256, 1 + 3 / 256, -1 - 3 / 256, 2.0**127 * (2 - 2**-23)])
+def test_bf16_is_written_as_others_write_it(values: list[float]) -> None:
+    """Rounded to the nearest, ties to even."""
+    rows = [b"null" if not math.isfinite(value) else json.dumps(value).encode() for value in values]
+    (one,) = tensors_from_rows(rows, datatype="BF16", binary=lambda name: True)
+
+    finite = np.array([value if math.isfinite(value) else math.nan for value in values], np.float32)
+    with np.errstate(over="ignore"):
+        expected = finite.astype(ml_dtypes.bfloat16)
+    got = np.frombuffer(one.data, ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(got.astype(np.float32), expected.astype(np.float32))
+
+
+def test_binary_strings_are_json_strings() -> None:
+    """If they are UTF-8."""
+    data = b'\2\0\0\0\xc3\xa9\0\0\0\0\1\0\0\0"'
+
+    assert json_rows(tensor(data, 3, form="binary", datatype="BYTES")) == ['"é"'.encode(), b'""', b'"\\""']
+    with pytest.raises(BadRequest, match="'x': an element of BYTES is not UTF-8"):
+        json_rows(tensor(b"\1\0\0\0\xff", 1, form="binary", datatype="BYTES"))
+
+
+def test_a_tensor_without_values_has_no_rows_to_give() -> None:
+    """It carries parameters only."""
+    with pytest.raises(BadRequest, match="'x' has no values"):
+        json_rows(tensor(b"", 1))
+
+
+@settings(deadline=None, max_examples=50)
+@given(drawn=arrays(), as_binary=st.booleans())
+def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary: bool) -> None:
+    """With the datatype given, in the form that is wanted."""
+    datatype, array = drawn
+    rows = [json.dumps(row).encode() for row in array.tolist()]
+
+    (one,) = tensors_from_rows(rows, datatype=datatype, binary=lambda name: as_binary)
+
+    check_values(one)
+    assert (one.name, one.datatype, one.shape) == ("output-0", datatype, array.shape)
+    assert one.form == ("binary" if as_binary else "flat")
+    if as_binary:
+        assert one.data == array.tobytes()
+    else:
+        assert json.loads(b"[" + one.data + b"]") == array.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted", "datatype", "shape", "data"),
+    [
+        ([b"true", b"false"], None, "BOOL", (2,), b"true,false"),
+        ([b"1", b"2"], None, "INT64", (2,), b"1,2"),
+        ([b"1", b"2"], "UINT8", "UINT8", (2,), b"1,2"),
+        ([b"1", b"256"], "UINT8", "INT64", (2,), b"1,256"),
+        ([b"1", b"18446744073709551615"], None, "UINT64", (2,), b"1,18446744073709551615"),
+        ([b"-1", b"18446744073709551615"], None, "FP64", (2,), b"-1,18446744073709551615"),
+        ([b"1", b"2.50", b"null"], None, "FP64", (3,), b"1,2.50,null"),
+        ([b"1", b"2"], "FP16", "FP16", (2,), b"1,2"),
+        ([b"0.5"], "INT32", "FP64", (1,), b"0.5"),
+        ([b'"a"', b'"[,]"'], None, "BYTES", (2,), b'"a","[,]"'),
+        ([b'"a"'], "FP32", "BYTES", (1,), b'"a"'),
+        ([b"[[1,2]]", b"[[3,4]]"], None, "INT64", (2, 1, 2), b"1,2,3,4"),
+        ([b'["]"]', b'["["]'], None, "BYTES", (2, 1), b'"]","["'),
+        ([b"[]", b"[]"], None, "FP64", (2, 0), b""),
+        ([b"[]"], "INT8", "INT8", (1, 0), b""),
+        ([b"[1]", b"[1, 2]"], None, "BYTES", (2,), b'"[1]","[1, 2]"'),
+        ([b"[1]", b"2"], None, "BYTES", (2,), b'"[1]","2"'),
+        ([b"1", b"true"], None, "BYTES", (2,), b'"1","true"'),
+        ([b'"a"', b"1"], "INT8", "BYTES", (2,), b'"\\"a\\"","1"'),
+        ([b"1e400"], "FP64", "BYTES", (1,), b'"1e400"'),
+        ([b"[" * 65 + b"]" * 65], None, "BYTES", (1,), b'"%b"' % (b"[" * 65 + b"]" * 65)),
+        ([b'{"a":1}', b'{"b":1}'], None, "BYTES", (2,), b'"{\\"a\\":1}","{\\"b\\":1}"'),
+        ([b'{"a":1}', b"1"], None, "BYTES", (2,), b'"{\\"a\\":1}","1"'),
+        ([b"[{}]"], None, "BYTES", (1,), b'"[{}]"'),
+        ([b"{}"], None, "BYTES", (1,), b'"{}"'),
+    ],
+)
+def test_what_results_become(
+    rows: list[bytes], wanted: str | None, datatype: str, shape: tuple[int, ...], data: bytes
+) -> None:
+    """The datatype wanted if it holds them, else the first that does, else the texts themselves."""
+    (one,) = tensors_from_rows(rows, datatype=wanted, binary=lambda name: False)
+
+    assert one == Tensor(name="output-0", datatype=datatype, shape=shape, form="flat", data=data)
+
+
+def test_objects_become_a_tensor_for_each_key() -> None:
+    """Each in the form that is wanted of it."""
+    rows = [b'{"label":"a","p":[0.5,1]}', b'{"p": [2,null] ,"label":"b"}']
+
+    label, p = tensors_from_rows(rows, datatype="FP32", binary=lambda name: name == "p")
+
+    assert (label.name, label.datatype, label.form, label.data) == ("label", "BYTES", "flat", b'"a","b"')
+    assert (p.name, p.datatype, p.shape, p.form) == ("p", "FP32", (2, 2), "binary")
+    np.testing.assert_array_equal(np.frombuffer(p.data, "<f4"), np.array([0.5, 1, 2, np.nan], "<f4"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "data"),
+    [
+        (['"é"'.encode(), b'"a"'], b"\2\0\0\0\xc3\xa9\1\0\0\0a"),
+        ([b"1", b'["a"]'], b'\1\0\0\0001\5\0\0\0["a"]'),
+    ],
+)
+def test_binary_strings_have_their_lengths(rows: list[bytes], data: bytes) -> None:
+    """In four bytes each; also the texts of what is no tensor."""
+    (one,) = tensors_from_rows(rows, datatype=None, binary=lambda name: True)
+
+    assert one == Tensor(name="output-0", datatype="BYTES", shape=(2,), form="binary", data=data)
+
+
+def test_rows_of_objects_are_columns() -> None:
+    """If they have the same keys, in whatever order; their texts stay."""
+    assert columns_of([b'{"a":1.0,"b":[ ]}', b'{"b":"]","a":1e400}']) == {
+        "a": [b"1.0", b"1e400"],
+        "b": [b"[ ]", b'"]"'],
+    }
+    for rows in ([b"1"], [b'{"a":1}', b'{"b":1}'], [b'{"a":1}', b'{"a":1,"b":1}'], [b'{"a":1}', b"[]"]):
+        assert columns_of(rows) is None
+
+
+def test_joined_texts_are_told_apart() -> None:
+    """Commas within them notwithstanding."""
+    assert row_texts(b'1.0 ,"a,b",{"a":[1,2]}') == [b"1.0", b'"a,b"', b'{"a":[1,2]}']

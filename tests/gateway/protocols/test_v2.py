@@ -1,0 +1,275 @@
+"""V2 requests share a call and get what they would have got alone."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.protocols.v2 import V2Wire
+from uncork_gateway.protocols.wire import Content
+
+from .v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
+
+WIRE = V2Wire()
+FORMS = st.lists(st.sampled_from(["flat", "nested"]), min_size=3, max_size=3)
+X = b'{"name":"x","shape":[1],"datatype":"INT64","data":[1]}'
+
+
+@settings(deadline=None)
+@given(inputs=mergeable(), forms=FORMS, with_bias=st.booleans(), data=st.data())
+def test_each_gets_what_it_would_have_got_alone(
+    inputs: list[list[Written]], forms: list[str], with_bias: bool, data: st.DataObject
+) -> None:
+    """Whatever the datatypes, shapes and forms, and with the id that it gave, or none."""
+    ids = data.draw(st.lists(st.none() | st.text(max_size=3), min_size=len(inputs), max_size=len(inputs)))
+    contents = [
+        request(*tensors, **({} if id_ is None else {"id": id_}))
+        for tensors, id_ in zip(inputs, ids, strict=True)
+    ]
+    requests = [WIRE.parse(content) for content in contents]
+    outputs = forms[: len(inputs[0])]
+
+    replies = WIRE.split(serve(WIRE.merge(requests), outputs, with_bias=with_bias), requests)
+
+    assert len({one.key for one in requests}) == 1
+    for one, content, reply in zip(requests, contents, replies, strict=True):
+        alone = serve(content, outputs, with_bias=with_bias)
+        assert read(WIRE.render(reply, one, batch_id="b"), "outputs") == read(alone, "outputs")
+        assert one.rows == read(content, "inputs")[1][0].shape[0]
+        assert one.size_bytes == len(content.body)
+
+
+@settings(deadline=None)
+@given(inputs=mergeable(least_rows=3), forms=FORMS, most=st.integers(1, 3))
+def test_a_cut_request_gets_what_it_would_have_got_whole(
+    inputs: list[list[Written]], forms: list[str], most: int
+) -> None:
+    """Its parts travel one by one, or with others."""
+    content = request(*inputs[0], id="a")
+    whole = WIRE.parse(content)
+    neighbours = [WIRE.parse(request(*tensors)) for tensors in inputs[1:]]
+    outputs, with_bias = forms[: len(inputs[0])], most > 1
+
+    parts = WIRE.cut(whole, most)
+    calls = [[part] for part in parts[:-1]] + [[parts[-1], *neighbours]]
+    replies = [WIRE.split(serve(WIRE.merge(call), outputs, with_bias=with_bias), call)[0] for call in calls]
+
+    assert [part.rows for part in parts[:-1]] == [min(most, whole.rows)] * (len(parts) - 1)
+    assert sum(part.rows for part in parts) == whole.rows
+    assert {part.key for part in parts} == {whole.key}
+    rendered = WIRE.render(WIRE.join(replies), whole, batch_id="b")
+    assert read(rendered, "outputs") == read(serve(content, outputs, with_bias=with_bias), "outputs")
+
+
+def test_a_request_that_is_small_enough_is_not_cut() -> None:
+    """It is its only part."""
+    one = WIRE.parse(request(ints(1, 2)))
+
+    assert WIRE.cut(one, 2) == [one]
+
+
+@pytest.mark.parametrize(
+    ("data", "shape"),
+    [("9007199254740993, 18446744073709551615,1e400,-0.0", [2, 2]), ("[1 ,1.0],[1E0, 0.10]", [2, 2])],
+)
+def test_values_keep_their_text(data: str, shape: list[int]) -> None:
+    """Byte for byte, on the way in and on the way back."""
+    described = f'[{{"name":"x","shape":{shape},"datatype":"FP64","data":[{data}]}}]'
+    requests = [WIRE.parse(Content(f'{{"inputs":{described}}}'.encode()))] * 2
+    replies = WIRE.split(
+        Content(
+            f'{{"outputs":{described.replace(f"[{data}]", f"[{data},{data}]").replace("[2", "[4")}}}'.encode()
+        ),
+        requests,
+    )
+
+    assert f'"data":[{data},{data}]'.encode() in WIRE.merge(requests).body
+    for reply in replies:
+        assert f'"data":[{data}]'.encode() in WIRE.render(reply, requests[0], batch_id="b").body
+
+
+def test_the_id_of_one_request_is_sent_and_of_several_none() -> None:
+    """An upstream cannot take them all."""
+    one = WIRE.parse(request(ints(1), id="a"))
+
+    assert read(WIRE.merge([one]), "inputs")[0] == {"id": "a"}
+    assert read(WIRE.merge([one, one]), "inputs")[0] == {}
+
+
+def test_what_is_asked_of_the_whole_request_is_sent_once() -> None:
+    """Parameters and outputs are equal in requests that share a call, and so is what KServe's client adds."""
+    members = {"model_name": "m", "parameters": {"priority": 1.5}, "outputs": [{"name": "y"}]}
+    one = WIRE.parse(request(ints(1), **members))
+
+    merged = json.loads(WIRE.merge([one, one]).body)
+
+    assert merged.pop("inputs") == [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 1]}]
+    assert merged == members
+
+
+def merged_parameters(*parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What a call says of the input of requests with these parameters."""
+    requests = [WIRE.parse(request(ints(1, 2, parameters=own, **more))) for own in parameters]
+    result = json.loads(WIRE.merge(requests).body)["inputs"][0].get("parameters", {})
+    assert isinstance(result, dict)
+    return result
+
+
+def test_the_parameters_of_requests_become_lists() -> None:
+    """As the documents of MLServer have it: these two requests are theirs."""
+    tensor = {"name": "parameters-np", "shape": [1], "datatype": "BYTES", "data": []}
+    requests = [
+        WIRE.parse(
+            Content(json.dumps({"inputs": [{**tensor, "parameters": {"custom-param": value}}]}).encode())
+        )
+        for value in ("value-1", "value-2")
+    ]
+
+    merged = json.loads(WIRE.merge(requests).body)
+
+    assert requests[0].key == requests[1].key
+    assert merged["inputs"] == [
+        {
+            "name": "parameters-np",
+            "shape": [2],
+            "datatype": "BYTES",
+            "data": [],
+            "parameters": {"custom-param": ["value-1", "value-2"]},
+        }
+    ]
+
+
+def test_parameters_that_some_requests_have_keep_their_places() -> None:
+    """null stands for those without; what belongs to the whole input stays as it is."""
+    assert merged_parameters({"p": 1}, {}, {"p": [2], "q": "c"}) == {
+        "p": [1, None, [2]],
+        "q": [None, None, "c"],
+    }
+    assert merged_parameters({"p": 1}) == {"p": 1}
+    assert merged_parameters({}, {}) == {}
+    whole = {"content_type": "np", "headers": {"a": "b"}}
+    assert merged_parameters({**whole, "p": 1}, {**whole, "p": 2}) == {**whole, "p": [1, 2]}
+
+
+def test_raw_values_of_parameters_are_not_written_anew() -> None:
+    """A number keeps its text in a list too."""
+    content = Content(
+        b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"p":1.50}}]}'
+    )
+    one = WIRE.parse(content)
+
+    assert b'"parameters":{"p":[1.50,1.50]}' in WIRE.merge([one, one]).body
+
+
+BASE = ints(1, 2, 3, 4, inner=[2])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        request(replace(BASE, datatype="FP32")),
+        request(replace(BASE, inner=[4])),
+        request(replace(BASE, inner=[2, 1])),
+        request(replace(BASE, name="y")),
+        request(replace(BASE, form="nested")),
+        request(BASE, BASE),
+        request(replace(BASE, form="binary", items=[b"12345678"] * 4)),
+        request(BASE, outputs=[{"name": "y"}]),
+        request(BASE, outputs=[]),
+        request(BASE, parameters={"binary_data_output": True}),
+        request(BASE, parameters={"p": 1.0}),
+        request(BASE, model_name="m"),
+        request(replace(BASE, parameters={"content_type": "np"})),
+        request(replace(BASE, parameters={"headers": {"Authorization": "me"}})),
+        Content(b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"INT64","data":[]}]}'),
+    ],
+)
+def test_requests_that_differ_do_not_share_a_call(other: Content) -> None:
+    """In anything that is not of the rows alone."""
+    assert WIRE.parse(other).key != WIRE.parse(request(BASE)).key
+
+
+def test_requests_that_differ_in_their_rows_share_a_call() -> None:
+    """Ids, values, numbers of rows, and parameters of the rows are their own."""
+    other = ints(5, 6, inner=[2], parameters={"p": 1}, space=" ")
+
+    key = WIRE.parse(request(BASE)).key
+    assert WIRE.parse(request(other, id="a")).key == key
+    more = {"parameters": {"a": 1}, "model_name": "m"}
+    assert hash(WIRE.parse(request(other, **more)).key) == hash(WIRE.parse(request(BASE, **more)).key)
+
+
+def test_which_outputs_are_wanted_in_binary() -> None:
+    """What an output says of itself goes before what the request says of all."""
+    wanted = [{"name": "b", "parameters": {"binary_data": True}}, {"name": "d"}]
+    neither = WIRE.parse(request(BASE))
+    some = WIRE.parse(request(BASE, outputs=wanted))
+    rest = [{"name": "j", "parameters": {"binary_data": False}}]
+    most = WIRE.parse(request(BASE, outputs=rest, parameters={"binary_data_output": True}))
+
+    assert not neither.wants_binary("b")
+    assert (some.wants_binary("b"), some.wants_binary("d")) == (True, False)
+    assert (most.wants_binary("j"), most.wants_binary("other")) == (False, True)
+    assert list(some.wanted) == ["b", "d"]
+
+
+def test_null_is_as_good_as_absent() -> None:
+    """Some clients write every member."""
+    one = WIRE.parse(Content(b'{"id":null,"parameters":null,"outputs":null,"inputs":[%b]}' % X))
+
+    assert (one.id, one.wanted, one.wants_binary("y")) == (None, {}, False)
+
+
+def triton_request(
+    *inputs: tuple[str, Any, str, bool], outputs: list[tuple[str, bool]], request_id: str = ""
+) -> Content:
+    """The bytes that Triton's client would send."""
+    described = []
+    for name, array, datatype, binary in inputs:
+        described.append(triton.InferInput(name, list(array.shape), datatype))
+        described[-1].set_data_from_numpy(array, binary_data=binary)
+    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name, binary in outputs]
+    text, length = triton.InferenceServerClient.generate_request_body(
+        described, outputs=wanted, request_id=request_id
+    )
+    return Content(text, () if length is None else ((HEADER, str(length).encode()),))
+
+
+def triton_result(content: Content) -> Any:
+    """What Triton's client makes of a reply."""
+    length = content.header(HEADER)
+    return triton.InferenceServerClient.parse_response_body(
+        content.body, header_length=None if length is None else int(length)
+    )
+
+
+@pytest.mark.parametrize("forms", [(True, True), (False, False), (True, False)])
+def test_tritons_own_client_gets_its_rows(forms: tuple[bool, bool]) -> None:
+    """Numbers and strings, in JSON, in binary, and in both at once."""
+    numbers = [np.arange(6, dtype=np.float32).reshape(2, 3), np.full((1, 3), 0.5, np.float32)]
+    words = [np.array([["a,b"], ["längst"]], dtype=object), np.array([[""]], dtype=object)]
+    contents = [
+        triton_request(
+            ("n", number, "FP32", forms[0]),
+            ("w", word, "BYTES", forms[1]),
+            outputs=[("of n", forms[0]), ("of w", forms[1])],
+            request_id=f"id-{number.shape[0]}",
+        )
+        for number, word in zip(numbers, words, strict=True)
+    ]
+    requests = [WIRE.parse(content) for content in contents]
+
+    replies = WIRE.split(serve(WIRE.merge(requests), ["flat", "flat"]), requests)
+
+    for one, reply, number, word in zip(requests, replies, numbers, words, strict=True):
+        result = triton_result(WIRE.render(reply, one, batch_id="b"))
+        assert result.get_response()["id"] == f"id-{one.rows}"
+        np.testing.assert_array_equal(result.as_numpy("of n"), number[:, ::-1])
+        got = [item.decode() if isinstance(item, bytes) else item for item in result.as_numpy("of w").ravel()]
+        assert got == list(word.ravel())
+        assert [one.wants_binary("of n"), one.wants_binary("of w")] == list(forms)

@@ -1,0 +1,173 @@
+"""V2 requests that are refused, or that share no call."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.v2 import V2Wire
+from uncork_gateway.protocols.wire import Content, Unmergeable
+
+from ..codecs.bodies import mutated
+from .v2_bodies import HEADER, ints, mergeable, request
+
+WIRE = V2Wire()
+X = b'{"name":"x","shape":[1],"datatype":"INT64","data":[1]}'
+
+
+def with_header(text: bytes, blocks: bytes, header: bytes | None = None) -> Content:
+    """A body with bytes behind the JSON."""
+    return Content(text + blocks, ((HEADER, b"%d" % len(text) if header is None else header),))
+
+
+def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes:
+    """The JSON of a request of one binary tensor."""
+    parameters = f'"parameters":{{"binary_data_size":{size}}}'
+    return f'{{"inputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}",{parameters}}}]}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{}", "expected inputs, got only an empty object"),
+        (b'{"inputs":{}}', "Expected `array`"),
+        (b'{"inputs":[{}]}', "missing required field `name`"),
+        (b'{"id":' + b"[" * 100_000, "not valid JSON: .*recursion"),
+        (b'{"id":7,"inputs":[%b]}' % X, "id must be a string, got '7'"),
+        (b'{"id":"\xff","inputs":[%b]}' % X, "not UTF-8"),
+        (b'{"parameters":[],"inputs":[%b]}' % X, "parameters is not .* Expected `object . null`"),
+        (b'{"parameters":{"binary_data_output":1},"inputs":[%b]}' % X, "must be true or false, got '1'"),
+        (b'{"outputs":{},"inputs":[%b]}' % X, "outputs is not .* Expected `array . null`"),
+        (b'{"outputs":[{}],"inputs":[%b]}' % X, "missing required field `name`"),
+        (b'{"outputs":[{"name":"y","parameters":{"binary_data":0}}],"inputs":[%b]}' % X, "got '0'"),
+        (b'{"inputs":[%b]}' % X.replace(b'"x"', b"7"), "Expected `str`, got `int`"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]", b"[1.0]", 1), "Expected `int`, got `float`"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]", b"[-1]", 1), "from 0 to 9223372036854775807, got -1"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]", b"[9223372036854775808]", 1), "got 9223372036854775808"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]", b"[1%b]" % (b",1" * 64), 1), "at most 64 axes, got 65"),
+        (b'{"inputs":[%b]}' % X.replace(b"INT64", b"INT128"), "one of BOOL, .*BF16.*, BYTES, got 'INT128'"),
+        (b'{"inputs":[%b]}' % X.replace(b'"data":[1]', b'"parameters":{}'), "needs data"),
+        (b'{"inputs":[%b]}' % X.replace(b'"data":[1]', b'"data":null'), "needs data"),
+        (b'{"inputs":[%b]}' % X.replace(b'"data":[1]', b'"data":"1"'), "needs data, a list"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[NaN]}"), "not valid JSON"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[-Infinity]}"), "not valid JSON"),
+        (
+            b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[1,2]}"),
+            r"\[1\] of INT64 needs 1 values, the data has 2",
+        ),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[[1]]}"), "not nested like its shape"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[1,[2]]}"), "some of the data is nested"),
+        (b'{"inputs":[%b]}' % X.replace(b"[1]}", b'[{"a":1}]}'), "not objects"),
+        (
+            b'{"inputs":[%b]}' % X.replace(b"[1],", b"[2],").replace(b"[1]}", b"[]}"),
+            "needs 2 values, the data has 0",
+        ),
+        (
+            b'{"inputs":[%b]}' % X.replace(b"[1],", b"[2,1],").replace(b"[1]}", b"[[1],[]]}"),
+            "not nested like",
+        ),
+        (
+            b'{"inputs":[%b]}' % X.replace(b"[1],", b"[2,2],").replace(b"[1]}", b"[[1],[2,3,4]]}"),
+            "not nested like",
+        ),
+        (binary_x(4), "its binary data ends at byte 4, there are 0"),
+    ],
+)
+def test_a_malformed_request_is_refused(text: bytes, message: str) -> None:
+    """400, and the message says what is wrong."""
+    with pytest.raises(BadRequest, match=message):
+        WIRE.parse(Content(text))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (with_header(binary_x(4), b"1234", b"-1"), "must be a number of bytes from 0 to .*, got '-1'"),
+        (with_header(binary_x(4), b"1234", b""), "got ''"),
+        (with_header(binary_x(4), b"1234", b"ten"), "got 'ten'"),
+        (with_header(binary_x(4), b"1234", b"1" * 5000), "got '1111"),
+        (with_header(binary_x(4), b"1234", b"\xb2"), "must be a number"),
+        (
+            with_header(binary_x(4), b"1234", b"%d" % (len(binary_x(4)) + 5)),
+            "must be a number of bytes from 0",
+        ),
+        (with_header(binary_x(4), b"1234", b"%d" % (len(binary_x(4)) - 1)), "not valid JSON"),
+        (with_header(binary_x(4), b"1234", b"%d" % (len(binary_x(4)) + 1)), "not valid JSON"),
+        (with_header(binary_x(4), b"123"), "ends at byte 4, there are 3"),
+        (with_header(binary_x(4), b"12345"), "expected 4 bytes of binary data, as the tensors say, got 5"),
+        (with_header(binary_x(3), b"123"), "needs 4 bytes, the data has 3"),
+        (with_header(binary_x(0, "[1]"), b""), "needs 2 bytes, the data has 0"),
+        (with_header(binary_x(-1), b""), "from 0, got '-1'"),
+        (with_header(binary_x("4.0"), b"1234"), "got '4.0'"),
+        (with_header(binary_x("9" * 5000), b"1234"), "got '9999"),
+        (with_header(binary_x('"4"'), b"1234"), "binary_data_size must be a number"),
+        (with_header(binary_x(8, datatype="BYTES"), b"\4\0\0\0abcd"), "needs 2 values, the data has 1"),
+        (with_header(binary_x(8, "[1]", "BYTES"), b"\5\0\0\0abcd"), "cut short"),
+        (with_header(binary_x(2, "[1]", "BYTES"), b"\0\0"), "cut short"),
+        (
+            with_header(binary_x(4).replace(b'"par', b'"data":[1,2],"par'), b"1234"),
+            "has data and binary_data_size",
+        ),
+    ],
+)
+def test_binary_data_that_is_not_what_the_request_says_is_refused(content: Content, message: str) -> None:
+    """400 for a wrong header, and for bytes too many or too few."""
+    with pytest.raises(BadRequest, match=message):
+        WIRE.parse(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (with_header(b"", b"1234", b"0"), "one raw tensor"),
+        (Content(b'{"inputs":[]}'), "no inputs"),
+        (Content(b'{"inputs":[%b]}' % X.replace(b"[1],", b"[],")), "same number of rows"),
+        (Content(b'{"inputs":[%b]}' % X.replace(b"[1],", b"[0],").replace(b"[1]}", b"[]}")), "from 1"),
+        (
+            Content(b'{"inputs":[%b]}' % X.replace(b"[1],", b"[9,0],").replace(b"[1]}", b"[]}")),
+            "values in each",
+        ),
+        (request(ints(1), ints(1, 2, name="y")), r"'x' \[1\], 'y' \[2\]"),
+        (request(ints(1), parameters={"sequence_id": 7}), "sequence_id"),
+        (request(ints(1), parameters={"sequence_start": True}), "sequence_start"),
+        (request(ints(1), parameters={"sequence_end": False}), "sequence_end"),
+        (
+            Content(
+                b'{"inputs":[%b]}' % X.replace(b'"data":[1]', b'"parameters":{"shared_memory_region":"r"}')
+            ),
+            "'x' lies in shared memory",
+        ),
+        (
+            request(ints(1), outputs=[{"name": "y", "parameters": {"shared_memory_byte_size": 8}}]),
+            "'y' lies in",
+        ),
+        (Content(b'{"inputs":[%b]}' % X.replace(b'"data"', b'"new":1,"data"')), "unknown field `new`"),
+    ],
+)
+def test_what_an_upstream_must_see_as_it_came_shares_no_call(content: Content, message: str) -> None:
+    """An unbatched server may well accept it."""
+    with pytest.raises(Unmergeable, match=message):
+        WIRE.parse(content)
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_any_bytes_are_a_request_or_refused(data: st.DataObject) -> None:
+    """Never another error; and what is accepted goes through a call of several as any other."""
+    content = request(*data.draw(mergeable())[0], id="a")
+    damaged = data.draw(st.binary(max_size=30) | mutated(st.just(content.body)))
+    header = content.header(HEADER)
+    if header is not None:
+        header = data.draw(
+            st.sampled_from([header, b"%d" % (int(header) + len(damaged) - len(content.body))])
+        )
+    try:
+        one = WIRE.parse(Content(damaged, () if header is None else ((HEADER, header),)))
+    except (BadRequest, Unmergeable):
+        return
+    two = WIRE.parse(WIRE.merge([one, one]))
+    assert (two.rows, two.key) == (2 * one.rows, one.key)
+    assert [part.rows for part in WIRE.cut(two, one.rows)] == [one.rows, one.rows]

@@ -1,0 +1,277 @@
+"""Replies to V2 calls, dealt out and joined."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.v2_replies import InferReply, join, render, render_reply, split
+from uncork_gateway.protocols.wire import Content, WrongReply
+
+from ..codecs.bodies import mutated
+from .v2_bodies import HEADER, Written, body, ints, mergeable, read
+
+
+def reply(*outputs: Written, **members: Any) -> Content:
+    """A reply."""
+    return body("outputs", outputs, **members)
+
+
+def answers(content: Content, *rows: int) -> list[dict[str, Any]]:
+    """What requests of so many rows get, as JSON."""
+    return [as_json(part) for part in split(content, rows)]
+
+
+def as_json(part: InferReply) -> dict[str, Any]:
+    """A reply to one request without an id."""
+    result = json.loads(render(part, None).body)
+    assert isinstance(result, dict)
+    return result
+
+
+def parameters(own: dict[str, Any], *rows: int) -> list[dict[str, Any]]:
+    """What requests of so many rows get of the parameters of an output."""
+    content = reply(ints(*range(sum(rows)), parameters=own))
+    return [answer["outputs"][0].get("parameters", {}) for answer in answers(content, *rows)]
+
+
+def joined(*parts: tuple[int, Written]) -> dict[str, Any]:
+    """What a request gets whose parts have so many rows, and travelled alone."""
+    return as_json(join([part for rows, tensor in parts for part in split(reply(tensor), [rows])]))
+
+
+def test_the_reply_of_mlservers_documents() -> None:
+    """Lists of parameters are dealt out, also one that is too short; what is one for all is copied."""
+    content = Content(
+        b'{"model_name":"m","outputs":[{"name":"foo","datatype":"INT32","shape":[3,3],'
+        b'"data":[1,2,3,4,5,6,7,8,9],"parameters":{"content_type":"np","foo":["foo_1","foo_2"],'
+        b'"bar":["bar_1","bar_2","bar_3"]}}]}'
+    )
+    expected = [
+        ([1, 2, 3], {"content_type": "np", "foo": "foo_1", "bar": "bar_1"}),
+        ([4, 5, 6], {"content_type": "np", "foo": "foo_2", "bar": "bar_2"}),
+        ([7, 8, 9], {"content_type": "np", "bar": "bar_3"}),
+    ]
+
+    assert answers(content, 1, 1, 1) == [
+        {
+            "model_name": "m",
+            "outputs": [
+                {"name": "foo", "shape": [1, 3], "datatype": "INT32", "parameters": own, "data": data}
+            ],
+        }
+        for data, own in expected
+    ]
+
+
+def test_parameters_of_requests_of_several_rows() -> None:
+    """A list for requests goes by request, one for rows by row; what is of neither length is copied."""
+    assert parameters({"p": ["a", "b"]}, 2, 3) == [{"p": "a"}, {"p": "b"}]
+    assert parameters({"p": ["a"]}, 2, 3) == [{"p": "a"}, {}]
+    assert parameters({"p": [None, "b"]}, 2, 3) == [{}, {"p": "b"}]
+    assert parameters({"p": []}, 2, 3) == [{}, {}]
+    assert parameters({"p": [1, 2, 3, None]}, 2, 1, 1) == [{"p": [1, 2]}, {"p": 3}, {}]
+    assert parameters({"p": [1, 2, 3]}, 2, 2) == [{"p": [1, 2, 3]}] * 2
+    assert parameters({"p": "a", "q": {"r": [1, 2]}}, 1, 1) == [{"p": "a", "q": {"r": [1, 2]}}] * 2
+    whole = {"content_type": ["np", "hg"], "headers": [1, 2]}
+    assert parameters(whole, 1, 1) == [whole, whole]
+
+
+@pytest.mark.parametrize("values", [["a"], ["a", "b", "c"], []])
+def test_one_request_gets_parameters_as_they_are(values: list[str]) -> None:
+    """There is nobody to share them with."""
+    assert parameters({"p": values}, 3) == [{"p": values}]
+
+
+def test_what_is_not_of_the_rows_is_copied() -> None:
+    """Model, version, parameters of the reply, and members that the protocol does not know; not the id."""
+    members = {"model_name": "m", "model_version": "3", "parameters": {"p": [1, 2]}, "new": 1.5}
+
+    for answer in answers(reply(ints(1, 2), id="theirs", **members), 1, 1):
+        del answer["outputs"]
+        assert answer == members
+
+
+def test_an_output_of_one_row_is_for_all() -> None:
+    """Its data, not its lists of parameters."""
+    bias = ints(5, 6, inner=[2], name="bias", parameters={"p": ["a", "b"]})
+
+    first, second = answers(reply(ints(1, 2, 3), bias), 2, 1)
+
+    assert [output["data"] for output in first["outputs"]] == [[1, 2], [5, 6]]
+    assert [output["data"] for output in second["outputs"]] == [[3], [5, 6]]
+    assert [answer["outputs"][1]["parameters"] for answer in (first, second)] == [{"p": "a"}, {"p": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"), [("", ["", ""]), ("[], [] ,[]", ["[], [] ", "[]"]), ("[ ],[],[]", ["[ ],[]", "[]"])]
+)
+def test_rows_without_values_are_dealt_out(data: str, expected: list[str]) -> None:
+    """Flat, where there is nothing to cut, and nested."""
+    shares = split(Content(output("[3,0]", f"[{data}]").encode()), [2, 1])
+
+    assert [share.outputs[0].shape for share in shares] == [(2, 0), (1, 0)]
+    assert [share.outputs[0].data.decode() for share in shares] == expected
+
+
+def output(shape: str, data: str, datatype: str = "INT8") -> str:
+    """A reply of one output."""
+    return f'{{"outputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not valid JSON"),
+        ("\x00", "not valid JSON"),
+        ("[]", "Expected `object`, got `array`"),
+        ("{}", "expected outputs, got only an empty object"),
+        ('{"error":"no"}', "expected outputs, got only error"),
+        ('{"outputs":7}', "Expected `array`, got `int`"),
+        ('{"outputs":[]}', "expected outputs of 2 rows, got none"),
+        ('{"outputs":[7]}', "Expected `object`, got `int`"),
+        (output("[3]", "[1,2,3]"), r"'x': expected 2 rows, or 1 for all requests, got shape \[3\]"),
+        (output("[]", "[1]"), r"expected 2 rows, .* got shape \[\]"),
+        (output("[0]", "[]"), r"expected 2 rows, .* got shape \[0\]"),
+        (output("[3,1]", "[[1],[2],[3]]"), r"expected 2 rows, .* got shape \[3, 1\]"),
+        (output("[2]", "[1,2,3]"), "needs 2 values, the data has 3"),
+        (output("[2,2]", "[1,2]"), r"\[2, 2\] of INT8 needs 4 values, the data has 2"),
+        (output("[1]", "[1,2]"), "needs 1 values, the data has 2"),
+        (output("[1]", "[]"), "needs 1 values, the data has 0"),
+        (output("[2]", "[]"), "needs 2 values, the data has 0"),
+        (output("[2,1]", "[[1],2]"), "not nested like"),
+        (output("[2,0]", "[[],[1]]"), "not nested like"),
+        (output("[99999999999,0]", "[[],[]]"), "not nested like"),
+        (output("[]", "[[1]]"), "not nested like"),
+        (output("[2]", "null"), "needs data"),
+        ('{"outputs":[{"name":"x","shape":[2],"datatype":"INT8"}]}', "needs data"),
+        (output("[2]", "[1,2]", "int8"), "datatype must be one of BOOL, .* got 'int8'"),
+    ],
+)
+def test_a_reply_that_cannot_be_dealt_out(text: str, message: str) -> None:
+    """The message says what was expected and what was got."""
+    with pytest.raises(WrongReply, match=message):
+        split(Content(text.encode()), [1, 1])
+
+
+@pytest.mark.parametrize("block", [b"", b"1", b"123", b"1234567"])
+def test_a_binary_output_of_another_length_cannot_be_dealt_out(block: bytes) -> None:
+    """Whether its size says so or not."""
+    right = reply(Written(name="x", datatype="INT16", inner=[], form="binary", items=[b"12", b"34"]))
+    length = int(right.header(HEADER) or b"")
+    text = right.body[:length]
+    resized = text.replace(b'_size": 4', b'_size": %d' % len(block))
+
+    for described in (text, resized):
+        with pytest.raises(WrongReply, match=r"binary data|needs 4 bytes"):
+            split(Content(described + block, ((HEADER, b"%d" % len(described)),)), [1, 1])
+    with pytest.raises(WrongReply, match="Content-Length must be"):
+        split(Content(right.body, ((HEADER, b"-1"),)), [1, 1])
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_any_bytes_are_dealt_out_or_are_a_wrong_reply(data: st.DataObject) -> None:
+    """Never another error, neither when they are dealt out nor when they are joined."""
+    outputs = data.draw(mergeable(least_rows=2))[0]
+    content = reply(*outputs, parameters={"p": [1, 2]})
+    damaged = Content(data.draw(st.binary(max_size=30) | mutated(st.just(content.body))), content.headers)
+    for rows in ([outputs[0].shape[0]], [1] * outputs[0].shape[0]):
+        try:
+            parts = split(damaged, rows)
+            assert [part.rows for part in parts] == rows
+            assert join([*parts, *parts]).rows == 2 * sum(rows)
+        except WrongReply:
+            pass
+
+
+@pytest.mark.parametrize("shape", ["[]", "[1]", "[7]", "[3,9]"])
+def test_the_reply_to_one_request_stays_as_it_is(shape: str) -> None:
+    """Nothing is dealt out, so that it need not have its rows: the server would have said the same to it."""
+    text = output(shape, "[1]")
+
+    assert answers(Content(text.encode()), 2) == [json.loads(text)]
+
+
+def test_parts_are_joined_with_their_parameters() -> None:
+    """Equal ones stay, those of the rows become lists, of others the first's."""
+    own: list[dict[str, Any]] = [
+        {"same": ["a"], "row": [1, 2], "first": 1, "content_type": "np"},
+        {"same": ["a"], "row": [3, 4], "first": 2, "content_type": "hg", "late": 1},
+        {"same": ["a"], "row": 5, "content_type": "np"},
+    ]
+
+    answer = joined(
+        (2, ints(1, 2, parameters=own[0])),
+        (2, ints(3, 4, parameters=own[1])),
+        (1, ints(5, parameters=own[2])),
+    )
+
+    assert answer["outputs"] == [
+        {
+            "name": "x",
+            "shape": [5],
+            "datatype": "INT64",
+            "parameters": {"same": ["a"], "row": [1, 2, 3, 4, 5], "first": 1, "content_type": "np"},
+            "data": [1, 2, 3, 4, 5],
+        }
+    ]
+
+
+def test_what_the_parts_say_of_the_model_is_the_firsts() -> None:
+    """As they were served one after the other."""
+    parts = [split(reply(ints(1), model_version=version), [1])[0] for version in ("1", "2")]
+
+    assert as_json(join(parts))["model_version"] == "1"
+    assert join(parts[:1]) == parts[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([ints(1, 2), ints(3, name="y")], r"different outputs: \['x'\] and \['y'\]"),
+        ([ints(1, 2), ints(3, datatype="FP32")], r"expected \[2, 1\] rows, .*got INT64 \[2\], FP32 \[1\]"),
+        ([ints(1, 2), ints(3, 4, inner=[2])], r"got INT64 \[2\], INT64 \[1, 2\]"),
+        ([ints(1, 2, inner=[1], form="nested"), ints(3, inner=[1])], r"expected \[2, 1\] rows"),
+        ([ints(1, 2), ints(3, 4)], r"expected \[2, 1\] rows"),
+        ([ints(1), ints(3, 4)], r"expected \[2, 1\] rows"),
+    ],
+)
+def test_parts_that_do_not_fit_together(parts: list[Written], message: str) -> None:
+    """An output that some part lacks, or that is not of its rows."""
+    with pytest.raises(WrongReply, match=message):
+        joined((2, parts[0]), (1, parts[1]))
+
+
+def test_parts_with_values_missing_do_not_fit_together() -> None:
+    """Nobody has looked at the reply to a part that travelled alone."""
+    short = Content(output("[2]", "[1]").encode())
+
+    with pytest.raises(WrongReply, match="needs 2 values, the data has 1"):
+        join([split(short, [2])[0], split(reply(ints(1)), [1])[0]])
+    scalar = replace(ints(1), datatype="INT8")
+    with pytest.raises(WrongReply, match="different outputs"):
+        join([split(reply(scalar, scalar), [1])[0], split(reply(scalar), [1])[0]])
+
+
+def test_the_reply_of_a_model_of_our_own() -> None:
+    """Name and version, the client's id as it wrote it, and tensors in the form that they have."""
+    outputs = [
+        Tensor(name="a", datatype="INT8", shape=(2,), form="flat", data=b"1,2"),
+        Tensor(name="b", datatype="INT8", shape=(2,), form="binary", data=b"\1\2"),
+    ]
+
+    content = render_reply(model_name="mé", model_version="1", request_id=rb'"\u0061"', outputs=outputs)
+    members, tensors = read(content, "outputs")
+
+    assert members == {"model_name": "mé", "model_version": "1", "id": "a"}
+    assert rb'"id":"\u0061"' in content.body
+    assert [tensor.form for tensor in tensors] == ["flat", "binary"]
+    assert dict(content.headers)[b"content-type"] == b"application/octet-stream"
+    plain = render_reply(model_name="m", model_version=None, request_id=None, outputs=outputs[:1])
+    assert json.loads(plain.body).keys() == {"model_name", "outputs"}
+    assert plain.headers == ((b"content-type", b"application/json"),)
