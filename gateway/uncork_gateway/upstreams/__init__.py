@@ -1,1 +1,1 @@
-"""Whatever executes a batch: our own workers."""
+"""Whatever executes a batch: our own workers, or model servers of others."""

@@ -1,0 +1,225 @@
+"""The way of a request through the batching proxy: read, cut, have its parts batched, join, reply."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_gateway.dialects.base import JSON, header_lines
+from uncork_gateway.errors import BadGateway
+from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
+from uncork_gateway.http import Header, HttpProtocol
+from uncork_gateway.metrics import ApiTally
+from uncork_gateway.pass_through import check_status
+from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
+from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent
+
+_CONTENT = (b"content-type", b"inference-header-content-length")
+# Around a value it means nothing (RFC 9110, 5.5); the parser leaves it at the end.
+_SPACE = b" \t"
+# Bodies that are not what they seem go to the server as they are.
+_ENCODING = b"content-encoding"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeaderRules:
+    """What becomes of the headers of requests that are merged; names in lower case.
+
+    Attributes:
+        keyed: requests that differ in one of these do not share a call; they are passed on.
+        passed: passed on as the first request of a call has them.
+
+    All others are dropped: they are about one request, not about a call for several.
+    """
+
+    keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie"))
+    passed: frozenset[bytes] = frozenset((b"traceparent", b"tracestate"))
+
+
+class SortedHead(NamedTuple):
+    """The headers of a request by what becomes of them."""
+
+    common: Head
+    content: tuple[Header, ...]
+    keyed: tuple[Header, ...]
+    passed: tuple[Header, ...]
+    whole: tuple[Header, ...]
+
+
+Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
+"""Sends a request on as it is, by target, headers and body."""
+
+
+class MergedRoute:
+    """Serves one target, path and query, of the servers behind the proxy."""
+
+    def __init__(
+        self,
+        target: bytes,
+        *,
+        api: str,
+        wire: Wire[Any, Any],
+        most_rows: int,
+        header_rules: HeaderRules,
+        dispatcher: AsyncDispatcher[Sent, Outcome],
+        relay: Relay,
+        tally: ApiTally,
+        max_body_bytes: int,
+        batch_head: BatchHead,
+    ) -> None:
+        self.target = target
+        self.api = api
+        self.wire = wire
+        self.most_rows = most_rows
+        self.dispatcher = dispatcher
+        self.relay = relay
+        self.tally = tally
+        self.max_body_bytes = max_body_bytes
+        self.batch_head = batch_head
+        self._header_rules = header_rules
+
+    def read_head(self, headers: Sequence[Header]) -> SortedHead:
+        """Sort the headers."""
+        whole = tuple((name.lower(), value.strip(_SPACE)) for name, value in headers)
+        rules = self._header_rules
+        return SortedHead(
+            common=read_head(headers, max_body_bytes=self.max_body_bytes),
+            content=tuple(header for header in whole if header[0] in _CONTENT),
+            keyed=tuple(header for header in whole if header[0] in rules.keyed),
+            passed=tuple(header for header in whole if header[0] in rules.passed),
+            whole=whole,
+        )
+
+    def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
+        """A request whose head has come."""
+        return MergedRequest(self, connection, head, keep_alive=keep_alive)
+
+    def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
+        """As the servers behind would say it."""
+        return JSON, error_body(detail)
+
+
+class MergedRequest(BodyExchange):
+    """One request to a server behind the proxy, in as many parts as its rows need."""
+
+    def __init__(
+        self, route: MergedRoute, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool
+    ) -> None:
+        super().__init__(route, connection, head.common, keep_alive=keep_alive)
+        self._route = route
+        self._sorted = head
+        self._numbers: list[int] = []
+        self._replies: dict[int, Any] = {}
+        self._relaying: asyncio.Task[None] | None = None
+
+    def _dispatch(self, body: bytes) -> None:
+        route, head = self._route, self._sorted
+        content = Content(body, head.content)
+        try:
+            if any(name == _ENCODING for name, _ in head.whole):
+                raise Unmergeable("its body is encoded")
+            self._request = route.wire.parse(content)
+        except Unmergeable:
+            self._relaying = asyncio.create_task(self._relay(body))
+            return
+        self._parts = route.wire.cut(self._request, route.most_rows)
+        for at, part in enumerate(self._parts):
+            sent = Sent(
+                request=part,
+                wire=route.wire,
+                target=route.target,
+                headers=head.keyed + head.passed,
+                original=Content(body, head.whole) if len(self._parts) == 1 else None,
+                expires_at=time.monotonic() + head.common.timeout_s,
+            )
+            self._numbers.append(self._submit(at, sent))
+
+    def _submit(self, at: int, sent: Sent) -> int:
+        route = self._route
+        return route.dispatcher.submit(
+            _PartWaiter(self, at),
+            route.api,
+            sent,
+            rows=sent.request.rows,
+            size_bytes=sent.request.size_bytes,
+            key=(route.target, self._sorted.keyed, sent.request.key),
+            client_timeout_s=self._sorted.common.timeout_s,
+            source=self._connection.number,
+        )
+
+    def _withdraw(self) -> None:
+        for number in self._numbers:
+            self._route.dispatcher.cancel(number)
+        if self._relaying is not None:
+            self._relaying.cancel()
+
+    # What becomes of it
+
+    def part_answered(self, at: int, answer: Answer[Outcome]) -> None:
+        """Reply when all parts are there, or one has failed."""
+        if self.response_complete:
+            return
+        lines = self._route.batch_head.lines(answer.batch, answer.held_s)
+        if isinstance(answer.result, Relayed):
+            self._finish_relayed(lines, answer.result)
+            return
+        self._replies[at] = answer.result.reply
+        if len(self._replies) == len(self._parts):
+            self._finish(lines, [self._replies[at] for at in range(len(self._parts))])
+
+    def failed(self, error: Exception) -> None:
+        """One answer, however many parts there are."""
+        if not self.response_complete:
+            super().failed(error)
+            self._withdraw()
+
+    def _finish(self, lines: bytes, replies: Sequence[Any]) -> None:
+        wire = self._route.wire
+        try:
+            joined = wire.join(replies)
+            content = wire.render(joined, self._request, batch_id=self._route.batch_head.batch_id)
+        except WrongReply as error:
+            self.failed(BadGateway(str(error)))
+        except Exception as error:
+            self.failed(error)
+        else:
+            self._reply(200, lines + header_lines(content.headers), content.body)
+
+    def _finish_relayed(self, lines: bytes, relayed: Relayed) -> None:
+        """The other parts, if there are any, are of no use then."""
+        try:
+            check_status(relayed.status)
+        except BadGateway as error:
+            self.failed(error)
+        else:
+            self._reply(relayed.status, lines + header_lines(relayed.headers), relayed.body)
+            self._withdraw()
+
+    async def _relay(self, body: bytes) -> None:
+        """It goes alone, and comes back as it is."""
+        try:
+            relayed = await self._route.relay(self._route.target, self._sorted.whole, body)
+        except Exception as error:
+            self.failed(error)
+        else:
+            if not self.response_complete:
+                self._reply(relayed.status, header_lines(relayed.headers), relayed.body)
+
+
+class _PartWaiter:
+    """Waits for one part of a request."""
+
+    def __init__(self, request: MergedRequest, at: int) -> None:
+        self._request = request
+        self._at = at
+
+    def answered(self, answer: Answer[Outcome]) -> None:
+        self._request.part_answered(self._at, answer)
+
+    def failed(self, error: Exception) -> None:
+        self._request.failed(error)

@@ -1,0 +1,249 @@
+"""The batching proxy: puts the dispatcher in front of model servers that are not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from uncork_dispatcher import ApiRules, AsyncDispatcher
+from uncork_gateway.exchange import BatchHead
+from uncork_gateway.http import HotRoutes, HttpProtocol, path_of
+from uncork_gateway.merged_route import HeaderRules, MergedRoute
+from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+from uncork_gateway.pass_through import PassThrough
+from uncork_gateway.protocols.rows import RowsWire, error_body
+from uncork_gateway.protocols.v2 import V2Wire
+from uncork_gateway.protocols.wire import Wire
+from uncork_gateway.upstreams.http_servers import HttpServers
+from uncork_gateway.upstreams.merged_calls import MergedCalls, Outcome, Sent
+
+Protocol = Literal["auto", "v1", "v2", "tfserving"]
+
+# Without a goal nothing is refused by prediction; a day is far, and can be added to any time.
+_NO_GOAL_S = 86_400.0
+# What clients can make us keep is bounded. A request beyond either is passed through, or read anew.
+_MOST_MODELS = 1000
+_MOST_TARGETS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProxySettings:
+    """How requests are batched; the defaults are those of KServe's documents.
+
+    Attributes:
+        protocol: what clients and servers speak; ``auto`` tells by the path.
+        max_batch_rows: most rows in a call; a request with more is cut.
+        max_hold_s: longest time that a request is held while a server is idle.
+        goal_s: when a request should be answered; one that cannot be is refused. None: no goal.
+        timeout_s: longest time that a call may take.
+        policy: when to release a call.
+        concurrency: calls that one server runs at a time.
+        idempotent: whether a call that broke or failed may be made again, whole or in parts.
+        health_path: what a healthy server answers with 2xx; None: it takes connections.
+        headers: what becomes of the headers of requests that are merged.
+        max_body_bytes: largest body of a request that is merged.
+        max_queue_rows: rows that may be held per model.
+    """
+
+    protocol: Protocol = "auto"
+    max_batch_rows: int = 32
+    max_hold_s: float = 0.5
+    goal_s: float | None = None
+    timeout_s: float = 60.0
+    policy: str = "cork"
+    concurrency: int = 1
+    idempotent: bool = True
+    health_path: str | None = None
+    headers: HeaderRules = field(default_factory=HeaderRules)
+    max_body_bytes: int = 64 * 2**20
+    max_queue_rows: int = 20_000
+
+    @property
+    def most_rows_of_part(self) -> int:
+        """What a larger request is cut into. Who wants no batches wants requests as they are."""
+        return sys.maxsize if self.policy == "none" else self.max_batch_rows
+
+    def rules(self, model: str) -> ApiRules:
+        """The same, as the dispatcher has it.
+
+        Raises:
+            ValueError: if a value is out of range.
+        """
+        return ApiRules(
+            name=model,
+            goal_s=_NO_GOAL_S if self.goal_s is None else self.goal_s,
+            max_batch_rows=self.max_batch_rows,
+            policy=self.policy,
+            max_hold_s=self.max_hold_s,
+            timeout_s=self.timeout_s,
+            idempotent=self.idempotent,
+            max_queue_rows=self.max_queue_rows,
+        )
+
+
+_V1 = re.compile(rb"/v1/models/([^/:]+):predict$")
+_TF_SERVING = re.compile(rb"/v1/models/([^/:]+)(?:/(?:versions|labels)/[^/:]+)?:predict$", re.IGNORECASE)
+_V2 = re.compile(rb"/v2/models/([^/]+)(?:/versions/[^/]+)?/infer$")
+# In the order in which they are tried.
+_WIRES: dict[Protocol, list[tuple[re.Pattern[bytes], Wire[Any, Any]]]] = {
+    "v1": [(_V1, RowsWire(add_batch_id=True))],
+    "v2": [(_V2, V2Wire())],
+    "tfserving": [(_TF_SERVING, RowsWire(add_batch_id=False))],
+}
+_WIRES["auto"] = [*_WIRES["v2"], *_WIRES["v1"], *_WIRES["tfserving"]]
+
+
+class Proxy:
+    """The front end of some servers that all serve the same models. Make it inside a running event loop.
+
+    Raises:
+        ValueError: if an address or a setting is wrong.
+    """
+
+    def __init__(self, urls: Sequence[str], settings: ProxySettings) -> None:
+        settings.rules("model")
+        self._settings = settings
+        self._metrics = Metrics()
+        self._servers = HttpServers(
+            urls,
+            concurrency=settings.concurrency,
+            timeout_s=settings.timeout_s,
+            listener=self,
+            health_path=settings.health_path,
+        )
+        self._calls = MergedCalls(self._servers, idempotent=settings.idempotent)
+        self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
+            self._calls, observer=self._metrics
+        )
+        self._pass_through = PassThrough(self._servers, timeout_s=settings.timeout_s)
+        self._metrics.registry.register(
+            LiveState(apis=self._dispatcher.stats, workers=self._states, restarts=lambda: 0)
+        )
+        self._batch_head = BatchHead(secrets.token_hex(4))
+        self._models: set[str] = set()
+        self._targets: dict[bytes, MergedRoute | None] = {}
+        self._draining = False
+        self.ready = asyncio.Event()
+        """Set when the first server has proved healthy."""
+        self._hot = HotRoutes(self._resolve)
+        self.app = Starlette(
+            routes=[
+                Route("/livez", self._livez),
+                Route("/readyz", self._readyz),
+                Route("/healthz", self._readyz),
+                Route("/metrics", self._render_metrics),
+                Mount("/", self._pass_through),
+            ]
+        )
+
+    def protocol(self, **uvicorn: Any) -> HttpProtocol:
+        """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
+        return HttpProtocol(self._hot, **uvicorn)
+
+    def start(self) -> None:
+        """Begin to look after the servers."""
+        self._servers.start()
+
+    async def drain(self) -> None:
+        """Refuse new requests, and return when all others have been answered."""
+        self._draining = True
+        await self._dispatcher.drain()
+
+    async def close(self) -> None:
+        """Close all connections to servers."""
+        await self._calls.close()
+        await self._servers.close()
+        await self._pass_through.close()
+
+    # Permits
+
+    def worker_ready(self, worker: int) -> None:
+        """One call more may be outstanding."""
+        self.ready.set()
+        self._dispatcher.worker_ready(worker)
+
+    def worker_lost(self, worker: int) -> None:
+        """One call less."""
+        self._dispatcher.worker_lost(worker)
+
+    # Routes
+
+    def _resolve(self, target: bytes) -> MergedRoute | None:
+        """Where a POST request goes; None if it is passed through."""
+        if target in self._targets:
+            return self._targets[target]
+        if len(self._targets) >= _MOST_TARGETS:
+            self._targets.clear()
+        route = self._targets[target] = self._route(target)
+        return route
+
+    def _route(self, target: bytes) -> MergedRoute | None:
+        settings, path = self._settings, path_of(target)
+        for pattern, wire in _WIRES[settings.protocol]:
+            found = pattern.search(path)
+            if found is None:
+                continue
+            model = found[1].decode("utf-8", "backslashreplace")
+            if not self._knows(model):
+                return None
+            return MergedRoute(
+                target,
+                api=model,
+                wire=wire,
+                most_rows=settings.most_rows_of_part,
+                header_rules=settings.headers,
+                dispatcher=self._dispatcher,
+                relay=self._pass_through.relay,
+                tally=self._metrics.api(model),
+                max_body_bytes=settings.max_body_bytes,
+                batch_head=self._batch_head,
+            )
+        return None
+
+    def _knows(self, model: str) -> bool:
+        """Have the dispatcher know a model, unless there are too many."""
+        if model not in self._models:
+            if len(self._models) >= _MOST_MODELS:
+                return False
+            self._models.add(model)
+            self._dispatcher.set_api(self._settings.rules(model))
+        return True
+
+    def _states(self) -> list[str]:
+        """A state for each call that may be outstanding."""
+        states: list[str] = []
+        for server in self._servers.stats():
+            idle = self._settings.concurrency - server.running
+            states += ["busy"] * server.running + (["idle"] * idle if server.healthy else [])
+        return states
+
+    # Plain routes
+
+    async def _livez(self, request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def _readyz(self, request: Request) -> Response:
+        if self._draining:
+            return _unavailable("the server is shutting down")
+        servers = self._servers.stats()
+        if not any(server.healthy for server in servers):
+            faults = "; ".join(f"{server.url}: {server.fault}" for server in servers)
+            return _unavailable(f"no server is healthy: {faults}")
+        return PlainTextResponse("ready\n")
+
+    async def _render_metrics(self, request: Request) -> Response:
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+
+
+def _unavailable(detail: str) -> Response:
+    return Response(error_body(detail), 503, media_type="application/json")
