@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from importlib.metadata import version
 from typing import Annotated
 
@@ -10,7 +9,9 @@ import typer
 
 from uncork.compare import compare
 from uncork.loadtest import loadtest
+from uncork.proxy import proxy
 from uncork.serve import ServeOptions, UsageError, run
+from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
 from uncork.simulate import simulate
 from uncork.tune import tune
 from uncork_dispatcher import POLICIES
@@ -23,15 +24,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
-
-
-class LogLevel(StrEnum):
-    """How much is logged."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,10 +50,8 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="Worker processes; each holds its own copy of the model.")
     ] = 1,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 3000,
+    host: Host = "127.0.0.1",
+    port: Port = 3000,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -79,16 +69,12 @@ def serve(
         int | None,
         typer.Option(help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"),
     ] = None,
-    max_body_bytes: Annotated[
-        int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")
-    ] = 64 * 2**20,
+    max_body_bytes: MaxBodyBytes = 64 * 2**20,
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows (or their cost) held per api; requests beyond get 503.")
     ] = 20_000,
-    drain_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
-    ] = 30.0,
-    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.info,
+    drain_timeout: DrainTimeout = 30.0,
+    log_level: LogLevelOption = LogLevel.info,
 ) -> None:
     """Serve a model service behind a gateway that merges concurrent requests into batches."""
     overrides = {
@@ -118,6 +104,7 @@ def serve(
     raise typer.Exit(code)
 
 
+app.command()(proxy)
 app.command()(simulate)
 app.command()(loadtest)
 app.command()(compare)

@@ -1,4 +1,4 @@
-"""Starts a real ``uncork serve`` with real workers, and ends it by process id."""
+"""Starts a real ``uncork serve`` with real workers, or a real proxy, and ends it by process id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def eventually(condition: Callable[[], bool], *, within_s: float = _BOUND_S) -> 
 
 
 class Server:
-    """A running ``uncork serve``."""
+    """A running ``uncork serve`` or ``uncork proxy``."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
         self.process = process
@@ -87,16 +87,16 @@ class Server:
         return self.process.wait(_BOUND_S)
 
     def _address(self) -> str | None:
-        found = re.search(r"POST (http://[^/\s]+)/", self.output)
+        found = re.search(r"GET  (http://[^/\s]+)/readyz", self.output)
         return found[1] if found else None
 
 
 @contextmanager
-def serving(target: str, *arguments: str, wait: bool = True) -> Iterator[Server]:
-    """Serve ``target`` on a free port until the block ends."""
+def running(*command: str, wait: bool = True) -> Iterator[Server]:
+    """Run a command that serves, on a free port, until the block ends."""
     with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "uncork", "serve", target, "--port", "0", *arguments],
+            [sys.executable, "-m", "uncork", *command, "--port", "0"],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
@@ -117,6 +117,20 @@ def serving(target: str, *arguments: str, wait: bool = True) -> Iterator[Server]
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+
+
+@contextmanager
+def serving(target: str, *arguments: str, wait: bool = True) -> Iterator[Server]:
+    """Serve ``target`` until the block ends."""
+    with running("serve", target, *arguments, wait=wait) as server:
+        yield server
+
+
+@contextmanager
+def proxying(*arguments: str) -> Iterator[Server]:
+    """A proxy for some servers until the block ends."""
+    with running("proxy", *arguments) as server:
+        yield server
 
 
 def run_uncork(*arguments: str) -> subprocess.CompletedProcess[str]:

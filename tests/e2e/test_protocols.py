@@ -1,0 +1,141 @@
+"""The clients that people have, on one service of ours: native, KServe V1, V2 in JSON and binary."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import tritonclient.http as triton
+
+from tests.e2e.server import SERVICES, Server, serving
+from tests.e2e.services.models import POISON
+
+MODELS = f"{SERVICES / 'models.py'}:Models"
+ROWS = [[float(number), number + 0.5, -number] for number in range(24)]
+DOUBLED = [[2 * value for value in row] for row in ROWS]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One server for all tests."""
+    with serving(MODELS) as running:
+        yield running
+
+
+def infer(server: Server, rows: list[list[float]], *, binary: bool) -> np.ndarray[Any, Any]:
+    """Ask as Triton's own client does."""
+    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        values = triton.InferInput("rows", [len(rows), 3], "FP32")
+        values.set_data_from_numpy(np.array(rows, np.float32), binary_data=binary)
+        wanted = triton.InferRequestedOutput("output-0", binary_data=binary)
+        result = client.infer("models", [values], outputs=[wanted], request_id="seven")
+        assert result.get_response()["id"] == "seven"
+        found: np.ndarray[Any, Any] = result.as_numpy("output-0")
+        assert found.dtype == np.float32
+        return found
+
+
+def post(server: Server, path: str, body: object) -> httpx.Response:
+    """Send JSON."""
+    return httpx.post(server.base + path, json=body, timeout=30)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritons_client_is_answered(server: Server, binary: bool) -> None:
+    """The same values as from our own route, several rows at a time."""
+    assert infer(server, ROWS[:3], binary=binary).tolist() == DOUBLED[:3]
+    assert post(server, "/predict", ROWS[:3]).json() == DOUBLED[:3]
+
+
+def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
+    """As of a server of its own."""
+    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("models")
+        assert not client.is_model_ready("others")
+        assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
+        [described] = client.get_model_metadata("models")["inputs"]
+        assert (described["datatype"], described["shape"]) == ("FP32", [-1, 3])
+        with pytest.raises(triton.InferenceServerException, match="there is no model 'others'"):
+            client.get_model_metadata("others")
+
+
+def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:
+    """BYTES of unequal length, and objects of two inputs; outputs by name."""
+    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        words = triton.InferInput("word", [2], "BYTES")
+        words.set_data_from_numpy(np.array(["a", "größer"], dtype=object))
+        numbers = triton.InferInput("number", [2, 2], "INT64")
+        numbers.set_data_from_numpy(np.array([[1, 2], [2**53 + 1, 4]]), binary_data=False)
+        alone = client.infer("models.texts", [words], outputs=[triton.InferRequestedOutput("item")])
+        both = client.infer("models.texts", [words, numbers])
+
+    assert [text.decode() for text in alone.as_numpy("item")] == ["a", "größer"]
+    items = [json.loads(text) for text in both.as_numpy("item")]
+    assert items == [{"word": "a", "number": [1, 2]}, {"word": "größer", "number": [2**53 + 1, 4]}]
+
+
+def question(kind: int, row: list[float]) -> tuple[str, object]:
+    """Path and body of a request for one row: native, V1, V2, TensorFlow Serving."""
+    v2 = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": row}]}
+    return [
+        ("/predict", row),
+        ("/v1/models/models:predict", {"instances": [row]}),
+        ("/v2/models/models/infer", v2),
+        ("/v1/models/models/versions/1:predict", {"inputs": [row]}),
+    ][kind]
+
+
+def test_clients_of_all_protocols_share_batches(server: Server) -> None:
+    """Each gets its own rows back, in its own form."""
+
+    async def ask_all() -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=server.base, timeout=30) as client:
+            bodies = [question(at % 4, row) for at, row in enumerate(ROWS)]
+            return await asyncio.gather(*[client.post(path, json=body) for path, body in bodies])
+
+    replies = asyncio.run(ask_all())
+    found = []
+    for at, reply in enumerate(replies):
+        value = reply.json()
+        match at % 4:
+            case 0:
+                found.append(value)
+            case 1:
+                assert value["batchId"] == reply.headers["x-batch-id"]
+                found += value["predictions"]
+            case 2:
+                [output] = value["outputs"]
+                assert (output["shape"], output["datatype"]) == ([1, 3], "FP32")
+                found.append(output["data"])
+            case _:
+                found += value["outputs"]
+
+    assert found == DOUBLED
+    batches = [{reply.headers["x-batch-id"] for reply in replies[kind::4]} for kind in range(4)]
+    assert set.intersection(*batches)
+
+
+def test_one_bad_row_fails_alone(server: Server) -> None:
+    """Its neighbours in the batch are answered, whatever they speak."""
+
+    def ask(item: str) -> httpx.Response:
+        return post(server, "/v1/models/models.texts:predict", {"instances": [item]})
+
+    items = [f"item {number}" for number in range(31)]
+    items.insert(17, POISON)
+    with ThreadPoolExecutor(len(items)) as pool:
+        replies = list(pool.map(ask, items))
+
+    poisoned = replies.pop(17)
+    assert poisoned.status_code == 500
+    assert "error id" in poisoned.json()["error"]
+    items.remove(POISON)
+    assert [reply.json()["predictions"][0]["item"] for reply in replies] == items
