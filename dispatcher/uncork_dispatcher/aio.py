@@ -309,8 +309,13 @@ class AsyncDispatcher(Generic[P, R]):
             return
         for request, result in zip(batch.start.requests, outcome.results, strict=True):
             waiting = self._waiting.pop(request, None)
-            if waiting is not None:
+            if waiting is None:
+                continue
+            try:
                 waiting.waiter.answered(Answer(result, batch, batch.started - waiting.arrival))
+            except Exception:
+                # Its neighbours must have their answers, whatever is wrong with it.
+                log.exception("a waiter raised")
 
     def _fail(self, request: int, error: Exception) -> None:
         """Tell a waiter of an error; one that has left or was told already is passed over."""

@@ -83,24 +83,24 @@ class TimedOut(GatewayError):
 
 
 _SHED: dict[ShedReason, str] = {
-    "deadline": "overloaded: the latency goal of this api cannot be met for this request",
+    "deadline": "overloaded: this request cannot be answered within the latency goal, or its client's time",
     "queue_full": "overloaded: the queue of this api is full",
-    "no_worker": "no worker is ready",
+    "no_worker": "no {executor} is ready",
     "draining": "the server is shutting down",
 }
 
 
-def from_dispatcher(error: DispatchError) -> GatewayError:
-    """Say in HTTP what became of a request in the dispatcher."""
+def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
+    """Say in HTTP what became of a request in the dispatcher; ``executor`` is what runs batches."""
     match error:
         case RequestShed(reason="client_deadline"):
             return TimedOut("the time that X-Request-Timeout-Ms allows has passed")
         case RequestShed():
-            return Unavailable(_SHED[error.reason], error.retry_after_s)
+            return Unavailable(_SHED[error.reason].format(executor=executor), error.retry_after_s)
         case BatchTimedOut():
             return TimedOut("the batch ran past the timeout of this api")
         case WorkerLost():
-            return BadGateway("the worker died while it ran this request")
+            return BadGateway(f"the {executor} died while it ran this request")
         case _:
             return HandlerFailed(str(error))
 

@@ -35,6 +35,8 @@ class Head(NamedTuple):
 class Route(Protocol):
     """Where requests go, as far as every exchange must know it."""
 
+    executor: str
+    """What runs its batches, in a word for clients."""
     max_body_bytes: int
     tally: ApiTally
 
@@ -167,7 +169,7 @@ class BodyExchange(ABC):
     def failed(self, error: Exception) -> None:
         """Reply with what went wrong, in the form that the route has for it."""
         if isinstance(error, DispatchError):
-            error = from_dispatcher(error)
+            error = from_dispatcher(error, executor=self._to.executor)
         failure = error if isinstance(error, GatewayError) else _unexpected(error)
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read

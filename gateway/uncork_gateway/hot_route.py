@@ -19,6 +19,8 @@ _ERRORS_BY_STATUS: dict[int, type[GatewayError]] = {400: BadRequest}
 class HotRoute:
     """Serves one api in one dialect."""
 
+    executor = "worker"
+
     def __init__(
         self,
         api: str,

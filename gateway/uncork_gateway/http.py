@@ -211,8 +211,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._between = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header as it came."""
-        self.headers.append((name, value))
+        """Keep a header as it came, without the space that the parser leaves behind it (RFC 9110, 5.5)."""
+        self.headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Choose the way of a request."""

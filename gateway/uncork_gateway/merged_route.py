@@ -20,8 +20,6 @@ from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
 from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
-# Around a value it means nothing (RFC 9110, 5.5); the parser leaves it at the end.
-_SPACE = b" \t"
 # Bodies that are not what they seem go to the server as they are.
 _ENCODING = b"content-encoding"
 
@@ -58,6 +56,8 @@ Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
 class MergedRoute:
     """Serves one target, path and query, of the servers behind the proxy."""
 
+    executor = "model server"
+
     def __init__(
         self,
         target: bytes,
@@ -85,7 +85,7 @@ class MergedRoute:
 
     def read_head(self, headers: Sequence[Header]) -> SortedHead:
         """Sort the headers."""
-        whole = tuple((name.lower(), value.strip(_SPACE)) for name, value in headers)
+        whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules
         return SortedHead(
             common=read_head(headers, max_body_bytes=self.max_body_bytes),

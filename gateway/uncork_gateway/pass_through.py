@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
 from http import HTTPStatus
+from typing import Any
 
 import httpx
 from starlette.background import BackgroundTask
@@ -18,10 +21,10 @@ from uncork_gateway.upstreams.http_server import CONNECT_S, describe, end_to_end
 from uncork_gateway.upstreams.http_servers import HttpServers
 from uncork_gateway.upstreams.merged_calls import Relayed
 
+log = logging.getLogger("uncork.gateway")
+
 _LENGTH = b"content-length"
 _BODY_HEADERS = (_LENGTH, b"transfer-encoding")
-# Around a value it means nothing (RFC 9110, 5.5); the parser leaves it at the end.
-_SPACE = b" \t"
 _LAST_STATUS = 599
 # Said anew with every answer.
 _DATE = b"date"
@@ -41,15 +44,23 @@ class PassThrough:
         # Streams may be open for long: they must not take the connections of the calls.
         self._limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
         self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
+        self.draining = False
+        """Whether new requests are refused."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with what the server says, piece by piece."""
         request = Request(scope, receive)
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
-        body = request.stream() if any(name in _BODY_HEADERS for name, _ in scope["headers"]) else None
+        whole = asyncio.Event()
+        body = None
+        if any(name in _BODY_HEADERS for name, _ in scope["headers"]):
+            body = _read(request, whole)
+        else:
+            whole.set()
         try:
-            reply = await self._send(scope["method"], target, scope["headers"], body)
+            sending = self._send(scope["method"], target, scope["headers"], body)
+            reply = await _unless_left(sending, receive, whole)
         except ClientDisconnect:
             return
         except GatewayError as error:
@@ -62,7 +73,11 @@ class PassThrough:
             # uvicorn would wait for the body whose length such an answer may say.
             without = _LENGTH if reply.status_code == HTTPStatus.NOT_MODIFIED else b""
             answer.raw_headers = list(_headers(reply, without=without))
-        await answer(scope, receive, send)
+        try:
+            await answer(scope, receive, send)
+        except httpx.TransportError as error:
+            # The client sees it by the missing end.
+            log.warning("a server broke off in an answer for %r: %s", scope["path"], describe(error))
 
     async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> Relayed:
         """Send a POST request that was read whole; the whole answer.
@@ -73,6 +88,8 @@ class PassThrough:
         reply = await self._send("POST", target, headers, body)
         try:
             content = b"".join([piece async for piece in reply.aiter_raw()])
+        except httpx.TimeoutException as error:
+            raise TimedOut(f"the server is silent: {describe(error)}") from error
         except httpx.TransportError as error:
             raise BadGateway(f"the server broke off: {describe(error)}") from error
         finally:
@@ -87,6 +104,8 @@ class PassThrough:
     async def _send(
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes] | None
     ) -> httpx.Response:
+        if self.draining:
+            raise Unavailable("the server is shutting down", 1.0)
         url = self._servers.least_loaded()
         if url is None:
             raise Unavailable("no server is healthy", 1.0)
@@ -94,7 +113,7 @@ class PassThrough:
         request = httpx.Request(
             method,
             url,
-            headers=[(name, value.strip(_SPACE)) for name, value in kept],
+            headers=kept,
             content=body,
             extensions={"target": target, "timeout": self._timeouts},
         )
@@ -116,6 +135,40 @@ class PassThrough:
         if transport is None:
             transport = self._transports[url] = make_transport(url, self._limits)
         return transport
+
+
+async def _read(request: Request, whole: asyncio.Event) -> AsyncIterator[bytes]:
+    async for piece in request.stream():
+        yield piece
+    whole.set()
+
+
+async def _unless_left(
+    sending: Coroutine[Any, Any, httpx.Response], receive: Receive, whole: asyncio.Event
+) -> httpx.Response:
+    """The answer; the request is given up if its client leaves when its body is ``whole``.
+
+    Raises:
+        ClientDisconnect: the client has left.
+        GatewayError: there is no answer.
+    """
+    answering, leaving = asyncio.create_task(sending), asyncio.create_task(_left(receive, whole))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
+
+
+async def _left(receive: Receive, whole: asyncio.Event) -> None:
+    """Wait until the client leaves."""
+    await whole.wait()
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def check_status(status: int) -> None:

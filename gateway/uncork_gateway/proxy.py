@@ -156,7 +156,7 @@ class Proxy:
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered."""
-        self._draining = True
+        self._draining = self._pass_through.draining = True
         await self._dispatcher.drain()
 
     async def close(self) -> None:

@@ -48,6 +48,34 @@ def test_callers_of_one_turn_share_a_batch() -> None:
     run(main())
 
 
+def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It breaks a rule; the others of its batch are told all the same, and the log says it."""
+
+    class Waiter:
+        def __init__(self, fault: Exception | None) -> None:
+            self.told: list[str] = []
+            self._fault = fault
+
+        def answered(self, answer: Answer[str]) -> None:
+            self.told.append(answer.result)
+            if self._fault is not None:
+                raise self._fault
+
+        def failed(self, error: Exception) -> None:
+            raise AssertionError(error)
+
+    async def main() -> None:
+        shell = dispatcher(Workers())
+        waiters = [Waiter(None), Waiter(KeyError("broken")), Waiter(None)]
+        for waiter, payload in zip(waiters, "xyz", strict=True):
+            shell.submit(waiter, "a", payload)
+        await asyncio.sleep(1)
+        assert [waiter.told for waiter in waiters] == [["X"], ["Y"], ["Z"]]
+
+    run(main())
+    assert "a waiter raised" in caplog.text
+
+
 def test_callers_that_come_meanwhile_are_held() -> None:
     """For as long as the worker is busy, and each is told how long that was."""
 

@@ -58,7 +58,10 @@ def test_retry_after_is_rounded_up(seconds: float, header: bytes) -> None:
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
-        ("deadline", "overloaded: the latency goal of this api cannot be met for this request"),
+        (
+            "deadline",
+            "overloaded: this request cannot be answered within the latency goal, or its client's time",
+        ),
         ("queue_full", "overloaded: the queue of this api is full"),
         ("no_worker", "no worker is ready"),
         ("draining", "the server is shutting down"),
@@ -66,7 +69,7 @@ def test_retry_after_is_rounded_up(seconds: float, header: bytes) -> None:
 )
 def test_a_request_that_was_shed_may_come_again(reason: ShedReason, message: str) -> None:
     """503 with the dispatcher's time; the message says why."""
-    error = from_dispatcher(RequestShed(reason, 2.5))
+    error = from_dispatcher(RequestShed(reason, 2.5), executor="worker")
 
     assert type(error) is Unavailable
     assert (str(error), error.retry_after_s) == (message, 2.5)
@@ -86,7 +89,7 @@ def test_every_end_in_the_dispatcher_has_its_error(
     error: DispatchError, kind: type[GatewayError], message: str
 ) -> None:
     """None of them tells a client about the inside."""
-    told = from_dispatcher(error)
+    told = from_dispatcher(error, executor="worker")
 
     assert type(told) is kind
     assert str(told) == message

@@ -66,8 +66,8 @@ def api(
         policy: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"``, ``"fixed:MS:ROWS"``,
             ``"aimd"`` or ``"none"``.
         timeout: seconds a batch may run before its worker is killed.
-        idempotent: whether a batch that failed may be run again: on another worker if its own died; in parts if
-            the method raised, so that only the requests to blame get 500.
+        idempotent: whether a batch that failed may be run again: on another worker if its own died; in parts
+            if the method raised, so that only the requests to blame get 500.
         cost: what a row weighs, if rows differ much in the time that they take; batch time is then predicted
             from the weight of a batch, and ``mb_max_batch_size`` is its most weight. A number: each row
             weighs that. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows

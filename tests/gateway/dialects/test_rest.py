@@ -1,0 +1,242 @@
+"""KServe V1 and TensorFlow Serving REST to an api of ours: rows and columns in, results out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.dialects import Rest
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.errors import BadRequest
+
+from ..client import JSON, Client
+from ..protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
+from ..proxy_stage import error
+from ..running import run, turns
+from ..stage import Stage
+
+CODEC = make_codec({"kind": "json"}, None)
+KSERVE, TF = Rest(CODEC, kserve=True), Rest(CODEC, kserve=False)
+EXPLAINS = Rest(CODEC, results="explanations", kserve=True)
+
+
+def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
+    """What a client is told, if a handler returns this for its rows."""
+    asked = dialect.read(body, ())
+    answer = dialect.write(RowsReply(200, b",".join(results or [asked.body])), asked, batch_id="g-1")
+    assert answer.head == b"content-type: application/json\r\n"
+    return json.loads(answer.body)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "told"),
+    [
+        (KSERVE, b'{"instances": [1, "a"]}', {"message": "", "batchId": "g-1", "predictions": [1, "a"]}),
+        (KSERVE, b'{"inputs": [[1], 2]}', {"message": "", "batchId": "g-1", "predictions": [[1], 2]}),
+        (EXPLAINS, b'{"instances": [1]}', {"message": "", "batchId": "g-1", "explanations": [1]}),
+        (TF, b'{"instances": [1, 2], "signature_name": "serving_default"}', {"predictions": [1, 2]}),
+        (TF, b'{"inputs": [1, 2]}', {"outputs": [1, 2]}),
+        (TF, b'{"inputs": {"a": [1, 2], "b": [3, 4]}}', {"outputs": {"a": [1, 2], "b": [3, 4]}}),
+        (TF, b'{"instances": [{"a": 1}]}', {"predictions": [{"a": 1}]}),
+    ],
+)
+def test_an_answer_has_the_form_of_its_request(dialect: Rest, body: bytes, told: Any) -> None:
+    """KServe's name the batch; columns get columns."""
+    assert said(dialect, body) == told
+
+
+@pytest.mark.parametrize(
+    ("results", "told"),
+    [
+        ([b'{"p": 1}', b'{"p": 2}'], {"p": [1, 2]}),
+        ([b"1", b"2"], [1, 2]),
+        ([b'{"p": 1}', b'{"q": 2}'], [{"p": 1}, {"q": 2}]),
+    ],
+)
+def test_columns_are_answered_with_columns_if_they_can_be(results: list[bytes], told: Any) -> None:
+    """Else with a list."""
+    assert said(TF, b'{"inputs": {"a": [1, 2]}}', *results) == {"outputs": told}
+
+
+def test_rows_of_columns_are_objects() -> None:
+    """Of the values at one place."""
+    asked = TF.read(b'{"inputs": {"b": [[3], 4], "a": [1, "x"]}}', ())
+
+    assert asked.rows == 2
+    assert json.loads(b"[%b]" % asked.body) == [{"a": 1, "b": [3]}, {"a": "x", "b": 4}]
+
+
+@given(rows=ROW_LISTS, comma=COMMAS)
+def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> None:
+    """Large numbers, escapes and spaces come through byte for byte, both ways."""
+    asked = KSERVE.read(b'{"instances":' + listed(rows, comma) + b"}", ())
+    answer = KSERVE.write(RowsReply(200, asked.body), asked, batch_id="g-1")
+
+    assert (asked.rows, asked.body) == (len(rows), b",".join(rows))
+    assert parts(fields(answer.body)["predictions"]) == rows
+
+
+@given(names=NAMES, rows=ROW_LISTS)
+def test_columns_are_not_touched(names: list[bytes], rows: list[bytes]) -> None:
+    """Each value is in its row as it came, under the name of its column."""
+    asked = TF.read(columns_body(names, [[row] * len(names) for row in rows]), ())
+
+    seen = [fields(row) for row in parts(b"[%b]" % asked.body)]
+    assert seen == [{json.loads(name): row for name in names} for row in rows]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[1]",
+        b"{}",
+        b'{"instances": [1], "inputs": [1]}',
+        b'{"instances": {}}',
+        b'{"instances": []}',
+        b'{"inputs": {"a": [1], "b": [1, 2]}}',
+        b'{"inputs": 1}',
+        b'{"instances": ["\xff"]}',
+    ],
+)
+def test_what_is_malformed_is_refused(body: bytes) -> None:
+    """With the reason."""
+    with pytest.raises(BadRequest):
+        KSERVE.read(body, ())
+
+
+@given(
+    body=st.binary(max_size=40) | st.sampled_from(['{"instances": ', "["]).map(lambda t: t.encode() * 2000)
+)
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    """Nothing else is raised."""
+    try:
+        asked = TF.read(body, ())
+    except BadRequest:
+        return
+    assert asked.rows >= 1
+
+
+# On the way
+
+
+def test_the_batch_is_named_in_body_and_headers() -> None:
+    """The same, in every answer of the batch; requests that come together are one."""
+
+    async def scenario() -> None:
+        stage = Stage(dialect=KSERVE)
+        replies = await asyncio.gather(
+            stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"inputs": ["a"]}', headers=[])
+        )
+        again = await stage.reply(b'{"instances": [3]}')
+
+        assert stage.runner.batches == [[b"1,2", b'"a"'], [b"3"]]
+        assert [reply.headers["x-batch-id"] for reply in (*replies, again)] == [
+            *("gateway-1", "gateway-1", "gateway-2")
+        ]
+        for reply, rows in zip((*replies, again), ([1, 2], ["a"], [3]), strict=True):
+            batch_id = reply.headers["x-batch-id"]
+            assert json.loads(reply.body) == {"message": "", "batchId": batch_id, "predictions": rows}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("dialect", [KSERVE, TF, EXPLAINS])
+def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int) -> None:
+    """And an object; not with 200, and not as a problem document."""
+
+    async def scenario() -> None:
+        stage = Stage(dialect=dialect)
+        stage.runner.reply = lambda body: RowsReply(status, b'no "rows" of that')
+
+        assert error(await stage.reply(b'{"instances": [1]}'), status) == 'no "rows" of that'
+        assert error(await stage.reply(b"{"), 400).startswith("the body is not valid JSON")
+        assert error(await stage.reply(b" " * 101), 413) == "the body is over the limit of 100 bytes"
+        assert stage.counted(status)
+
+    run(scenario())
+
+
+def test_without_a_worker_it_is_503() -> None:
+    """With a time to try again."""
+
+    async def scenario() -> None:
+        reply = await Stage(dialect=KSERVE, workers=0).reply(b'{"instances": [1]}')
+
+        assert error(reply, 503) == "no worker is ready"
+        assert reply.headers["retry-after"] == "1"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded", b""])
+def test_the_body_is_json_whatever_it_is_said_to_be(kind: bytes) -> None:
+    """curl says that it is a form, and KServe does not mind."""
+
+    async def scenario() -> None:
+        reply = await Stage(dialect=KSERVE).reply(
+            b'{"instances": [1]}', headers=[(b"content-type", kind)] if kind else []
+        )
+
+        assert reply.status == 200
+
+    run(scenario())
+
+
+def test_rows_are_those_of_the_input() -> None:
+    """An array of open length has its length for a key, as on the native route."""
+
+    async def scenario() -> None:
+        codec = make_codec({"kind": "ndarray", "shape": [None]}, None)
+        stage = Stage(dialect=Rest(codec, kserve=True))
+        bodies = [b'{"instances": [[1], [2]]}', b'{"instances": [[1, 2]]}', b'{"instances": [[3]]}']
+        replies = await asyncio.gather(*(stage.reply(body) for body in bodies))
+
+        assert stage.runner.batches == [[b"[1],[2]", b"[3]"], [b"[1, 2]"]]
+        assert [json.loads(reply.body)["predictions"] for reply in replies] == [[[1], [2]], [[1, 2]], [[3]]]
+        assert error(await stage.reply(b'{"instances": [1]}'), 400)
+
+    run(scenario())
+
+
+def test_rows_are_weighed() -> None:
+    """By the api's own rule; what cannot be weighed is refused."""
+
+    async def scenario() -> None:
+        stage = Stage(dialect=Rest(make_codec({"kind": "json"}, "n"), kserve=True))
+        await stage.reply(b'{"instances": [{"n": 2}, {"n": 3}]}')
+
+        assert stage.runner.jobs[0].costs == [5]
+        bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
+        assert bad == "a row lacks the field 'n', by which it is weighed"
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_is_in_nobodys_way() -> None:
+    """Those who came with it get their own rows."""
+
+    async def scenario() -> None:
+        stage = Stage(dialect=KSERVE)
+        stage.runner.gate.clear()
+        clients = [Client(b'{"instances": [%d]}' % row, headers=[JSON]) for row in range(3)]
+        asking = [stage.post(client) for client in clients]
+        await turns()
+        clients[1].leave()
+        await turns()
+        stage.runner.gate.set()
+        first, left, last = await asyncio.gather(*asking)
+
+        assert left is None
+        assert first is not None
+        assert last is not None
+        assert [json.loads(reply.body)["predictions"] for reply in (first, last)] == [[0], [2]]
+
+    run(scenario())

@@ -1,0 +1,368 @@
+"""The Open Inference Protocol V2 to an api of ours: tensors in, tensors out."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs import Codec, Marshalled, TensorKey, make_codec
+from uncork_gateway.dialects import V2
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.wire import Content
+
+from ..client import Reply, Server, request
+from ..protocols import v2_bodies
+from ..protocols.v2_bodies import Written, ints, mergeable
+from ..proxy_stage import Caller, error
+from ..running import run, turns
+from ..stage import Stage
+
+LENGTH = v2_bodies.HEADER
+
+
+def dialect(*, shape: list[int | None] | None = None, cost: float | str | None = None) -> V2:
+    """That of an api which takes JSON, or arrays of a shape."""
+    codec: Codec = make_codec(
+        {"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost
+    )
+    return V2(codec, model="m", takes_objects=shape is None, weighs=cost is not None)
+
+
+def read(speaks: V2, content: Content) -> Marshalled:
+    """A request, as the gateway reads it."""
+    return speaks.read(content.body, speaks.keep(content.headers))
+
+
+def answer(speaks: V2, asked: Marshalled, reply: bytes, datatype: str = "") -> tuple[Any, list[Written]]:
+    """What a client is told, if a handler returns this: other members, and the outputs."""
+    head, body = speaks.write(RowsReply(200, reply, datatype), asked, batch_id="g-1")
+    headers = []
+    for line in head.splitlines():
+        name, _, value = line.partition(b": ")
+        headers.append((name, value))
+    return v2_bodies.read(Content(body, tuple(headers)), "outputs")
+
+
+def outputs(*wanted: tuple[str, bool | None]) -> list[dict[str, Any]]:
+    """What a request says of the outputs that it wants."""
+    return [
+        {"name": name} if binary is None else {"name": name, "parameters": {"binary_data": binary}}
+        for name, binary in wanted
+    ]
+
+
+def doubles(*values: float) -> Written:
+    """A binary tensor."""
+    items = [struct.pack("<d", value) for value in values]
+    return Written(name="x", datatype="FP64", inner=[], form="binary", items=items)
+
+
+# In
+
+
+@pytest.mark.parametrize("form", ["flat", "nested"])
+def test_json_is_rows(form: str) -> None:
+    """Flat or nested, it is the body that other clients of the api send, so that they share a batch."""
+    asked = read(dialect(shape=[2]), v2_bodies.request(ints(1, 2, 3, 4, inner=[2], form=form)))
+
+    assert (asked.rows, asked.key, json.loads(b"[%b]" % asked.body)) == (2, None, [[1, 2], [3, 4]])
+
+
+@given(data=st.data(), inner=st.lists(st.integers(1, 3), max_size=3), rows=st.integers(1, 4))
+def test_values_are_dealt_by_shape(data: st.DataObject, inner: list[int], rows: int) -> None:
+    """Row-major, whatever form they came in; numbers keep their text."""
+    size = rows * math.prod(inner)
+    items = data.draw(
+        st.lists(st.sampled_from(["9007199254740993", "-0.0", "1e400", "1.0"]), min_size=size, max_size=size)
+    )
+    form = data.draw(st.sampled_from(["flat", "nested"] if inner else ["flat"]))
+    asked = read(
+        dialect(), v2_bodies.request(Written(name="x", datatype="FP64", inner=inner, form=form, items=items))
+    )
+
+    values = json.loads(b"[%b]" % asked.body, parse_int=str, parse_float=str)
+    assert (asked.rows, values) == (rows, np.array(items).reshape(rows, *inner).tolist())
+
+
+@given(requests=mergeable())
+def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
+    """Whatever tensors: of one binary input the bytes, else rows; values that are no text are refused."""
+    for inputs in requests:
+        content = v2_bodies.request(*inputs)
+        try:
+            asked = read(dialect(), content)
+        except BadRequest:
+            assert any((tensor.datatype, tensor.form) == ("BYTES", "binary") for tensor in inputs)
+            continue
+        first = inputs[0]
+        assert asked.rows == first.shape[0]
+        if len(inputs) > 1:
+            names = [tensor.name for tensor in inputs]
+            assert [list(row) for row in json.loads(b"[%b]" % asked.body)] == [names] * asked.rows
+        elif first.form == "binary":
+            assert asked.body == first.block()
+            assert asked.key == TensorKey(first.datatype, tuple(first.inner))
+        else:
+            assert len(json.loads(b"[%b]" % asked.body)) == asked.rows
+
+
+def test_a_binary_tensor_travels_as_it_is() -> None:
+    """Its datatype and inner shape are its key: it shares batches only with its like."""
+    content = v2_bodies.request(doubles(1.5, -0.0, math.nan))
+
+    asked = read(dialect(), content)
+
+    assert (asked.rows, asked.key) == (3, TensorKey("FP64", ()))
+    assert asked.body == struct.pack("<3d", 1.5, -0.0, math.nan)
+    assert asked.cost is None
+
+
+def test_a_binary_tensor_that_is_weighed_becomes_json() -> None:
+    """What weighs a row looks at its JSON."""
+    asked = read(dialect(shape=[], cost="bytes"), v2_bodies.request(doubles(1.5, 22.25)))
+
+    assert (asked.body, asked.rows, asked.key, asked.cost) == (b"1.5,22.25", 2, None, 8)
+
+
+def test_several_inputs_are_objects() -> None:
+    """A row has the values of its place in each, JSON or binary; it can be weighed by a field."""
+    inputs = (
+        ints(1, 2, name="n"),
+        Written(name="b", datatype="BYTES", inner=[], form="binary", items=[b"x", b"yy"]),
+    )
+
+    asked = read(dialect(cost="n"), v2_bodies.request(*inputs))
+
+    assert json.loads(b"[%b]" % asked.body) == [{"n": 1, "b": "x"}, {"n": 2, "b": "yy"}]
+    assert (asked.rows, asked.key, asked.cost) == (2, None, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (v2_bodies.request(ints(1), ints(2)), "two inputs have one name: 'x', 'x'"),
+        (
+            v2_bodies.request(ints(1), parameters={"sequence_id": 7}),
+            "this service cannot do that: the request has",
+        ),
+        (
+            v2_bodies.request(ints(1, parameters={"shared_memory_region": "r"})),
+            "this service cannot do that: 'x' lies",
+        ),
+        (
+            Content(b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"color":1}]}'),
+            "this service cannot do that: .*unknown field",
+        ),
+        (v2_bodies.request(), "this service cannot do that: the request has no inputs"),
+        (
+            v2_bodies.request(ints(1, 2), ints(3, name="y")),
+            "this service cannot do that: inputs must have the same",
+        ),
+        (Content(b"\x00", ((LENGTH, b"0"),)), "this service cannot do that: the body is one raw tensor"),
+        (v2_bodies.request(ints("a", "b", datatype="BYTES", inner=[3])), "."),
+        (v2_bodies.request(ints(1), id=7), "id must be a string"),
+        (
+            Content(b"{}", ((LENGTH, b"99"),)),
+            "Inference-Header-Content-Length must be a number of bytes from 0 to",
+        ),
+        (Content(b"{"), "the body is not valid JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(content: Content, message: str) -> None:
+    """With the reason: what the protocol does not allow, and what this service cannot do."""
+    with pytest.raises(BadRequest, match=message):
+        read(dialect(), content)
+
+
+def test_an_array_takes_one_input() -> None:
+    """Nobody knows how several would be one array."""
+    with pytest.raises(BadRequest, match="this model takes one input, the request has 'x', 'y'"):
+        read(dialect(shape=[]), v2_bodies.request(ints(1), ints(2, name="y")))
+
+
+@given(body=st.binary(max_size=60), length=st.none() | st.integers(0, 70))
+def test_any_bytes_are_read_or_refused(body: bytes, length: int | None) -> None:
+    """Nothing else is raised."""
+    headers = () if length is None else ((LENGTH, b"%d" % length),)
+    try:
+        asked = read(dialect(), Content(body, headers))
+    except BadRequest:
+        return
+    assert asked.rows >= 1
+
+
+# Out
+
+
+@pytest.mark.parametrize(
+    ("reply", "datatype", "told"),
+    [
+        (b"1,2", "", ("INT64", [], ["1", "2"])),
+        (b"1,2", "FP32", ("FP32", [], ["1", "2"])),
+        (b"1.5,2", "", ("FP64", [], ["1.5", "2"])),
+        (b"[1,2],[3,4]", "INT32", ("INT32", [2], ["1", "2", "3", "4"])),
+        (b"true,false", "", ("BOOL", [], ["true", "false"])),
+        (b'"a","b"', "", ("BYTES", [], ['"a"', '"b"'])),
+        (b'[1],"b"', "", ("BYTES", [], ['"[1]"', '"\\"b\\""'])),
+    ],
+)
+def test_results_are_one_tensor(reply: bytes, datatype: str, told: tuple[str, list[int], list[str]]) -> None:
+    """Of the datatype that the handler returned, if it returned one that holds them."""
+    asked = read(dialect(), v2_bodies.request(ints(1, 2)))
+
+    members, [output] = answer(dialect(), asked, reply, datatype)
+
+    assert members == {"model_name": "m", "model_version": "1"}
+    assert output.name == "output-0"
+    items = [item.text if isinstance(item, v2_bodies.Number) else json.dumps(item) for item in output.items]
+    assert (output.datatype, list(output.inner), items) == told
+
+
+def test_objects_are_a_tensor_for_each_key() -> None:
+    """In the order in which the handler gave them; some are binary, if that is how they were wanted."""
+    wanted = outputs(("p", True), ("label", None))
+    asked = read(dialect(), v2_bodies.request(ints(1, 2), outputs=wanted))
+    reply = b'{"label": "a", "p": 0.5, "more": 1},{"label": "b", "p": 1, "more": 2}'
+
+    _, (p, label) = answer(dialect(), asked, reply)
+
+    assert (p.name, p.datatype, p.form, p.items) == (
+        *("p", "FP64", "binary"),
+        [struct.pack("<d", 0.5), struct.pack("<d", 1)],
+    )
+    assert (label.name, label.datatype, label.form, label.items) == ("label", "BYTES", "flat", ["a", "b"])
+
+
+def test_all_outputs_may_be_wanted_binary() -> None:
+    """But for those that are not."""
+    asked = read(
+        dialect(),
+        v2_bodies.request(
+            ints(1), parameters={"binary_data_output": True}, outputs=outputs(("a", None), ("b", False))
+        ),
+    )
+
+    _, tensors = answer(dialect(), asked, b'{"a": 1, "b": 2}', "INT8")
+
+    assert [(one.name, one.datatype, one.form) for one in tensors] == [
+        ("a", "INT8", "binary"),
+        ("b", "INT8", "flat"),
+    ]
+    assert tensors[0].items == [b"\x01"]
+
+
+def test_an_output_that_there_is_not_is_refused() -> None:
+    """The message says what there is."""
+    asked = read(dialect(), v2_bodies.request(ints(1), outputs=outputs(("score", None))))
+
+    with pytest.raises(BadRequest, match=r"^there is no output 'score'; there are 'a', 'b'$"):
+        answer(dialect(), asked, b'{"a": 1, "b": 2}')
+
+
+@pytest.mark.parametrize("name", [None, "", "7", 'é\u0000"', "😀"])
+def test_the_id_is_said_again(name: str | None) -> None:
+    """As it came; where there was none there is none."""
+    told = {} if name is None else {"id": name}
+    asked = read(dialect(), v2_bodies.request(ints(1), **told))
+
+    members, _ = answer(dialect(), asked, b"1")
+
+    assert members.get("id") == name
+
+
+# On the way
+
+
+class Route(Stage):
+    """A route whose requests may be large."""
+
+    def __init__(self, speaks: V2) -> None:
+        super().__init__(dialect=speaks)
+        self.route.max_body_bytes = 10_000
+        self.server = Server({b"/": self.route})
+
+    async def ask(self, *contents: Content) -> list[Reply]:
+        """Requests that come together; their replies."""
+        callers = [Caller(self.server) for _ in contents]
+        for caller, content in zip(callers, contents, strict=True):
+            caller.send(request(content.body, headers=content.headers))
+        return [await caller.reply() for caller in callers]
+
+
+def test_requests_share_a_batch_and_get_their_own() -> None:
+    """Flat and nested ones do; a binary one is a batch of its own. Each has its id and form."""
+
+    async def scenario() -> None:
+        stage = Route(dialect())
+        flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
+        nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
+        binary = v2_bodies.request(doubles(1, 2), id="binary")
+        stage.runner.reply = lambda body: RowsReply(200, body if body.startswith(b"[") else b"[7],[8]")
+        replies = await stage.ask(flat, binary, nested)
+
+        assert stage.runner.batches == [[b"[1,2],[3,4]", b"[5,6]"], [struct.pack("<2d", 1, 2)]]
+        assert [job.rows for job in stage.runner.jobs] == [[2, 1], [2]]
+        told = [json.loads(reply.body) for reply in replies]
+        assert [one.get("id") for one in told] == ["flat", "binary", None]
+        assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [
+            ([2, 2], [1, 2, 3, 4]),
+            ([2, 1], [7, 8]),
+            ([1, 2], [5, 6]),
+        ]
+        assert [reply.headers["x-batch-size"] for reply in replies] == ["3", "2", "3"]
+        assert {reply.headers["content-type"] for reply in replies} == {"application/json"}
+
+    run(scenario())
+
+
+def test_a_binary_answer_says_where_its_json_ends() -> None:
+    """In a header, as tritonclient reads it."""
+
+    async def scenario() -> None:
+        stage = Route(dialect())
+        content = v2_bodies.request(ints(1, 2), parameters={"binary_data_output": True})
+        [reply] = await stage.ask(content)
+
+        assert reply.headers["content-type"] == "application/octet-stream"
+        length = int(reply.headers[LENGTH.decode()])
+        [output] = json.loads(reply.body[:length])["outputs"]
+        assert output == {
+            "name": "output-0",
+            "shape": [2],
+            "datatype": "INT64",
+            "parameters": {"binary_data_size": 16},
+        }
+        assert reply.body[length:] == struct.pack("<2q", 1, 2)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_an_error_is_an_object_with_its_true_status(status: int) -> None:
+    """Whoever finds it: the worker, the reader, the writer. Its neighbours are answered."""
+
+    async def scenario() -> None:
+        stage = Route(dialect())
+        stage.runner.reply = lambda body: RowsReply(200, body) if body == b"1" else RowsReply(status, b"no")
+        bad, good, unread, unsaid = await stage.ask(
+            v2_bodies.request(ints(2)),
+            v2_bodies.request(ints(1)),
+            Content(b"{"),
+            v2_bodies.request(ints(1), outputs=outputs(("y", None))),
+        )
+        await turns()
+
+        assert error(bad, status) == "no"
+        assert good.status == 200
+        assert error(unread, 400).startswith("the body is not valid JSON")
+        assert error(unsaid, 400) == "there is no output 'y'; there are 'output-0'"
+
+    run(scenario())
