@@ -18,7 +18,7 @@ from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailabl
 from uncork_gateway.http import Header
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.upstreams.http_server import CONNECT_S, describe, end_to_end, make_transport
-from uncork_gateway.upstreams.http_servers import HttpServers
+from uncork_gateway.upstreams.http_servers import KEEP_ALIVE_S, HttpServers
 from uncork_gateway.upstreams.merged_calls import Relayed
 
 log = logging.getLogger("uncork.gateway")
@@ -42,7 +42,9 @@ class PassThrough:
         self._servers = servers
         self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
         # Streams may be open for long: they must not take the connections of the calls.
-        self._limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+        self._limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
+        )
         self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
         self.draining = False
         """Whether new requests are refused."""

@@ -78,8 +78,8 @@ def parse_rows(body: bytes) -> RowsRequest:
     """Read a request. Of two members with one name the last counts, and only that one is sent on.
 
     Raises:
-        BadRequest: if it is malformed, or has no rows.
-        Unmergeable: if it has inputs that are no lists of equal length: not all servers need them to be.
+        BadRequest: if it is malformed.
+        Unmergeable: if it has no rows, or inputs that are no lists of equal length: some servers take that.
     """
     try:
         rows = read_only_list(body, "instances")
@@ -97,7 +97,7 @@ def parse_rows(body: bytes) -> RowsRequest:
     except RecursionError as error:
         raise BadRequest("the body is nested too deeply") from error
     if not lists[0]:
-        raise BadRequest("the body has no rows")
+        raise Unmergeable("the body has no rows")
     return RowsRequest(
         member="instances" if inputs is None else "inputs",
         names=names,

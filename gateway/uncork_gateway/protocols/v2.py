@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from uuid import uuid4
 
 import msgspec
 
@@ -123,16 +124,20 @@ class V2Wire:
         ]
 
     def merge(self, requests: Sequence[InferRequest]) -> Content:
-        """One call for requests of one key; the id is sent only if there is one request."""
+        """One call for requests of one key. It has an id of its own if there are several.
+
+        KServe's server (0.21) answers 500 to binary inputs without an id.
+        """
         first = requests[0]
         members = [member(name, value) for name, value in first.members.items()]
-        inputs = first.inputs
+        inputs, request_id = first.inputs, first.id
         if len(requests) > 1:
+            request_id = b'"%b"' % uuid4().hex.encode()
             inputs = [
                 _merged(tensors) for tensors in zip(*[request.inputs for request in requests], strict=True)
             ]
-        elif first.id is not None:
-            members.append(member("id", first.id))
+        if request_id is not None:
+            members.append(member("id", request_id))
         return write(members, b"inputs", inputs)
 
     def split(self, reply: Content, requests: Sequence[InferRequest]) -> list[InferReply]:

@@ -25,6 +25,7 @@ _PER_HOP = frozenset(
     )
 )
 _ENCODINGS = b"accept-encoding"
+_BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class Response(NamedTuple):
@@ -61,8 +62,13 @@ class HttpServer:
     rests_until: float = 0.0
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def exchange(self, method: str, target: bytes, content: Content, *, silence_s: float) -> Response:
+    async def exchange(
+        self, method: str, target: bytes, content: Content, *, silence_s: float, idempotent: bool = True
+    ) -> Response:
         """Send a request to path and query ``target``, and read the whole answer.
+
+        If its connection breaks before the answer begins, what is ``idempotent`` is sent once more: many
+        servers close a connection that they have answered 500 on, without a word (uvicorn is one).
 
         Raises:
             httpx.TransportError: there is no whole answer; a timeout if nothing came for ``silence_s``.
@@ -78,7 +84,12 @@ class HttpServer:
                 "timeout": httpx.Timeout(silence_s, connect=min(silence_s, CONNECT_S)).as_dict(),
             },
         )
-        reply = await self.transport.handle_async_request(request)
+        try:
+            reply = await self.transport.handle_async_request(request)
+        except _BROKEN:
+            if not idempotent:
+                raise
+            reply = await self.transport.handle_async_request(request)
         assert isinstance(reply.stream, httpx.AsyncByteStream)
         try:
             body = b"".join([piece async for piece in reply.stream])

@@ -34,7 +34,7 @@ log = logging.getLogger("uncork.gateway")
 # How long a server is left alone before it is checked, by how often it has failed since it last answered.
 _BACKOFF_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
 # Many servers (uvicorn is one) close a connection that was idle for 5 s: ours must not be used just then.
-_KEEP_ALIVE_S = 4.0
+KEEP_ALIVE_S = 4.0
 _OVERLOADED = (429, 503)
 
 
@@ -91,7 +91,7 @@ class HttpServers:
         limits = httpx.Limits(
             max_connections=concurrency + 1,
             max_keepalive_connections=concurrency + 1,
-            keepalive_expiry=_KEEP_ALIVE_S,
+            keepalive_expiry=KEEP_ALIVE_S,
         )
         self._servers = [
             HttpServer(url=url, transport=transport(url, limits)) for url in read_addresses(urls)
@@ -192,11 +192,18 @@ class HttpServers:
     # Calls
 
     async def call(
-        self, permit: int, target: bytes, content: Content, headers: Iterable[Header] = ()
+        self,
+        permit: int,
+        target: bytes,
+        content: Content,
+        headers: Iterable[Header] = (),
+        *,
+        idempotent: bool = True,
     ) -> Response:
         """POST ``content`` to path and query ``target``, with ``headers`` beside those of the content.
 
-        A server that answers 429 or 503 gets no calls for as long as its Retry-After says, at most 30 s.
+        What is ``idempotent`` is sent once more if the connection breaks before the answer begins. A server
+        that answers 429 or 503 gets no calls for as long as its Retry-After says, at most 30 s.
 
         Raises:
             WorkerLost: no server could be reached, or the connection broke before the whole answer was there.
@@ -205,7 +212,9 @@ class HttpServers:
         server = self._server(permit)
         whole = Content(content.body, (*content.headers, *headers))
         try:
-            response = await server.exchange("POST", target, whole, silence_s=self._timeout_s)
+            response = await server.exchange(
+                "POST", target, whole, silence_s=self._timeout_s, idempotent=idempotent
+            )
         except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout) as error:
             fault = describe(error)
             if server.healthy:

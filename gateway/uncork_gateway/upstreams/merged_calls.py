@@ -124,7 +124,7 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         """What a merged call brings each request; one answer if it may be the fault of one of them."""
         wire, requests = group[0].wire, [sent.request for sent in group]
         headers = (*group[0].headers, *self._time_left(group))
-        response = await self._servers.call(permit, group[0].target, wire.merge(requests), headers)
+        response = await self._call(permit, group[0].target, wire.merge(requests), headers)
         if response.status != 200:
             relayed = _relayed(response)
             return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
@@ -154,9 +154,14 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
     async def _relay(self, permit: int, sent: Sent, original: Content) -> Relayed:
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
-        response = await self._servers.call(permit, sent.target, content, self._time_left([sent]))
+        response = await self._call(permit, sent.target, content, self._time_left([sent]))
         kept = tuple(header for header in response.headers if header[0] != _DATE)
         return Relayed(response.status, kept, response.body)
+
+    async def _call(
+        self, permit: int, target: bytes, content: Content, headers: tuple[Header, ...]
+    ) -> Response:
+        return await self._servers.call(permit, target, content, headers, idempotent=self._idempotent)
 
     def _time_left(self, group: Sequence[Sent]) -> tuple[Header, ...]:
         """How long anybody waits for the answer, if that is known."""

@@ -159,8 +159,6 @@ def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
         (b"[NaN]", "the body is not a JSON object"),
         (b"{}", "either 'instances' or 'inputs', it has neither"),
         (b'{"instances": [1], "inputs": [1]}', "either 'instances' or 'inputs', it has both"),
-        (b'{"instances": []}', "the body has no rows"),
-        (b'{"inputs": {"x": [], "y": []}}', "the body has no rows"),
         (b'{"instances": {"x": [1]}}', "'instances' must be a list of rows"),
         (b'{"instances": null}', "'instances' must be a list of rows"),
     ],
@@ -260,6 +258,8 @@ def test_rows_share_a_call_if_they_are_of_one_kind_and_shape() -> None:
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
+        (b"[]", "the body has no rows"),
+        (b'{"x": [], "y": []}', "the body has no rows"),
         (b"{}", "'inputs' must be a list of rows, or an object of lists"),
         (b"1", "'inputs' must be a list of rows, or an object of lists"),
         (b'{"x": [1], "y": 1}', "'inputs' must be a list of rows, or an object of lists"),

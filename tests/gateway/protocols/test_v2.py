@@ -93,12 +93,14 @@ def test_values_keep_their_text(data: str, shape: list[int]) -> None:
         assert f'"data":[{data}]'.encode() in WIRE.render(reply, requests[0], batch_id="b").body
 
 
-def test_the_id_of_one_request_is_sent_and_of_several_none() -> None:
-    """An upstream cannot take them all."""
-    one = WIRE.parse(request(ints(1), id="a"))
+def test_the_id_of_one_request_is_sent_and_several_get_one_together() -> None:
+    """An upstream cannot take them all, and some want one; no two calls have the same."""
+    one, nameless = WIRE.parse(request(ints(1), id="a")), WIRE.parse(request(ints(1)))
 
     assert read(WIRE.merge([one]), "inputs")[0] == {"id": "a"}
-    assert read(WIRE.merge([one, one]), "inputs")[0] == {}
+    assert read(WIRE.merge([nameless]), "inputs")[0] == {}
+    ids = [read(WIRE.merge([one, nameless]), "inputs")[0]["id"] for _ in range(2)]
+    assert len({"a", *ids}) == 3
 
 
 def test_what_is_asked_of_the_whole_request_is_sent_once() -> None:
@@ -109,6 +111,7 @@ def test_what_is_asked_of_the_whole_request_is_sent_once() -> None:
     merged = json.loads(WIRE.merge([one, one]).body)
 
     assert merged.pop("inputs") == [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 1]}]
+    assert merged.pop("id")
     assert merged == members
 
 

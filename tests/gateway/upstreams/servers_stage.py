@@ -51,11 +51,13 @@ class Stage:
         self.servers = servers
         self.permits = permits
 
-    async def call(self, permit: int, body: bytes = b"", target: bytes = b"/") -> Response:
+    async def call(
+        self, permit: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
+    ) -> Response:
         """A batch of one call on a permit, which is lost with it if it breaks."""
         self.servers.take(permit)
         try:
-            return await self.servers.call(permit, target, Content(body))
+            return await self.servers.call(permit, target, Content(body), idempotent=idempotent)
         except BaseException:
             self.servers.drop(permit)
             self.permits.out.remove(permit)

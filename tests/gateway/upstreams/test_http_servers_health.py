@@ -86,7 +86,8 @@ def test_a_server_that_breaks_every_call_is_left_alone_longer_each_time() -> Non
             await on.permits.number(1)
         return [at for _, at in servers.calls]
 
-    assert run_virtually(scenario()) == [0, 0, 0.1, 0.3, 0.7, 0.7, 0.7]
+    # Each call is made twice: the first time the connection may have been closed while it was idle.
+    assert run_virtually(scenario()) == [0, 0, 0, 0, 0.1, 0.1, 0.3, 0.3, 0.7, 0.7, 0.7, 0.7, 0.7]
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -162,6 +163,35 @@ def test_what_is_heard_during_a_check_counts_more_than_the_check() -> None:
     run_virtually(scenario())
 
 
+@pytest.mark.parametrize("kind", [httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError])
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_connection_that_was_closed_while_idle_costs_nothing(
+    kind: type[httpx.TransportError], idempotent: bool
+) -> None:
+    """Many servers close one after a 500, without a word: the call is made again, if it may be."""
+
+    async def scenario() -> None:
+        faults = [kind("")]
+
+        async def script(host: str, path: str) -> httpx.Response:
+            if faults:
+                raise faults.pop()
+            return httpx.Response(200)
+
+        servers = VirtualServers(script)
+        async with servers.stage("a", health_interval_s=1000) as on:
+            [permit] = await on.permits.number(1)
+            if idempotent:
+                assert (await on.call(permit)).status == 200
+                assert on.permits.out == [permit]
+            else:
+                with pytest.raises(WorkerLost):
+                    await on.call(permit, idempotent=False)
+            assert len(servers.calls) == 1 + idempotent
+
+    run_virtually(scenario())
+
+
 def test_calls_that_break_together_are_one_failure() -> None:
     """The server is looked at at once all the same."""
 
@@ -175,7 +205,7 @@ def test_calls_that_break_together_are_one_failure() -> None:
             ends = await asyncio.gather(*calls, return_exceptions=True)
             assert [type(end) for end in ends] == [WorkerLost] * 4
             await on.permits.number(4)
-            assert asyncio.get_running_loop().time() == 1
+            assert asyncio.get_running_loop().time() == 2
 
     run_virtually(scenario())
 
