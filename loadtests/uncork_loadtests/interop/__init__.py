@@ -1,0 +1,1 @@
+"""Model servers of other projects, asked directly and through the batching proxy."""
