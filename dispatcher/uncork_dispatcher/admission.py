@@ -60,8 +60,12 @@ def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float
     return True
 
 
-def next_refusal(queue: RequestQueue, api: Api, slots: Slots, *, draining: bool) -> tuple[float, Entry]:
+def next_refusal(
+    queue: RequestQueue, api: Api, slots: Slots, *, draining: bool, deserted: float = math.inf
+) -> tuple[float, Entry]:
     """When one of the requests in a queue is to be refused if it is still held, and which.
+
+    ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run.
 
     While a worker is idle there is capacity, and a late answer is better than none; except for a client
     that has said when it gives up.
@@ -69,7 +73,7 @@ def next_refusal(queue: RequestQueue, api: Api, slots: Slots, *, draining: bool)
     entry = queue.most_urgent
     at = math.inf
     if not slots.workers:
-        at = min(entry.deadline, entry.arrival + api.rules.timeout_s)
+        at = min(entry.deadline, deserted + api.rules.timeout_s)
     elif not slots.idle and not draining and api.may_shed(0):
         # Of more rows than have been earned it is known that they take no less than the earned ones.
         rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows

@@ -195,6 +195,10 @@ class AsyncDispatcher(Generic[P, R]):
             self._idle.clear()
             await self._idle.wait()
 
+    def close(self) -> None:
+        """Give the timer back. Nothing that is held is released any more."""
+        self._alarm.close()
+
     def stats(self) -> list[ApiStats]:
         """What each api holds and what is known about it."""
         return self._core.stats(now=self._now())

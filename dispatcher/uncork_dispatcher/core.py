@@ -38,6 +38,7 @@ class Dispatcher:
         self._news: list[Lost | GoalOutOfReach] = []
         self._handed_over: dict[int, Running] = {}
         self._draining = False
+        self._deserted = math.inf
         self._now = -math.inf
         self._wakeup = math.inf
 
@@ -221,9 +222,16 @@ class Dispatcher:
         Returns when the next one will be hopeless if nothing else happens.
         """
         next_at = math.inf
+        self._deserted = math.inf if self._slots.workers else min(self._deserted, self._now)
         for queue in list(self._queues.values()):
             while queue:
-                at, entry = next_refusal(queue, self._apis[queue.api], self._slots, draining=self._draining)
+                at, entry = next_refusal(
+                    queue,
+                    self._apis[queue.api],
+                    self._slots,
+                    draining=self._draining,
+                    deserted=self._deserted,
+                )
                 if at > self._now:
                     next_at = min(next_at, at)
                     break

@@ -151,11 +151,28 @@ def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> Non
     assert core.poll(1.0) == []
 
     at = core.next_wakeup()
-    assert at == 2.0
+    assert at == 3.0
     assert [(shed.request, shed.reason) for shed in core.poll(at) if isinstance(shed, Shed)] == [
-        (1, "no_worker")
+        (1, "no_worker"),
+        (2, "no_worker"),
     ]
-    assert core.next_wakeup() == 2.5
+
+
+def test_a_worker_that_comes_back_is_waited_for_anew() -> None:
+    """The time without workers is counted from when the last one went."""
+    core = core_with(ApiRules(name="a", goal_s=1e5, timeout_s=2.0))
+    core.submit(1, api="a", now=0.0)
+    core.worker_lost(0, now=0.0)
+    core.poll(0.0)
+    core.worker_ready(1, now=1.5)
+    core.worker_lost(1, now=1.5)
+    core.worker_ready(2, now=1.9)
+    assert core.next_wakeup() == 2.0
+    core.poll(1.9)
+    core.worker_lost(2, now=5.0)
+    core.poll(5.0)
+
+    assert core.next_wakeup() == 7.0
 
 
 def test_a_client_that_has_given_up_already() -> None:
