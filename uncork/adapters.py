@@ -1,5 +1,33 @@
 """The input adapters, for ``@api(input=...)``."""
 
-from uncork_workers.adapters import Adapter, InvalidInput, Json, NdArray
+from uncork_workers.adapters import (
+    Adapter,
+    DataFrame,
+    File,
+    Image,
+    InvalidInput,
+    Json,
+    NdArray,
+    Request,
+    RequestAdapter,
+    RequestBatch,
+    Requests,
+    Text,
+    UploadedFile,
+)
 
-__all__ = ["Adapter", "InvalidInput", "Json", "NdArray"]
+__all__ = [
+    "Adapter",
+    "DataFrame",
+    "File",
+    "Image",
+    "InvalidInput",
+    "Json",
+    "NdArray",
+    "Request",
+    "RequestAdapter",
+    "RequestBatch",
+    "Requests",
+    "Text",
+    "UploadedFile",
+]

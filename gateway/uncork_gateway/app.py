@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.metadata import version
@@ -19,23 +20,26 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran, Start, WorkerLost
-from uncork_gateway.codecs import TensorKey, make_codec
+from uncork_gateway.codecs import AcceptKey, Marshalled, RawKey, TableKey, TensorKey, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.errors import problem
+from uncork_gateway.errors import Unavailable, problem
 from uncork_gateway.exchange import BatchHead
 from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.http import HotRoutes, HttpProtocol
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 from uncork_gateway.models import PREFIXES, Model, ModelPages, dialects_of, models_of
+from uncork_gateway.openapi import make_openapi
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
-from uncork_workers.frames import Batch, Failed, FrameError, TensorForm
+from uncork_workers.frames import Batch, Failed, FrameError
 
 log = logging.getLogger("uncork.gateway")
 
 _QUEUE_BATCHES = 20
+# A worker that was told to go, because another has taken over, does so in a moment unless something is stuck.
+_LEAVING_S = 10.0
 
 
 class ServiceUnusable(Exception):
@@ -63,8 +67,9 @@ class Gateway:
 
     Args:
         settings: what is in force.
-        kill_worker: ends the worker process of an index, which then is started again.
+        kill_worker: ends a worker process by its number; if it is in force, another is started then.
         restarts: how many workers have been started again so far.
+        stands_by: told the number of a worker process that is ready to take over.
     """
 
     def __init__(
@@ -73,12 +78,16 @@ class Gateway:
         *,
         kill_worker: Callable[[int], None],
         restarts: Callable[[], int],
+        stands_by: Callable[[int], object] = lambda pid: None,
     ) -> None:
         self._settings = settings
         self._kill_worker = kill_worker
+        self._stands_by = stands_by
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
-        self._dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(self, observer=self._metrics)
+        self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
+            self, observer=self._metrics
+        )
         self._metrics.registry.register(
             LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
         )
@@ -94,6 +103,8 @@ class Gateway:
         """Done when the first worker has said what it serves; :class:`ServiceUnusable` if it cannot."""
         self.ready = asyncio.Event()
         """Set when the first worker takes batches."""
+        self.files: set[str] = set()
+        """Paths of the files of which the service consists, or did at some time."""
         self._hot = HotRoutes()
         pages = ModelPages(
             version=version("uncork"), models=lambda: self._models, ready=lambda: self._is_ready
@@ -104,6 +115,7 @@ class Gateway:
                 Route("/readyz", self._readyz),
                 Route("/healthz", self._readyz),
                 Route("/metrics", self._render_metrics),
+                Route("/openapi.json", self._openapi),
                 *pages.routes(),
             ],
             exception_handlers={HTTPException: self._http_error},
@@ -113,9 +125,31 @@ class Gateway:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
         return HttpProtocol(self._hot, **uvicorn)
 
-    async def listen(self, socket_path: str) -> None:
-        """Wait for workers on a Unix socket."""
-        await self._pool.listen(socket_path)
+    async def listen(self, socket_path: str, *, standby: bool = False) -> None:
+        """Wait for workers on a Unix socket; those on a ``standby`` one wait there for :meth:`take_over`."""
+        await self._pool.listen(socket_path, standby=standby)
+
+    def take_over(self, pids: Collection[int]) -> set[int]:
+        """Have worker processes that stand by take the places of all others, and what they serve be in force.
+
+        The others get no more batches, and are told to go when what they run has ended. Returns the processes
+        of those that had been ready.
+
+        Raises:
+            ValueError: if one of the new workers has gone, they differ in what they serve, or that cannot be
+                served; nothing has changed then.
+        """
+        first, *rest = self._pool.standbys(pids)
+        if any(service != first for service in rest):
+            raise ValueError("the new workers differ in what they serve")
+        if first != self._service:
+            self._put_in_force(first)
+            self._service = first
+        return self._pool.take_over(pids)
+
+    async def attach(self, connected: socket.socket) -> None:
+        """Take a socket at whose other end is a worker already."""
+        await self._pool.attach(connected)
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered."""
@@ -125,6 +159,7 @@ class Gateway:
     async def close(self) -> None:
         """Let the workers go."""
         await self._pool.close()
+        self._dispatcher.close()
 
     def worker_exited(self, index: int, how: str) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left."""
@@ -134,6 +169,10 @@ class Gateway:
             log.warning("%s", self._trouble)
 
     # The pool's listener
+
+    def worker_imported(self, files: list[str]) -> None:
+        """Note what to watch."""
+        self.files.update(files)
 
     def worker_described(self, service: ServiceDescription) -> None:
         """Put the apis of a worker in force, if they are not the ones that are."""
@@ -157,16 +196,26 @@ class Gateway:
         """Have what it was running run elsewhere."""
         self._dispatcher.worker_lost(worker)
 
-    def worker_failed(self, failed: Failed) -> None:
+    def worker_stands_by(self, pid: int) -> None:
+        """Tell the supervisor, which will have it take over together with others."""
+        self._stands_by(pid)
+
+    def worker_retired(self, pid: int) -> None:
+        """See to it that it goes."""
+        asyncio.get_running_loop().call_later(_LEAVING_S, self._kill_worker, pid)
+
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         """Say why, with the traceback of the user's code once per reason."""
-        reason = f"worker {failed.index} failed in {failed.stage}: {failed.message}"
-        self._failures[failed.index] = reason
+        who = "new worker" if standby else "worker"
+        reason = f"{who} {failed.index} failed in {failed.stage}: {failed.message}"
+        if not standby:
+            self._failures[failed.index] = reason
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
             log.error("%s\n%s", reason, failed.traceback)
-        elif failed.stage == "setup":
+        elif failed.stage == "setup" or standby:
             log.error("%s", reason)
-        if failed.stage == "load":
+        if failed.stage == "load" and not standby:
             self._unusable(failed.message)
 
     def _unusable(self, message: str) -> None:
@@ -195,7 +244,9 @@ class Gateway:
         rules = [self._rules(api) for api in apis]
         models = models_of(effective)
         routes = {
-            api.route.encode(): self._hot_route(api, Native(make_codec(api.input, api.settings.cost)))
+            api.route.encode(): self._hot_route(
+                api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
+            )
             for api in apis
         }
         for model in models.values():
@@ -237,32 +288,42 @@ class Gateway:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[bytes], ended: Ended[RowsReply]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
         """Have a worker run a batch."""
         start = job.start
-        settings, key = self._in_force[start.api], start.key
+        settings, key = self._in_force.get(start.api), start.key
+        if settings is None:
+            gone = Unavailable("this api was taken away while the request was held", retry_after_s=1)
+            asyncio.get_running_loop().call_soon(ended, gone)
+            return
+        accept = ""
+        if isinstance(key, AcceptKey):
+            accept, key = key
+        bodies = [asked.body for asked in job.payloads]
         batch = Batch(
             batch=start.batch,
             api=start.api,
             limit_rows=settings.mb_max_batch_size,
-            lengths=[len(body) for body in job.payloads],
+            lengths=list(map(len, bodies)),
             rows=job.rows,
             costs=None if job.costs == job.rows else job.costs,
             idempotent=settings.idempotent,
             timeout_s=settings.timeout,
-            tensor=TensorForm(key.datatype, list(key.shape)) if isinstance(key, TensorKey) else None,
+            form=key.form() if isinstance(key, TensorKey | TableKey | RawKey) else None,
+            metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
+            accept=accept,
         )
         try:
-            self._pool.execute(start.worker, batch, job.payloads, lambda outcome: ended(_ran(start, outcome)))
+            self._pool.execute(start.worker, batch, bodies, lambda outcome: ended(_ran(start, outcome)))
         except FrameError as error:
             asyncio.get_running_loop().call_soon(ended, error)
 
     def abandon(self, batch: int, worker: int) -> None:
         """End a worker that hangs."""
-        index = self._pool.index_of(worker)
-        if index is not None:
-            log.error("worker %d ran a batch past its timeout and is killed", index)
-            self._kill_worker(index)
+        hello = self._pool.runner_of(batch)
+        if hello is not None:
+            log.error("worker %d ran a batch past its timeout and is killed", hello.index)
+            self._kill_worker(hello.pid)
 
     # Plain routes
 
@@ -283,6 +344,12 @@ class Gateway:
     async def _render_metrics(self, request: Request) -> Response:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
+    async def _openapi(self, request: Request) -> Response:
+        if self._service is None:
+            return _problem(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
+        document = make_openapi(self._service, version=version("uncork"))
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
@@ -302,10 +369,16 @@ def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | Worke
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
-    datatype = reply.datatype
     results = [
-        RowsReply(status, body, datatype) for status, body in zip(reply.statuses, outcome.bodies, strict=True)
+        RowsReply(status, body, reply.datatype, reply.shape)
+        for status, body in zip(reply.statuses, outcome.bodies, strict=True)
     ]
+    if reply.content_types is not None:
+        headers = reply.headers or [[]] * len(results)
+        results = [
+            result._replace(content_type=content_type, headers=own)
+            for result, content_type, own in zip(results, reply.content_types, headers, strict=True)
+        ]
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
     return Ran(
         results,

@@ -4,6 +4,7 @@ GatewayError
 ├── BadRequest           400  malformed input                       (codec, adapter)
 ├── BodyTooLarge         413  body over the limit                   (reading)
 ├── UnsupportedMediaType 415  content type not accepted             (codec)
+├── Refused              any  the handler rejected this request    (worker)
 ├── HandlerFailed        500  the handler raised; text has an id    (worker)
 ├── BadGateway           502  the worker died                       (dispatcher)
 ├── Unavailable          503  shed, full, no worker, draining       (dispatcher)
@@ -48,6 +49,14 @@ class UnsupportedMediaType(GatewayError):
     """The content type is not one that the api takes."""
 
     status = 415
+
+
+class Refused(GatewayError):
+    """The handler rejected this request, with a status of its choice."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class HandlerFailed(GatewayError):
@@ -105,8 +114,11 @@ def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
             return HandlerFailed(str(error))
 
 
+_TITLES = {status.value: status.phrase for status in HTTPStatus}
+
+
 def problem(status: int, detail: str) -> bytes:
     """A problem document (RFC 9457)."""
     return msgspec.json.encode(
-        {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+        {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status, "detail": detail}
     )

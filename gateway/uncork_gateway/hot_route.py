@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
-from uncork_gateway.errors import BadRequest, GatewayError, HandlerFailed, UnsupportedMediaType
+from uncork_gateway.errors import GatewayError, Refused
 from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
 from uncork_gateway.http import Header, HttpProtocol
 from uncork_gateway.metrics import ApiTally
-
-_ERRORS_BY_STATUS: dict[int, type[GatewayError]] = {400: BadRequest}
 
 
 class HotRoute:
@@ -26,7 +24,7 @@ class HotRoute:
         api: str,
         *,
         dialect: Dialect,
-        dispatcher: AsyncDispatcher[bytes, RowsReply],
+        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
         tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
@@ -38,12 +36,12 @@ class HotRoute:
         self.max_body_bytes = max_body_bytes
         self.batch_head = batch_head
 
-    def read_head(self, headers: Sequence[Header]) -> Head:
+    def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read what the headers say; what is wrong with them is told when it is the request's turn."""
         head = read_head(headers, max_body_bytes=self.max_body_bytes)
         try:
-            return head._replace(headers=self.dialect.keep(headers))
-        except UnsupportedMediaType as error:
+            return head._replace(headers=self.dialect.keep(headers, target))
+        except GatewayError as error:
             return head._replace(refused=error)
 
     def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> HotRequest:
@@ -68,9 +66,8 @@ class HotRequest(BodyExchange):
     def answered(self, answer: Answer[RowsReply]) -> None:
         """Reply with what the worker said."""
         route, result = self._route, answer.result
-        if result.status != 200:
-            kind = _ERRORS_BY_STATUS.get(result.status, HandlerFailed)
-            self.failed(kind(result.body.decode()))
+        if result.status != 200 and not result.content_type:
+            self.failed(Refused(result.body.decode(), result.status))
             return
         lines = route.batch_head.lines(answer.batch, answer.held_s)
         try:
@@ -78,8 +75,8 @@ class HotRequest(BodyExchange):
         except Exception as error:
             self.failed(error)
             return
-        self._connection.reply(self, 200, lines + head, body)
-        route.tally.answered(200, time.perf_counter() - self._arrived)
+        self._connection.reply(self, result.status, lines + head, body)
+        route.tally.answered(result.status, time.perf_counter() - self._arrived)
 
     def _withdraw(self) -> None:
         self._route.dispatcher.cancel(self._number)
@@ -90,7 +87,7 @@ class HotRequest(BodyExchange):
         self._number = route.dispatcher.submit(
             self,
             route.api,
-            asked.body,
+            asked,
             rows=asked.rows,
             cost=asked.cost,
             size_bytes=len(asked.body),

@@ -52,8 +52,8 @@ class Exchange(Protocol):
 class HotHandler(Protocol[Head]):
     """Takes the requests to one path."""
 
-    def read_head(self, headers: Sequence[Header]) -> Head:
-        """What the handler wants to know of the headers. Their names are as the client wrote them."""
+    def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
+        """What the handler wants to know of headers and target. Names are as the client wrote them."""
 
     def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> Exchange:
         """A request whose head has come."""
@@ -223,7 +223,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._long_way()
             return
         keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
-        head = handler.read_head(self.headers)
+        head = handler.read_head(self.headers, self.url)
         self._parsed = (handler, head)
         self._exchange = handler.open(self, head, keep_alive=keep_alive)
         self._enter(self._exchange)

@@ -83,7 +83,7 @@ class MergedRoute:
         self.batch_head = batch_head
         self._header_rules = header_rules
 
-    def read_head(self, headers: Sequence[Header]) -> SortedHead:
+    def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
         """Sort the headers."""
         whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules

@@ -164,6 +164,7 @@ class Proxy:
         await self._calls.close()
         await self._servers.close()
         await self._pass_through.close()
+        self._dispatcher.close()
 
     # Permits
 

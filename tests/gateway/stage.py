@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
-from uncork_gateway.codecs import Codec, make_codec
+from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.exchange import BatchHead
@@ -24,24 +24,24 @@ class Runner:
     """Answers every request with its own body, once the gate is open, or as the test says."""
 
     def __init__(self) -> None:
-        self.jobs: list[Job[bytes]] = []
+        self.jobs: list[Job[Marshalled]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.reply: Callable[[bytes], RowsReply] = lambda body: RowsReply(200, body)
         self.error: Exception | None = None
 
-    async def __call__(self, job: Job[bytes]) -> Ran[RowsReply]:
+    async def __call__(self, job: Job[Marshalled]) -> Ran[RowsReply]:
         """Run a batch."""
         self.jobs.append(job)
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return Ran([self.reply(body) for body in job.payloads])
+        return Ran([self.reply(asked.body) for asked in job.payloads])
 
     @property
     def batches(self) -> list[list[bytes]]:
         """The bodies of each batch that was run."""
-        return [job.payloads for job in self.jobs]
+        return [[asked.body for asked in job.payloads] for job in self.jobs]
 
 
 class Stage:
@@ -60,7 +60,7 @@ class Stage:
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
-        self.dispatcher: AsyncDispatcher[bytes, RowsReply] = AsyncDispatcher(
+        self.dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
             TaskRunner(self.runner), observer=self.metrics, clock=clock
         )
         self.dispatcher.set_api(rules)

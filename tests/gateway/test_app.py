@@ -212,7 +212,7 @@ def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
-    """The client gets 504, and the supervisor is asked to end the process of that index."""
+    """The client gets 504, and the supervisor is asked to end its process."""
 
     async def scenario() -> None:
         async with gateway(tmp_path, overrides={"timeout": 0.01}) as on:
@@ -221,7 +221,7 @@ def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
             await worker.batch()
 
             assert problem(await asking, 504) == "the batch ran past the timeout of this api"
-            assert on.killed == [3]
+            assert on.killed == [1]  # the process
 
     run(scenario())
 

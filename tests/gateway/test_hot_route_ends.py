@@ -11,6 +11,7 @@ import pytest
 
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.base import JSON as JSON_TYPE
 from uncork_gateway.dialects.base import RowsReply
 
 from .client import JSON, Client
@@ -18,7 +19,7 @@ from .running import run, turns
 from .stage import RULES, Stage, detail
 
 
-@pytest.mark.parametrize(("status", "told"), [(400, 400), (500, 500), (418, 500)])
+@pytest.mark.parametrize(("status", "told"), [(400, 400), (500, 500), (418, 418), (499, 499)])
 def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
     """With the worker's reason; a status that it should not give is a fault of the handler."""
 
@@ -189,7 +190,9 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: 
 class BrokenCodec:
     """A codec with a fault."""
 
-    def decode(self, body: bytes) -> Marshalled:
+    accepts = (JSON_TYPE,)
+
+    def decode(self, body: bytes, media_type: str = JSON_TYPE) -> Marshalled:
         """Fail."""
         raise ZeroDivisionError("a secret of ours")
 

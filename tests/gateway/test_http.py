@@ -30,7 +30,7 @@ class Echo:
         self.left = 0
         self.whole = 0
 
-    def read_head(self, headers: Sequence[Header]) -> bytes:
+    def read_head(self, headers: Sequence[Header], target: bytes) -> bytes:
         """Note the headers, and what a header ``x`` says."""
         self.read.append(list(headers))
         return next((value for name, value in headers if name.lower() == b"x"), b"-")

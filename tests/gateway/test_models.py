@@ -350,12 +350,12 @@ def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
             reply = await asking
             plain, _ = await on.echo(worker, "/v1/models/fake:predict", {"instances": [[1, 2]]})
 
-            assert (batch.tensor, batch.rows) == (TensorForm("FP32", [2]), [2])
+            assert (batch.form, batch.rows) == (TensorForm("FP32", [2]), [2])
             assert payload == tensor.block()
             assert reply.content[int(reply.headers[v2_bodies.HEADER.decode()]) :] == struct.pack(
                 "<4q", 1, 2, 3, 4
             )
-            assert plain.tensor is None
+            assert plain.form is None
 
     run(scenario())
 
@@ -384,7 +384,7 @@ def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> 
             worker.answer(batch, [b"1", b"2"])
             replies = [await caller.reply() for caller in callers]
 
-            assert (batch.tensor, batch.rows, payload) == (None, [1, 1], b"[1.0,2.5][3,4]")
+            assert (batch.form, batch.rows, payload) == (None, [1, 1], b"[1.0,2.5][3,4]")
             assert batch.costs == [len("[1.0,2.5]"), len("[3,4]")]
             assert [reply.status for reply in replies] == [200, 200]
 
@@ -448,11 +448,11 @@ async def give_back(worker: FakeWorker, batches: int) -> list[tuple[bool, int]]:
     for _ in range(batches):
         batch, payload = await worker.batch()
         bodies = split_payload(payload, batch.lengths)
-        if batch.tensor is not None:
+        if batch.form is not None:
             pairs = [list(struct.iter_unpack("<2q", body)) for body in bodies]
             bodies = [",".join(f"[{a},{b}]" for a, b in each).encode() for each in pairs]
         worker.answer(batch, bodies)
-        seen.append((batch.tensor is not None, len(bodies)))
+        seen.append((batch.form is not None, len(bodies)))
     return seen
 
 

@@ -17,8 +17,11 @@ from uncork_workers.frames import (
     FrameError,
     Hello,
     Message,
+    Meta,
+    RawForm,
     Ready,
     Reply,
+    TableForm,
     TensorForm,
     encode_frame,
     split_payload,
@@ -30,6 +33,8 @@ NUMBERS = st.integers(0, 2**63 - 1)
 LISTS = st.lists(NUMBERS, max_size=5)
 TIMES = st.floats(allow_nan=False)
 COSTS = st.floats(0, 1e18, exclude_min=True)
+PAIRS = st.lists(st.tuples(st.text(), st.text()), max_size=2)
+METAS = st.builds(Meta, content_type=st.text(), query=st.text(), headers=PAIRS)
 SETTINGS = st.builds(
     ApiSettings,
     mb_max_latency=TIMES,
@@ -45,7 +50,7 @@ APIS = st.builds(
 )
 SERVICES = st.builds(ServiceDescription, name=st.text(), apis=st.lists(APIS, max_size=2))
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, index=NUMBERS, pid=NUMBERS, service=SERVICES),
+    st.builds(Hello, index=NUMBERS, pid=NUMBERS, service=SERVICES, files=st.lists(st.text(), max_size=2)),
     st.just(Ready()),
     st.builds(
         Failed,
@@ -63,7 +68,12 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         rows=LISTS,
         costs=st.none() | st.lists(COSTS, max_size=5),
         idempotent=st.booleans(),
-        tensor=st.none() | st.builds(TensorForm, datatype=st.text(), shape=LISTS),
+        form=st.none()
+        | st.builds(TensorForm, datatype=st.text(), shape=LISTS)
+        | st.builds(TableForm, header=st.text())
+        | st.just(RawForm()),
+        metas=st.none() | st.lists(METAS, max_size=2),
+        accept=st.text(max_size=5),
     ),
     st.builds(
         Reply,
@@ -74,6 +84,9 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         lengths=LISTS,
         chunks=st.lists(st.tuples(COSTS, st.floats(0, 1e9)), max_size=3),
         datatype=st.text(),
+        shape=st.none() | LISTS,
+        content_types=st.none() | st.lists(st.text(), max_size=2),
+        headers=st.none() | st.lists(PAIRS, max_size=2),
     ),
 )
 FRAMES = st.builds(Frame, MESSAGES, st.binary(max_size=50))

@@ -7,6 +7,8 @@ import pytest
 
 from uncork_workers.adapters import Adapter, Json, NdArray
 from uncork_workers.description import ApiSettings, DefinitionError
+from uncork_workers.outputs.kinds import Csv
+from uncork_workers.outputs.kinds import Json as OutputJson
 from uncork_workers.service import Service, api, describe_service, find_apis
 
 from .test_description import WRONG_SETTINGS
@@ -115,7 +117,7 @@ def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [5, 0, []])
-@pytest.mark.parametrize("argument", ["output", "warmup", "allowed_batch_sizes"])
+@pytest.mark.parametrize("argument", ["warmup", "allowed_batch_sizes"])
 def test_arguments_of_later_versions_are_refused(argument: str, value: object) -> None:
     """They are named in the design, so that somebody will try them; whatever the value."""
     later: dict[str, Any] = {argument: value}
@@ -123,6 +125,33 @@ def test_arguments_of_later_versions_are_refused(argument: str, value: object) -
     message = refusal(api(input=Json(), **later), predict)
 
     assert message == f"api 'predict': {argument} is not available in this version of uncork; leave it out"
+
+
+@pytest.mark.parametrize("value", ["csv", [], [Csv(), "json"], Csv])
+def test_what_is_no_output_is_refused(value: Any) -> None:
+    """The message shows what was given."""
+    message = refusal(api(input=Json(), output=value), predict)
+
+    assert message == (
+        f"api 'predict': output must be an output adapter such as Csv(), or a list of them, got {value!r}"
+    )
+
+
+def test_an_api_offers_what_its_outputs_say() -> None:
+    """In their order, each once; JSON first where nothing is said."""
+
+    class Two(Service):
+        @api(input=Json(), output=[Csv(), OutputJson(), Csv()])
+        def tables(self, items: Any) -> Any:
+            """CSV first."""
+
+        @api(input=Json())
+        def unsaid(self, items: Any) -> Any:
+            """As ever."""
+
+    tables, unsaid = describe_service(Two).apis
+    assert tables.offers == ("text/csv", "application/json")
+    assert unsaid.offers[0] == "application/json"
 
 
 @pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
@@ -158,16 +187,16 @@ def test_what_is_no_adapter_is_refused(wrong: Any) -> None:
 
 
 async def coroutine(self: Service, rows: Any) -> Any:
-    """A handler of a later version."""
+    """A handler that awaits."""
 
 
 async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
-    """Another."""
+    """A handler of a later version."""
     yield rows
 
 
 def generator(self: Service, rows: Any) -> Iterator[Any]:
-    """And another."""
+    """Another."""
     yield rows
 
 
@@ -187,19 +216,18 @@ def with_keyword(self: Service, rows: Any, *, more: Any) -> Any:
     """A handler that wants it by name."""
 
 
-@pytest.mark.parametrize("handler", [coroutine, stream])
-def test_async_handlers_are_refused(handler: Any) -> None:
-    """The message says what to write instead."""
+def test_coroutines_are_handlers() -> None:
+    """As plain functions are."""
+    assert api(input=Json())(coroutine) is coroutine
+
+
+@pytest.mark.parametrize("handler", [generator, stream])
+def test_generators_are_refused(handler: Any) -> None:
+    """The message says what to do instead."""
+    name = handler.__name__
     message = refusal(api(input=Json()), handler)
 
-    assert message == f"api {handler.__name__!r}: async handlers are not available in this version; use def"
-
-
-def test_generators_are_refused() -> None:
-    """The message says what to do instead."""
-    message = refusal(api(input=Json()), generator)
-
-    assert message == "api 'generator': generators are not available in this version; return a list"
+    assert message == f"api {name!r}: generators are not available in this version; return a list"
 
 
 @pytest.mark.parametrize("handler", [without_self, without_rows, with_more, with_keyword])

@@ -1,111 +1,19 @@
 """The supervisor of worker processes, with real ones."""
 
 import asyncio
-import contextlib
 import itertools
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from uncork_workers.frames import FrameDecoder, Hello
-from uncork_workers.supervisor import Supervisor
+from .crowd import PATIENCE_S, SERVICE, crowd, left_in_peace, processes_with
 
-# The documentation of its api carries the worker's environment; a file says that it left by itself.
-SERVICE = """
-import atexit, json, os
-from pathlib import Path
-from uncork_workers.adapters import Json
-from uncork_workers.service import Service, api
-
-def echo(self, items):
-    return items
-
-echo.__doc__ = json.dumps(dict(os.environ))
-
-class Echo(Service):
-    echo = api(input=Json())(echo)
-
-    def setup(self):
-        atexit.register(Path(f"{__file__}.{os.getpid()}").touch)
-"""
 Run = Callable[[Coroutine[Any, Any, None]], None]
-# Nothing takes this long; a test that goes wrong should end all the same.
-PATIENCE_S = 10
-
-
-@dataclass
-class Worker:
-    """A worker that has said hello."""
-
-    hello: Hello
-
-    def alive(self) -> bool:
-        """Whether there still is such a process."""
-        try:
-            os.kill(self.hello.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
-
-
-class Crowd:
-    """A supervisor, the gateway's socket, and everything that is heard of the workers."""
-
-    def __init__(self, folder: Path, *, workers: int, target: str) -> None:
-        self.arrivals: asyncio.Queue[Worker] = asyncio.Queue()
-        self.exits: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
-        self.socket_path = str(folder / "s")
-        self.supervisor = Supervisor(
-            target,
-            workers=workers,
-            socket_path=self.socket_path,
-            log_level="info",
-            on_exit=lambda index, how: self.exits.put_nowait((index, how)),
-        )
-        self._open: set[asyncio.StreamWriter] = set()
-
-    async def worker_came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Listen to one worker until it goes."""
-        self._open.add(writer)
-        decoder = FrameDecoder()
-        while data := await reader.read(65536):
-            for message, _ in decoder.feed(data):
-                if isinstance(message, Hello):
-                    self.arrivals.put_nowait(Worker(message))
-        writer.close()
-        self._open.discard(writer)
-
-    async def workers(self, count: int) -> dict[int, Worker]:
-        """Wait for so many workers, by index."""
-        came = [await self.arrivals.get() for _ in range(count)]
-        return {worker.hello.index: worker for worker in came}
-
-    def hang_up(self) -> None:
-        """Close all connections, as a gateway that goes."""
-        for writer in self._open:
-            writer.close()
-
-
-@contextlib.asynccontextmanager
-async def crowd(folder: Path, *, workers: int, target: str = "") -> AsyncIterator[Crowd]:
-    """A started supervisor with a listening gateway."""
-    (folder / "echo.py").write_text(SERVICE)
-    made = Crowd(folder, workers=workers, target=target or f"{folder}/echo.py:Echo")
-    server = await asyncio.start_unix_server(made.worker_came, made.socket_path)
-    made.supervisor.start()
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            yield made
-    finally:
-        await made.supervisor.stop(grace_s=0)
-        made.hang_up()
-        server.close()
 
 
 def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +41,7 @@ def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.Monk
             assert environment["NUMEXPR_NUM_THREADS"] == environment["VECLIB_MAXIMUM_THREADS"] == share
             assert environment["MKL_NUM_THREADS"] == "77"
             assert environment["PATH"] == os.environ["PATH"]
+            assert environment["GREETING"] == "hello"
 
     asyncio.run(scenario())
 
@@ -143,7 +52,7 @@ def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as all_of_them:
             first = await all_of_them.workers(2)
-            all_of_them.supervisor.kill(1)
+            all_of_them.supervisor.kill(first[1].pid)
             exited = await all_of_them.exits.get()
             again = await all_of_them.workers(1)
 
@@ -206,10 +115,10 @@ def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -> None
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as all_of_them:
-            await all_of_them.workers(1)
-            all_of_them.supervisor.kill(5)
+            (worker,) = (await all_of_them.workers(1)).values()
+            all_of_them.supervisor.kill(os.getpid())
             await all_of_them.supervisor.stop(grace_s=0)
-            all_of_them.supervisor.kill(0)
+            all_of_them.supervisor.kill(worker.pid)
 
             assert all_of_them.exits.empty()
 
@@ -234,15 +143,18 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
     run(scenario())
 
 
-def left_in_peace(folder: Path) -> set[int]:
-    """The numbers of the processes that were not killed."""
-    return {int(file.suffix.removeprefix(".")) for file in folder.glob("echo.py.*")}
+def test_workers_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their index, so that one that is started again gets the same; what was visible before is gone."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
 
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=3, gpus=["5", "GPU-8932f937"]) as on:
+            workers = await on.workers(3)
+            seen = {
+                index: json.loads(worker.hello.service.apis[0].doc)["CUDA_VISIBLE_DEVICES"]
+                for index, worker in workers.items()
+            }
 
-def processes_with(argument: str) -> list[str]:
-    """The command lines of running processes in which something occurs."""
-    lines = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has just ended
-            lines.append(file.read_text(errors="replace"))
-    return [line for line in lines if argument in line]
+            assert seen == {0: "5", 1: "GPU-8932f937", 2: "5"}
+
+    asyncio.run(scenario())

@@ -43,12 +43,12 @@ def run(
     bodies: list[bytes],
     rows: list[int],
     *,
-    tensor: TensorForm | None = None,
+    form: TensorForm | None = None,
     limit_rows: int = 100,
 ) -> tuple[Reply, list[str]]:
     """Run a batch; returns the reply and the answers."""
     batch = Batch(
-        batch=1, api=to, limit_rows=limit_rows, lengths=list(map(len, bodies)), rows=rows, tensor=tensor
+        batch=1, api=to, limit_rows=limit_rows, lengths=list(map(len, bodies)), rows=rows, form=form
     )
     reply, answers = Executor(Kinds()).run(batch, bodies)
     return reply, [answer.decode() for answer in answers]
@@ -69,7 +69,7 @@ def test_tensors_share_a_batch(limit_rows: int) -> None:
         "same",
         [pairs(1, 2), pairs(3, 4, 5, 6), pairs(7, 8)],
         [1, 2, 1],
-        tensor=PAIRS,
+        form=PAIRS,
         limit_rows=limit_rows,
     )
 
@@ -83,7 +83,7 @@ def test_only_bad_tensors_are_refused() -> None:
     """What one lacks and the other has too much of does not shift the rows of those between."""
     bodies = [pairs(1), pairs(2, 3), pairs(4, 5, 6), pairs(7, 40000), pairs(13, 0), pairs(8, 9)]
 
-    reply, answers = run("same", bodies, [1] * 6, tensor=PAIRS)
+    reply, answers = run("same", bodies, [1] * 6, form=PAIRS)
 
     assert reply.statuses == [400, 200, 400, 400, 500, 200]
     assert answers[0] == "1 rows of UINT16 of shape (2,) are 4 bytes, got 2"
@@ -96,7 +96,7 @@ def test_text_of_tensors_is_text() -> None:
     """One element a row."""
     body = b"\2\0\0\0ab\0\0\0\0"
 
-    reply, answers = run("echo", [body], [2], tensor=TensorForm("BYTES", []))
+    reply, answers = run("echo", [body], [2], form=TensorForm("BYTES", []))
 
     assert answers == ['"ab",""']
     assert reply.datatype == ""

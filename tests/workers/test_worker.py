@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.frames import Batch, Failed, Frame, FrameError, Hello, Message, Ready, Reply
+from uncork_workers.outputs.kinds import UNASKED
 from uncork_workers.worker import EXIT_LOAD, EXIT_SETUP, main
 
 from .fake_gateway import listening
@@ -27,11 +29,58 @@ class Shout(Service):
     def shout(self, items):
         return [item.upper() + self.mark for item in items]
 """
+TOLD = """
+from uncork_workers.adapters import Json
+from uncork_workers.service import Service, api
+
+def note(text):
+    with open("told", "a") as file:
+        file.write(text + ", ")
+
+class Told(Service):
+    def setup(self):
+        note(f"setup {self.worker_index}")
+
+    def teardown(self):
+        note("teardown")
+
+    @api(input=Json())
+    def nothing(self, items):
+        return items
+"""
+ASYNCHRONOUS = """
+import asyncio
+from uncork_workers.adapters import Json
+from uncork_workers.service import Service, api
+
+class Slow(Service):
+    def setup(self):
+        self.queue = None
+
+    @api(input=Json())
+    async def wait(self, items):
+        if items == [0]:
+            raise ValueError("zero")
+        if self.queue is None:
+            self.queue = asyncio.Queue()
+            self.seen = []
+            self.task = asyncio.create_task(self.collect())
+        for item in items:
+            self.queue.put_nowait(item)
+        await self.queue.join()
+        return [list(self.seen)]
+
+    async def collect(self):
+        while True:
+            self.seen.append(await self.queue.get())
+            self.queue.task_done()
+"""
 HELLO = Hello(
     index=4,
     pid=os.getpid(),
     service=ServiceDescription(
-        name="Shout", apis=[ApiDescription(name="shout", route="/shout", input={"kind": "json"})]
+        name="Shout",
+        apis=[ApiDescription(name="shout", route="/shout", input={"kind": "json"}, offers=UNASKED)],
     ),
 )
 BODIES = [b'"a"', b'"bc"', b"5"]
@@ -63,6 +112,32 @@ def serve(place: Path, target: str, *frames: tuple[Message, Sequence[bytes]]) ->
         return code, said.result()
 
 
+def test_a_service_knows_its_number_and_is_told_of_the_end(place: Path) -> None:
+    """Before setup, and when it takes no more batches; also when the end is that somebody talks nonsense."""
+    (place / "told.py").write_text(TOLD)
+
+    serve(place, "told.py:Told")
+    (place / "s").unlink()
+    with pytest.raises(FrameError):
+        serve(place, "told.py:Told", (Ready(), ()))
+
+    assert (place / "told").read_text() == "setup 4, teardown, setup 4, teardown, "
+
+
+def test_asynchronous_handlers_share_one_loop(place: Path) -> None:
+    """What one batch has begun the next can go on with; an exception is the batch's, as ever."""
+    (place / "slow.py").write_text(ASYNCHRONOUS)
+    first, second, third = (
+        Batch(batch=number, api="wait", limit_rows=9, lengths=[1], rows=[1]) for number in (1, 2, 3)
+    )
+    _, said = serve(place, "slow.py:Slow", (first, [b"1"]), (second, [b"2"]), (third, [b"0"]))
+
+    assert [frame.payload for frame in said[2:4]] == [b"[1]", b"[1,2]"]
+    [failed] = said[4:]
+    assert isinstance(failed.message, Reply)
+    assert failed.message.statuses == [500]
+
+
 def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
     """It says hello, then ready, answers batches in order, and ends with 0."""
     second = Batch(batch=2, api="shout", limit_rows=9, lengths=[4], rows=[1])
@@ -70,7 +145,7 @@ def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
     code, said = serve(place, "shout.py:Shout", (BATCH, BODIES[:2]), (second, BODIES[1:2]))
 
     hello, ready, first_reply, second_reply = said
-    assert hello == Frame(HELLO, b"")
+    assert hello == Frame(msgspec.structs.replace(HELLO, files=[str(place / "shout.py")]), b"")
     assert ready == Frame(Ready(), b"")
     message, payload = first_reply
     assert isinstance(message, Reply)

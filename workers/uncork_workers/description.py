@@ -63,11 +63,17 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One api: ``input`` is what the gateway's codec is made from, by its ``kind``."""
+    """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
+
+    ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
+    the JSON schema of a row.
+    """
 
     name: str
     route: str
     input: dict[str, Any]
+    offers: tuple[str, ...] = ("application/json",)
+    schema: dict[str, Any] = {}
     settings: ApiSettings = ApiSettings()
     doc: str = ""
 

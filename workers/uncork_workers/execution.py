@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+import asyncio
+import inspect
 import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from uncork_workers.adapters import Adapter, InvalidInput
-from uncork_workers.adapters.tensors import datatype_of
+from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
-from uncork_workers.frames import Batch, Reply
-from uncork_workers.outputs import encode_rows
-from uncork_workers.service import Service, find_apis
+from uncork_workers.frames import Batch, Meta, RawForm, Reply, TableForm, TensorForm
+from uncork_workers.outputs import Answer, Encoded, WrongResult, encode, encode_each
+from uncork_workers.outputs.dealing import deal, joined
+from uncork_workers.service import ApiDefinition, Service, find_apis
 
 log = logging.getLogger("uncork.worker")
 
@@ -25,11 +26,12 @@ _SHARE_OF_TIMEOUT = 0.9
 
 
 class _Requests(NamedTuple):
-    """Some requests of a batch: the body of each, its rows, and what they cost."""
+    """Some requests of a batch: the body of each, its rows, what they cost, and what came with raw bodies."""
 
     bodies: Sequence[bytes]
     rows: Sequence[int]
     costs: Sequence[float]
+    metas: Sequence[Meta]
 
     def pick(self, group: Sequence[int]) -> _Requests:
         """Those at the positions of a group."""
@@ -37,6 +39,7 @@ class _Requests(NamedTuple):
             [self.bodies[at] for at in group],
             [self.rows[at] for at in group],
             [self.costs[at] for at in group],
+            [self.metas[at] for at in group] if self.metas else (),
         )
 
 
@@ -51,14 +54,26 @@ class Executor:
     """Runs the batches of one service object."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
+        # One loop for all batches: what a handler opens in one, it can use in the next.
+        self._loop = asyncio.Runner()
+        self._handlers = {name: self._plain(getattr(service, name)) for name in self._apis}
+
+    def close(self) -> None:
+        """Give the event loop of asynchronous handlers back."""
+        self._loop.close()
+
+    def _plain(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A handler as a function that returns when it is done."""
+        if not inspect.iscoroutinefunction(handler):
+            return handler
+        return lambda rows: self._loop.run(handler(rows))
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Run a batch; every request gets a status and a body, whatever happens."""
         began = time.perf_counter()
         definition = self._apis[batch.api]
-        running = _Running(definition.adapter, getattr(self._service, definition.name), batch, bodies)
+        running = _Running(definition, self._handlers[batch.api], batch, bodies)
         failure: BaseException | None = None
         try:
             running.run()
@@ -67,6 +82,7 @@ class Executor:
         if failure is not None:
             running.run_parts(failure, took_s=time.perf_counter() - began)
         answers = running.answers
+        datatype, shape = running.kinds.pop() if len(running.kinds) == 1 else ("", None)
         reply = Reply(
             batch=batch.batch,
             worked=failure is None,
@@ -74,7 +90,10 @@ class Executor:
             statuses=running.statuses,
             lengths=list(map(len, answers)),
             chunks=running.chunks,
-            datatype=running.datatypes.pop() if len(running.datatypes) == 1 else "",
+            datatype=datatype,
+            shape=None if shape is None else list(shape),
+            content_types=running.content_types,
+            headers=running.headers,
         )
         return reply, answers
 
@@ -83,18 +102,21 @@ class _Running:
     """A batch on its way. Requests go by their position in it."""
 
     def __init__(
-        self, adapter: Adapter, handler: Callable[[Any], Any], batch: Batch, bodies: Sequence[bytes]
+        self, api: ApiDefinition, handler: Callable[[Any], Any], batch: Batch, bodies: Sequence[bytes]
     ) -> None:
-        self._adapter = adapter
+        self._adapter = api.adapter
         self._handler = handler
         self._batch = batch
-        self._requests = _Requests(bodies, batch.rows, batch.rows if batch.costs is None else batch.costs)
+        costs = batch.rows if batch.costs is None else batch.costs
+        self._requests = _Requests(bodies, batch.rows, costs, batch.metas or ())
         self._valid: Sequence[int] = range(len(bodies))
         self.statuses = [_OK] * len(bodies)
         self.answers = [b""] * len(bodies)
         self.chunks: list[tuple[float, float]] = []
-        self.datatypes: set[str] = set()
-        """Of the results of each call that worked."""
+        self.content_types: list[str] | None = None
+        self.headers: list[list[tuple[str, str]]] | None = None
+        self.kinds: set[tuple[str, tuple[int, ...] | None]] = set()
+        """Datatype, and shape of a raw row, of the results of each call that worked."""
 
     def run(self) -> None:
         """Answer all; only if they cannot be merged look for those to blame, and leave them out."""
@@ -106,11 +128,11 @@ class _Running:
             requests = requests.pick(self._valid)
             merged = self._merge(requests) if self._valid else ()
         answers = self._call(requests, merged)
-        if len(answers) == len(self.answers):
-            self.answers = answers
-        else:
-            for at, answer in zip(self._valid, answers, strict=True):
-                self.answers[at] = answer
+        if len(answers) == len(self.answers) and set(map(type, answers)) == {bytes}:
+            self.answers = answers  # type: ignore[assignment]
+            return
+        for at, answer in zip(self._valid, answers, strict=True):
+            self._give(at, answer)
 
     def run_parts(self, error: BaseException, *, took_s: float) -> None:
         """Answer all although :meth:`run` failed after ``took_s``: only those that fail alone get 500."""
@@ -123,13 +145,26 @@ class _Running:
         ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
         found = bisect(valid, lambda group: self._try(group) if time.perf_counter() < ends else error)
         for at, answer in found.results.items():
-            self.statuses[at], self.answers[at] = _OK, answer
+            self._give(at, answer)
         for at, reason in found.culprits.items():
             self._fail([at], reason)
         if found.given_up:
             self._fail(found.given_up, error)
 
-    def _try(self, group: Sequence[int]) -> list[bytes] | BaseException:
+    def _give(self, at: int, answer: bytes | Answer) -> None:
+        """Answer a request with its rows, or with something of its own."""
+        if isinstance(answer, bytes):
+            self.statuses[at], self.answers[at] = _OK, answer
+            return
+        self.statuses[at], self.answers[at] = answer.status, answer.body
+        if answer.content_type:
+            self.content_types = self.content_types or [""] * len(self.answers)
+            self.content_types[at] = answer.content_type
+        if answer.headers:
+            self.headers = self.headers or [[] for _ in self.answers]
+            self.headers[at] = list(answer.headers)
+
+    def _try(self, group: Sequence[int]) -> Sequence[bytes | Answer] | BaseException:
         """Run some requests by themselves, merged again: the handler may have changed what it was given."""
         requests = self._requests.pick(group)
         try:
@@ -138,40 +173,59 @@ class _Running:
             return error
 
     def _merge(self, requests: _Requests) -> Any:
-        bodies, rows, _ = requests
-        form = self._batch.tensor
-        if form is None:
-            merged = self._adapter.merge(bodies)
-        else:
-            merged = self._adapter.merge_tensors(bodies, form, rows)
+        bodies, rows, _, metas = requests
+        match self._batch.form:
+            case None:
+                merged = self._adapter.merge(bodies)
+            case TensorForm() as form:
+                merged = self._adapter.merge_tensors(bodies, form, rows)
+            case TableForm(header):
+                merged = self._adapter.merge_table(bodies, header, rows)
+            case RawForm():
+                merged = self._adapter.merge_raw(bodies, metas)
         if len(merged) != sum(rows):
             raise InvalidInput(f"{len(merged)} rows where {sum(rows)} were counted")
         return merged
 
     def _is_valid(self, at: int) -> bool:
         """Whether a request is what the api accepts; if not, it is answered."""
-        body, rows, form = self._requests.bodies[at], self._requests.rows[at], self._batch.tensor
         try:
-            if form is None:
-                self._adapter.check(body, rows)
-            else:
-                self._adapter.check_tensors(body, form, rows)
+            self._merge(self._requests.pick([at]))
         except InvalidInput as error:
             self.statuses[at], self.answers[at] = _INVALID, str(error).encode()
             return False
         return True
 
-    def _call(self, requests: _Requests, merged: Any) -> list[bytes]:
+    def _call(self, requests: _Requests, merged: Any) -> Sequence[bytes | Answer]:
         """Call the handler with one part of the rows after the other; returns one answer per request."""
         parts = _cut(requests.rows, requests.costs, self._batch.limit_rows)
-        texts: list[bytes] = []
+        encoded: list[Encoded] = []
+        done = 0
         for count, cost in parts:
             began = time.perf_counter()
-            results = self._handler(merged if len(parts) == 1 else merged[len(texts) : len(texts) + count])
-            texts += encode_rows(results, expected=count)
+            results = self._handler(merged if len(parts) == 1 else merged[done : done + count])
+            encoded.append(self._encode(results, count))
             self.chunks.append((cost, time.perf_counter() - began))
-            self.datatypes.add(datatype_of(results))
-        return _deal(texts, requests.rows)
+            done += count
+        if not encoded:
+            return []
+        whole = joined(encoded)
+        answers = deal(whole, requests.rows)
+        if whole.has_rows:
+            self._add_kind(whole.datatype, whole.shape)
+        return answers
+
+    def _add_kind(self, datatype: str, shape: tuple[int, ...] | None) -> None:
+        """Note what results are; the gateway is told one shape of raw rows for the whole batch."""
+        kinds = self.kinds | {(datatype, shape)}
+        if len(kinds) > 1 and any(shape is not None for _, shape in kinds):
+            raise WrongResult("results of one batch are arrays of different datatypes or shapes")
+        self.kinds = kinds
+
+    def _encode(self, results: object, expected: int) -> Encoded:
+        if self._adapter.answers_each:
+            return encode_each(results, expected=expected)
+        return encode(results, expected=expected, accept=self._batch.accept)
 
     def _fail(self, group: Sequence[int], error: BaseException) -> None:
         """Answer a group with an id, under which the log has the rest."""
@@ -181,14 +235,6 @@ class _Running:
         answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:
             self.statuses[at], self.answers[at] = _FAILED, answer
-
-
-def _deal(texts: list[bytes], rows: Sequence[int]) -> list[bytes]:
-    """The body of each answer: the texts of its rows."""
-    if len(texts) == len(rows):
-        return texts
-    rest = iter(texts)
-    return [b",".join(itertools.islice(rest, count)) for count in rows]
 
 
 def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Part]:

@@ -39,11 +39,12 @@ class FrameError(ValueError):
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """The worker has imported its service."""
+    """The worker has imported its service, from ``files``."""
 
     index: int
     pid: int
     service: ServiceDescription
+    files: list[str] = []
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -62,11 +63,32 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     traceback: str = ""
 
 
-class TensorForm(msgspec.Struct, frozen=True):
-    """What a row of a raw tensor is: a datatype and a shape, as in the Open Inference Protocol (V2)."""
+class TensorForm(msgspec.Struct, tag="tensor", frozen=True):
+    """Bodies are raw tensors of rows; datatype and shape of a row as in the Open Inference Protocol."""
 
     datatype: str
     shape: list[int]
+
+
+class TableForm(msgspec.Struct, tag="table", frozen=True):
+    """Bodies are lines of CSV, each with its line end, without the ``header`` that they have in common."""
+
+    header: str
+
+
+class RawForm(msgspec.Struct, tag="raw", frozen=True):
+    """Bodies are as the clients sent them; a :class:`Meta` says what each is."""
+
+
+Form = TensorForm | TableForm | RawForm
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What came with a body: its media type with parameters, the query, and headers in lower case."""
+
+    content_type: str
+    query: str = ""
+    headers: list[tuple[str, str]] = []
 
 
 class Batch(msgspec.Struct, tag="batch", frozen=True):
@@ -74,8 +96,9 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
 
     ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
     weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
-    run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, or raw tensors
-    if ``tensor`` is given.
+    run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, unless
+    ``form`` says otherwise; ``metas`` go with raw ones. ``accept`` is the media type that all callers
+    are to get; if it is empty, JSON rows.
     """
 
     batch: int
@@ -86,7 +109,9 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     costs: list[_Cost] | None = None
     idempotent: bool = True
     timeout_s: _Seconds = 60.0
-    tensor: TensorForm | None = None
+    form: Form | None = None
+    metas: list[Meta] | None = None
+    accept: str = ""
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):
@@ -95,7 +120,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (cost, seconds) of
     each call of the handler that worked; ``worked`` says whether all of them did. ``seconds`` is how long the
     worker took for the whole batch. ``datatype`` is that of the results in V2's words, empty if they were no
-    arrays, or not all of one datatype.
+    arrays, or not all of one datatype. Bodies of status 200 are JSON texts of rows, with commas between them;
+    raw rows of ``datatype`` and ``shape`` if that is given; or whole answers, if ``content_types`` says what
+    each is (with whatever status). ``headers`` are the handler's own, where it gave any.
     """
 
     batch: int
@@ -105,6 +132,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     lengths: list[int]
     chunks: list[tuple[_Cost, _Seconds]]
     datatype: str = ""
+    shape: list[int] | None = None
+    content_types: list[str] | None = None
+    headers: list[list[tuple[str, str]]] | None = None
 
 
 Message = Hello | Ready | Failed | Batch | Reply

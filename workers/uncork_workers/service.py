@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from uncork_workers.description import (
     ServiceDescription,
     check_route,
 )
+from uncork_workers.outputs.kinds import UNASKED, Output
 
 H = TypeVar("H", bound=Callable[..., Any])
 _MARK = "__uncork_api__"
@@ -23,8 +24,17 @@ _MARK = "__uncork_api__"
 class Service:
     """Base class of services. Every worker process makes one object of it, without arguments."""
 
+    worker_index: int = 0
+    """Number of the worker, from 0; a worker that takes the place of another has its number."""
+
     def setup(self) -> None:
         """Load what the handlers need. Called once in every worker, before it takes batches."""
+
+    def teardown(self) -> None:
+        """Give back what the worker should not leave behind. Called when it takes no more batches.
+
+        Not if the process is killed: nothing that matters may depend on it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ class ApiDefinition:
 def api(
     *,
     input: Adapter,
-    output: None = None,
+    output: Output | Sequence[Output] | None = None,
     route: str | None = None,
     mb_max_latency: float = 300,
     mb_max_batch_size: int = 1000,
@@ -51,14 +61,15 @@ def api(
     warmup: None = None,
     allowed_batch_sizes: None = None,
 ) -> Callable[[H], H]:
-    """Make a method an api: it is called once per batch, with the rows of all its requests.
+    """Make a method, plain or ``async``, an api, called once per batch with the rows of all its requests.
 
     The method gets what ``input`` makes of the rows, and returns as many results, in order: an array
     whose first axis is the rows, or a list.
 
     Args:
         input: adapter, for example ``NdArray(dtype="float32", shape=(64,))``.
-        output: not available in this version.
+        output: in which media types the api answers, for example ``Csv()``; of several, the first to clients
+            that do not ask with ``Accept``. If it is not given: JSON, and on demand ``.npy`` and CSV.
         route: path of the api; ``/<method name>`` if not given.
         mb_max_latency: latency goal in milliseconds. Requests are held only as long as it can be met.
         mb_max_batch_size: most rows in a batch, and in one call of the method.
@@ -84,7 +95,6 @@ def api(
     def decorate(handler: H) -> H:
         name = getattr(handler, "__name__", repr(handler))
         later = {
-            "output": output,
             "warmup": warmup,
             "allowed_batch_sizes": allowed_batch_sizes,
         }
@@ -110,6 +120,8 @@ def api(
             name=name,
             route=path,
             input=input.describe(),
+            offers=_offers(name, output),
+            schema=input.schema(),
             settings=settings,
             doc=inspect.getdoc(handler) or "",
         )
@@ -118,6 +130,18 @@ def api(
         return handler
 
     return decorate
+
+
+def _offers(api: str, output: object) -> tuple[str, ...]:
+    if output is None:
+        return UNASKED
+    given = output if isinstance(output, list | tuple) else [output]
+    outputs = [one for one in given if isinstance(one, Output)]
+    if not outputs or len(outputs) < len(given):
+        raise DefinitionError(
+            f"api {api!r}: output must be an output adapter such as Csv(), or a list of them, got {output!r}"
+        )
+    return tuple(dict.fromkeys(one.media_type for one in outputs))
 
 
 def find_apis(service: type[Service]) -> list[ApiDefinition]:
@@ -172,9 +196,7 @@ def _check_input(name: str, adapter: object) -> None:
 def _check_handler(name: str, handler: object) -> None:
     if not inspect.isfunction(handler):
         raise DefinitionError(f"@api belongs on a method, got {handler!r}")
-    if inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler):
-        raise DefinitionError(f"api {name!r}: async handlers are not available in this version; use def")
-    if inspect.isgeneratorfunction(handler):
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise DefinitionError(f"api {name!r}: generators are not available in this version; return a list")
     try:
         inspect.signature(handler).bind("self", "rows")

@@ -10,6 +10,7 @@ import signal
 import socket
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Literal
 
 from uncork_workers.execution import Executor
@@ -28,6 +29,7 @@ from uncork_workers.frames import (
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.service import Service, describe_service
+from uncork_workers.watching import service_files
 
 _READ_BYTES = 256 * 1024
 EXIT_LOAD = 2
@@ -64,10 +66,16 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     except TargetError as error:
         _send(connection, _failed(index, "load", str(error), error.__cause__))
         return EXIT_LOAD
-    hello = Hello(index=index, pid=os.getpid(), service=describe_service(service_class))
+    hello = Hello(
+        index=index,
+        pid=os.getpid(),
+        service=describe_service(service_class),
+        files=service_files(target),
+    )
     _send(connection, hello)
     try:
         service = service_class()
+        service.worker_index = index
         service.setup()
     except (Exception, SystemExit) as error:
         _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
@@ -76,17 +84,25 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     gc.collect()
     gc.freeze()
     _send(connection, Ready())
-    _run_batches(service, connection)
+    try:
+        run_batches(service, connection)
+    finally:
+        service.teardown()
     return 0
 
 
-def _run_batches(service: Service, connection: socket.socket) -> None:
-    executor = Executor(service)
-    for message, payload in _frames(connection):
-        if not isinstance(message, Batch):
-            raise FrameError(f"a worker takes batches, not {type(message).__name__}")
-        reply, bodies = executor.run(message, split_payload(payload, message.lengths))
-        _send(connection, reply, bodies)
+def run_batches(service: Service, connection: socket.socket) -> None:
+    """Run the batches that come on a socket until the gateway closes it.
+
+    Raises:
+        FrameError: if it sends something else.
+    """
+    with closing(Executor(service)) as executor:
+        for message, payload in _frames(connection):
+            if not isinstance(message, Batch):
+                raise FrameError(f"a worker takes batches, not {type(message).__name__}")
+            reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+            _send(connection, reply, bodies)
 
 
 def _frames(connection: socket.socket) -> Iterator[Frame]:

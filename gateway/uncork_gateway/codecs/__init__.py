@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from uncork_gateway.codecs.base import Codec, Marshalled, TensorKey
+from uncork_gateway.codecs.base import AcceptKey, Codec, Marshalled, RawKey, TableKey, TensorKey
 from uncork_gateway.codecs.cost import make_weigh
+from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
+from uncork_gateway.codecs.raw import RawCodec
+from uncork_gateway.codecs.text import TextCodec
 
-__all__ = ["Codec", "Marshalled", "TensorKey", "make_codec"]
+__all__ = ["AcceptKey", "Codec", "Marshalled", "RawKey", "TableKey", "TensorKey", "make_codec"]
 
 
 def make_codec(description: dict[str, Any], cost: float | str | None = None) -> Codec:
@@ -24,5 +27,11 @@ def make_codec(description: dict[str, Any], cost: float | str | None = None) -> 
             return JsonCodec(weigh)
         case {"kind": "ndarray", "shape": shape}:
             return NdArrayCodec(weigh, shape=shape)
+        case {"kind": "dataframe", "columns": columns}:
+            return DataFrameCodec(weigh, columns=columns)
+        case {"kind": "text"}:
+            return TextCodec(weigh)
+        case {"kind": "raw", "accepts": accepts}:
+            return RawCodec(weigh, accepts=accepts)
         case _:
             raise ValueError(f"there is no codec for {description}")

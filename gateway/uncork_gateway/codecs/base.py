@@ -12,14 +12,19 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from uncork_workers.frames import Form, Meta, RawForm, TableForm, TensorForm
+
+JSON = "application/json"
+
 
 class Marshalled(NamedTuple):
     """A request ready for the dispatcher.
 
-    ``body`` is JSON rows with commas between them. ``key`` separates requests that must not share a batch.
-    ``single`` says that the client sent one row without the leading axis, and gets its answer so.
-    ``cost`` is what all its rows weigh together; None if the api gives no cost. ``note`` is what the client's
-    dialect wants to know again when it writes the answer.
+    ``body`` is JSON rows with commas between them, unless ``key`` is one of the keys below. ``key`` separates
+    requests that must not share a batch. ``single`` says that the client sent one row without the leading
+    axis, and gets its answer so. ``cost`` is what all its rows weigh together; None if the api gives no cost.
+    ``note`` is what the client's dialect wants to know again when it writes the answer. ``meta`` goes with a
+    raw body.
     """
 
     body: bytes
@@ -28,6 +33,7 @@ class Marshalled(NamedTuple):
     single: bool = True
     cost: float | None = None
     note: Any = None
+    meta: Meta | None = None
 
 
 class TensorKey(NamedTuple):
@@ -36,11 +42,45 @@ class TensorKey(NamedTuple):
     datatype: str
     shape: tuple[int, ...]
 
+    def form(self) -> Form:
+        """What the worker is told."""
+        return TensorForm(self.datatype, list(self.shape))
+
+
+class TableKey(NamedTuple):
+    """The batch key of bodies that are lines of CSV: their header."""
+
+    header: str
+
+    def form(self) -> Form:
+        """What the worker is told."""
+        return TableForm(self.header)
+
+
+class RawKey(NamedTuple):
+    """The batch key of bodies that are as the clients sent them."""
+
+    def form(self) -> Form:
+        """What the worker is told."""
+        return RawForm()
+
+
+class AcceptKey(NamedTuple):
+    """The batch key of requests whose clients take only one media type."""
+
+    accept: str
+    key: Hashable
+
 
 class Codec(Protocol):
     """One kind of input."""
 
-    def decode(self, body: bytes) -> Marshalled:
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """Media types of bodies that it takes; the first is that of bodies that say none. ``*`` is any."""
+        ...
+
+    def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Check, count and weigh a request.
 
         Raises:

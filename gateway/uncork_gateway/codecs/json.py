@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.codecs.base import JSON, Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest
 
@@ -17,10 +17,12 @@ _decoder = msgspec.json.Decoder(msgspec.Raw)
 class JsonCodec:
     """The body is one JSON value and travels as it came."""
 
+    accepts = (JSON,)
+
     def __init__(self, weigh: Weigh = unweighed) -> None:
         self._weigh = weigh
 
-    def decode(self, body: bytes) -> Marshalled:
+    def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Check that the body is one JSON value; its content is the worker's to check."""
         check_json(body)
         return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))

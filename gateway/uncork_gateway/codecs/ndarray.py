@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.codecs.base import JSON, Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import SPACE, check_json
+from uncork_gateway.codecs.npy import NPY, decode_npy
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensor_rows import json_rows
+from uncork_gateway.protocols.tensors import Tensor
 
 _OPEN = ord("[")
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -18,12 +21,16 @@ _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 class NdArrayCodec:
     """Tells one row from many by the depth of nesting, and counts them; values are the worker's to check."""
 
+    accepts = (JSON, NPY)
+
     def __init__(self, weigh: Weigh = unweighed, *, shape: Sequence[int | None]) -> None:
         self._weigh = weigh
         self._shape = tuple(shape)
 
-    def decode(self, body: bytes) -> Marshalled:
+    def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Count rows. Where the shape leaves lengths open, they become the batch key."""
+        if media_type == NPY:
+            return self._from_npy(body)
         depth = _depth(body)
         if depth == len(self._shape):
             check_json(body)
@@ -61,6 +68,16 @@ class NdArrayCodec:
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """One result, or an array of them."""
         return rows if single else b"[" + rows + b"]"
+
+    def _from_npy(self, body: bytes) -> Marshalled:
+        """The array travels as raw rows; their weight is looked for in their JSON."""
+        key, rows, single, data = decode_npy(body, row_axes=len(self._shape))
+        if self._weigh is unweighed:
+            return Marshalled(data, rows=rows, key=key, single=single)
+        tensor = Tensor(
+            name="body", datatype=key.datatype, shape=(rows, *key.shape), form="binary", data=data
+        )
+        return self.marshal(json_rows(tensor))._replace(single=single)
 
     def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
         """Lengths of a row along the axes whose length is open; rows that differ there cannot be merged."""

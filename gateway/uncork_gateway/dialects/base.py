@@ -10,20 +10,26 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.http import Header
 
 JSON = b"content-type: application/json\r\n"
 
 
 class RowsReply(NamedTuple):
-    """What a worker says to one request: rows of the answer, or the reason for another status than 200.
+    """What a worker says to one request: rows of the answer, or the reason for a status other than 200.
 
-    ``datatype`` is the V2 datatype of the rows, if they are of one; else empty.
+    Rows are JSON texts with commas between them, or raw if ``shape`` says what one of them is. ``datatype``
+    is V2's for the rows, if they are of one; else empty. Where ``content_type`` is given, the body is the
+    whole answer, of any status, and goes with ``headers``.
     """
 
     status: int
     body: bytes
     datatype: str = ""
+    shape: Sequence[int] | None = None
+    content_type: str = ""
+    headers: Sequence[tuple[str, str]] = ()
 
 
 class Reply(NamedTuple):
@@ -36,8 +42,8 @@ class Reply(NamedTuple):
 class Dialect(Protocol):
     """One protocol, for one api. What it raises is told to the client as :meth:`error` writes it."""
 
-    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
-        """The headers that :meth:`read` needs, names in lower case; names come as the client wrote them.
+    def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
+        """What :meth:`read` needs of headers and target, names in lower case; they come as they were sent.
 
         Raises:
             UnsupportedMediaType: if the body is of a type that is not taken.
@@ -71,6 +77,12 @@ def content_type(headers: Sequence[Header]) -> str:
         if name.lower() == b"content-type":
             return value.decode("latin-1").partition(";")[0].strip().lower()
     return ""
+
+
+def require_rows(reply: RowsReply) -> None:
+    """Raise HandlerFailed if an answer is not rows, which are all that other protocols than ours can say."""
+    if reply.content_type:
+        raise HandlerFailed(f"the answer is {reply.content_type}, which this protocol has no words for")
 
 
 def header_lines(headers: Sequence[Header]) -> bytes:

@@ -1,39 +1,113 @@
-"""Our own routes: a body in the form of the api's input, problem documents for errors."""
+"""Our own routes: a body in a form of the api's input, problem documents for errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply, content_type
+from uncork_gateway.codecs import AcceptKey, Codec, Marshalled, RawKey
+from uncork_gateway.codecs.base import JSON as JSON_TYPE
+from uncork_gateway.codecs.npy import encode_npy
+from uncork_gateway.codecs.text import to_utf8
+from uncork_gateway.dialects.accept import choose
+from uncork_gateway.dialects.base import JSON, Reply, RowsReply, header_lines
 from uncork_gateway.errors import UnsupportedMediaType, problem
 from uncork_gateway.http import Header
+from uncork_workers.frames import Meta
 
-_JSON_TYPES = ("", "application/json")
 _PROBLEM = b"content-type: application/problem+json\r\n"
+_NPY = b"content-type: application/x-npy\r\n"
+_CONTENT_TYPE, _ACCEPT, _TARGET = b"content-type", b"accept", b":target"
+_ANY = "*"
 
 
 class Native:
-    """The dialect of our own routes."""
+    """The dialect of our own routes.
 
-    def __init__(self, codec: Codec) -> None:
+    Args:
+        codec: of the api's input.
+        offers: media types that the api can answer in, the first to clients that do not ask.
+    """
+
+    def __init__(self, codec: Codec, *, offers: Sequence[str] = (JSON_TYPE,)) -> None:
         self._codec = codec
+        self._offers = offers
 
-    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
-        """Nothing is needed; JSON is taken, and what is not said to be anything."""
-        kind = content_type(headers)
-        if kind not in _JSON_TYPES:
-            raise UnsupportedMediaType(f"content type {kind!r} is not accepted; send application/json")
-        return ()
+    def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
+        """Nothing of a request in the usual form; else all, in lower case, with the target."""
+        lower = [(name.lower(), value) for name, value in headers]
+        media_type = _media_type(lower)
+        accepts = self._codec.accepts
+        if media_type and media_type not in accepts and _ANY not in accepts:
+            raise UnsupportedMediaType(
+                f"content type {media_type!r} is not accepted; send {' or '.join(accepts)}"
+            )
+        accept = choose([value for name, value in lower if name == _ACCEPT], self._offers)
+        if accept == JSON_TYPE:
+            accept = ""  # as clients of other protocols, with whom they share batches
+        if media_type in ("", accepts[0]) and not accept and _ANY not in accepts and not _charset(lower):
+            return ()
+        kept = [header for header in lower if header[0] != _ACCEPT]
+        return (*kept, (_ACCEPT, accept.encode()), (_TARGET, target))
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
         """The codec knows the body."""
-        return self._codec.decode(body)
+        if not headers:
+            return self._codec.decode(body, self._codec.accepts[0])
+        assumed = self._codec.accepts[0]
+        if _charset(headers) and _ANY not in self._codec.accepts:
+            body = to_utf8(body, _content_type(headers))
+        asked = self._codec.decode(body, _media_type(headers) or assumed)
+        if isinstance(asked.key, RawKey):
+            asked = asked._replace(meta=_meta(headers, assumed))
+        accept = dict(headers)[_ACCEPT].decode()
+        return asked._replace(key=AcceptKey(accept, asked.key)) if accept else asked
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
-        """The codec knows the answer's form."""
+        """As the worker says it; the codec knows the form of rows."""
+        if reply.content_type:
+            own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+            return Reply(
+                header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))]), reply.body
+            )
+        if reply.shape is not None:
+            array = encode_npy(
+                reply.body,
+                datatype=reply.datatype,
+                shape=(asked.rows, *reply.shape),
+                single=asked.single,
+            )
+            return Reply(_NPY, array)
         return Reply(JSON, self._codec.encode(reply.body, single=asked.single))
 
     def error(self, status: int, detail: str) -> Reply:
         """A problem document."""
         return Reply(_PROBLEM, problem(status, detail))
+
+
+def _media_type(headers: Sequence[Header]) -> str:
+    """The media type that a client says its body has, in lower case and without parameters; may be empty."""
+    return _content_type(headers).partition(";")[0].strip().lower()
+
+
+def _content_type(headers: Sequence[Header]) -> str:
+    return next((value.decode("latin-1") for name, value in headers if name == _CONTENT_TYPE), "")
+
+
+def _charset(headers: Sequence[Header]) -> bool:
+    """Whether the body is text and says in which charset; that of JSON is UTF-8, whatever it says."""
+    content_type = _content_type(headers).lower()
+    return content_type.startswith("text/") and "charset" in content_type
+
+
+def _meta(headers: Sequence[Header], assumed: str) -> Meta:
+    """What a handler may see: everything that the client sent."""
+    target = next(value for name, value in headers if name == _TARGET)
+    return Meta(
+        content_type=_content_type(headers) or assumed,
+        query=target.partition(b"?")[2].decode("latin-1"),
+        headers=[
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in headers
+            if name not in (_TARGET, _ACCEPT)
+        ],
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply
+from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.http import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
@@ -29,7 +29,7 @@ class Rest:
         self._results = results
         self._kserve = kserve
 
-    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
+    def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
         """Nothing is needed: the servers of these protocols take JSON whatever it is said to be."""
         return ()
 
@@ -44,6 +44,7 @@ class Rest:
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
         """Results of columns are columns, where they are objects of the same names."""
+        require_rows(reply)
         fields: dict[str, Parts] = {}
         if self._kserve:
             fields = {"message": quoted(""), "batchId": quoted(batch_id)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled, TensorKey
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply, header_lines
+from uncork_gateway.dialects.base import JSON, Reply, RowsReply, header_lines, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.http import Header
 from uncork_gateway.protocols.raw_json import written
@@ -39,7 +39,7 @@ class V2:
         self._takes_objects = takes_objects
         self._weighs = weighs
 
-    def keep(self, headers: Sequence[Header]) -> tuple[Header, ...]:
+    def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
         """Where the JSON ends; the content type says nothing more."""
         return tuple((JSON_LENGTH, value) for name, value in headers if name.lower() == JSON_LENGTH)
 
@@ -61,6 +61,7 @@ class V2:
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
         """Results as output tensors; those that were asked for, if any were."""
+        require_rows(reply)
         request: InferRequest = asked.note
         outputs = tensors_from_rows(
             row_texts(reply.body), datatype=reply.datatype or None, binary=request.wants_binary

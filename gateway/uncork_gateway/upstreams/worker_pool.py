@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, Protocol, cast
 
 from uncork_dispatcher import WorkerLost
@@ -43,10 +45,16 @@ Done = Callable[[Executed | WorkerLost], object]
 
 
 class PoolListener(Protocol):
-    """Told what becomes of workers. ``worker`` numbers a connection and is never used twice."""
+    """Told what becomes of workers.
+
+    ``worker`` numbers a connection, or that and those which took it over, and is never used for another.
+    """
+
+    def worker_imported(self, files: list[str]) -> None:
+        """A worker has imported its service, from these files of the user's."""
 
     def worker_described(self, service: ServiceDescription) -> None:
-        """A worker has imported its service."""
+        """A worker has said what it serves."""
 
     def worker_ready(self, worker: int) -> None:
         """A worker takes batches."""
@@ -54,8 +62,14 @@ class PoolListener(Protocol):
     def worker_lost(self, worker: int) -> None:
         """The connection to a worker that took batches is gone."""
 
-    def worker_failed(self, failed: Failed) -> None:
-        """A worker could not load or set up its service."""
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+        """A worker could not load or set up its service; ``standby`` if it was to take over from another."""
+
+    def worker_stands_by(self, pid: int) -> None:
+        """A worker is ready to take over."""
+
+    def worker_retired(self, pid: int) -> None:
+        """A worker from which another took over has ended its last batch, and was told to go."""
 
 
 class WorkerPool:
@@ -65,12 +79,23 @@ class WorkerPool:
         self._listener = listener
         self._numbers = itertools.count(1)
         self._connections: dict[int, _Connection] = {}
-        self._server: asyncio.Server | None = None
+        """Those in force: they take batches, or will when they are ready."""
+        self._standbys: dict[int, _Connection] = {}
+        self._retiring: set[_Connection] = set()
+        self._servers: list[asyncio.Server] = []
 
-    async def listen(self, socket_path: str) -> None:
-        """Take connections on a Unix socket, which should lie in a folder that is the user's alone."""
+    async def listen(self, socket_path: str, *, standby: bool = False) -> None:
+        """Take connections on a Unix socket, which should lie in a folder that is the user's alone.
+
+        Workers that connect to a ``standby`` one get no batches until they take over.
+        """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(self._connection, socket_path)
+        connection = partial(self._connection, standby=standby)
+        self._servers.append(await loop.create_unix_server(connection, socket_path))
+
+    async def attach(self, connected: socket.socket) -> None:
+        """Take a socket at whose other end is a worker already."""
+        await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
 
     def execute(self, worker: int, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
         """Have a worker run a batch; ``done`` is called once, after this has returned.
@@ -84,52 +109,125 @@ class WorkerPool:
         else:
             connection.execute(batch, bodies, done)
 
-    def index_of(self, worker: int) -> int | None:
-        """The supervisor's number of the process behind a worker, if it is still connected."""
-        connection = self._connections.get(worker)
-        return None if connection is None else connection.index
+    def runner_of(self, batch: int) -> Hello | None:
+        """What the worker that runs a batch has said of itself; None if no one does."""
+        running = (one for one in (*self._connections.values(), *self._retiring) if one.runs(batch))
+        return next((connection.hello for connection in running), None)
+
+    def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
+        """What the processes serve that are to take over.
+
+        Raises:
+            ValueError: if one of them has gone, or is not ready.
+        """
+        ready = {one.hello.pid: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
+        gone = set(pids) - ready.keys()
+        if gone:
+            raise ValueError(f"{len(gone)} of the new workers cannot take over any more")
+        return [ready[pid].service for pid in pids]
+
+    def take_over(self, pids: Collection[int]) -> set[int]:
+        """Have processes that stand by take the places of all workers that there are.
+
+        A worker that takes batches keeps its number, with the one of the same index behind it from now on;
+        it ends the batch that it runs, and is told to go. Returns the processes of these.
+        """
+        heirs = {one.index: one for one in self._standbys.values() if one.hello and one.hello.pid in pids}
+        leaving = set()
+        for old in list(self._connections.values()):
+            del self._connections[old.number]
+            self._retiring.add(old)
+            if old.is_ready and old.hello is not None:
+                leaving.add(old.hello.pid)
+                heir = heirs.pop(old.index, None)
+                if heir is None:
+                    self._listener.worker_lost(old.number)
+                else:
+                    self._inherit(heir, old.number)
+            old.retire()
+        for heir in heirs.values():
+            self._inherit(heir, heir.number)
+            self._listener.worker_ready(heir.number)
+        return leaving
+
+    def _inherit(self, heir: _Connection, number: int) -> None:
+        del self._standbys[heir.number]
+        heir.number, heir.standby = number, False
+        self._connections[number] = heir
 
     def states(self) -> list[WorkerState]:
         """What each connected worker does now."""
-        return [connection.state for connection in self._connections.values()]
+        connected = (*self._connections.values(), *self._standbys.values(), *self._retiring)
+        return [connection.state for connection in connected]
 
     @property
     def any_ready(self) -> bool:
         """Whether at least one worker takes batches."""
-        return any(state != "starting" for state in self.states())
+        return any(connection.is_ready for connection in self._connections.values())
 
     async def close(self) -> None:
         """Close all connections; the workers then exit."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections.values()):
+        for server in self._servers:
+            server.close()
+        for connection in (*self._connections.values(), *self._standbys.values(), *self._retiring):
             connection.close()
 
-    def _connection(self) -> _Connection:
+    def _connection(self, *, standby: bool = False) -> _Connection:
         number = next(self._numbers)
-        connection = _Connection(number, self._listener, forget=self._connections.pop)
-        self._connections[number] = connection
+        connection = _Connection(number, self._listener, standby=standby, gone=self._gone)
+        (self._standbys if standby else self._connections)[number] = connection
         return connection
+
+    def _gone(self, connection: _Connection) -> None:
+        number = connection.number
+        if connection in self._retiring:
+            self._retiring.remove(connection)
+            heir = self._connections.get(number)
+            # If it died, or ran past its timeout, its number was given up, and the heir with it.
+            if heir is not None and heir.state == "idle":
+                self._listener.worker_ready(number)
+        elif connection.standby:
+            del self._standbys[number]
+        else:
+            del self._connections[number]
+            if connection.is_ready:
+                self._listener.worker_lost(number)
 
 
 class _Connection(asyncio.Protocol):
     """One worker."""
 
-    def __init__(self, number: int, listener: PoolListener, *, forget: Callable[[int], object]) -> None:
-        self._number = number
+    def __init__(
+        self,
+        number: int,
+        listener: PoolListener,
+        *,
+        standby: bool,
+        gone: Callable[[_Connection], object],
+    ) -> None:
+        self.number = number
+        self.standby = standby
         self._listener = listener
-        self._forget = forget
+        self._gone = gone
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._running: tuple[Batch, Done] | None = None
-        self._ready = False
-        self.index: int | None = None
+        self._is_retiring = False
+        self.is_ready = False
+        self.hello: Hello | None = None
+
+    @property
+    def index(self) -> int | None:
+        return None if self.hello is None else self.hello.index
 
     @property
     def state(self) -> WorkerState:
-        if not self._ready:
+        if self.standby or not self.is_ready:
             return "starting"
         return "idle" if self._running is None else "busy"
+
+    def runs(self, batch: int) -> bool:
+        return self._running is not None and self._running[0].batch == batch
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
         assert self._transport is not None
@@ -139,6 +237,10 @@ class _Connection(asyncio.Protocol):
             self._transport.write(b"".join(frame))
         else:
             self._transport.writelines(frame)
+
+    def retire(self) -> None:
+        self._is_retiring = True
+        self._leave_if_idle()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -158,26 +260,41 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget(self._number)
         if self._running is not None:
             self._running[1](WorkerLost(f"worker {self.index} died"))
-        if self._ready:
-            self._listener.worker_lost(self._number)
+        self._gone(self)
 
     def _received(self, frame: Frame) -> None:
         match frame.message:
-            case Hello(index=index, service=service):
-                self.index = index
-                self._listener.worker_described(service)
+            case Hello():
+                self._said_hello(frame.message)
             case Ready():
-                self._ready = True
-                self._listener.worker_ready(self._number)
+                self._is_now_ready()
             case Failed():
-                self._listener.worker_failed(frame.message)
+                self._listener.worker_failed(frame.message, standby=self.standby)
             case Reply():
                 self._replied(frame.message, frame.payload)
             case Batch():
                 raise FrameError("a worker sends no batches")
+
+    def _said_hello(self, hello: Hello) -> None:
+        self.hello = hello
+        self._listener.worker_imported(hello.files)
+        if not self.standby:
+            self._listener.worker_described(hello.service)
+
+    def _is_now_ready(self) -> None:
+        self.is_ready = True
+        if not self.standby:
+            self._listener.worker_ready(self.number)
+        elif self.hello is not None:
+            self._listener.worker_stands_by(self.hello.pid)
+
+    def _leave_if_idle(self) -> None:
+        if self._is_retiring and self._running is None:
+            self.close()
+            if self.hello is not None:
+                self._listener.worker_retired(self.hello.pid)
 
     def _replied(self, reply: Reply, payload: bytes) -> None:
         if self._running is None or self._running[0].batch != reply.batch:
@@ -188,3 +305,4 @@ class _Connection(asyncio.Protocol):
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))
+        self._leave_if_idle()

@@ -38,7 +38,7 @@ def dialect(*, shape: list[int | None] | None = None, cost: float | str | None =
 
 def read(speaks: V2, content: Content) -> Marshalled:
     """A request, as the gateway reads it."""
-    return speaks.read(content.body, speaks.keep(content.headers))
+    return speaks.read(content.body, speaks.keep(content.headers, b"/"))
 
 
 def answer(speaks: V2, asked: Marshalled, reply: bytes, datatype: str = "") -> tuple[Any, list[Written]]:

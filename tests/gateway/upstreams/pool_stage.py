@@ -23,6 +23,11 @@ class Listener:
 
     def __init__(self) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.files: list[str] = []
+
+    def worker_imported(self, files: list[str]) -> None:
+        """Keep the files."""
+        self.files = files
 
     def worker_described(self, service: ServiceDescription) -> None:
         """Note it."""
@@ -36,9 +41,17 @@ class Listener:
         """Note it."""
         self.news.put_nowait(("lost", worker))
 
-    def worker_failed(self, failed: Failed) -> None:
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         """Note it."""
-        self.news.put_nowait(("failed", failed))
+        self.news.put_nowait(("failed standby" if standby else "failed", failed))
+
+    def worker_stands_by(self, pid: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("stands by", pid))
+
+    def worker_retired(self, pid: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("retired", pid))
 
 
 class Stage:
@@ -46,6 +59,7 @@ class Stage:
 
     def __init__(self, socket_path: str) -> None:
         self.socket_path = socket_path
+        self.standby_path = f"{socket_path}2"
         self.listener = Listener()
         self.pool = WorkerPool(self.listener)
         self._workers: list[FakeWorker] = []
@@ -60,10 +74,19 @@ class Stage:
         self._workers.append(worker)
         return worker
 
-    async def ready(self, *, index: int = 0) -> tuple[FakeWorker, int]:
+    async def standby(self, *, index: int = 0, pid: int = 2) -> FakeWorker:
+        """A worker that is ready to take over."""
+        worker = await FakeWorker.connect(self.standby_path)
+        self._workers.append(worker)
+        worker.send(Hello(index=index, pid=pid, service=service()))
+        worker.send(Ready())
+        assert await self.news() == ("stands by", pid)
+        return worker
+
+    async def ready(self, *, index: int = 0, pid: int = 1) -> tuple[FakeWorker, int]:
         """A worker that takes batches, and its number."""
         worker = await self.connect()
-        worker.send(Hello(index=index, pid=1, service=service()))
+        worker.send(Hello(index=index, pid=pid, service=service()))
         worker.send(Ready())
         assert (await self.news())[0] == "described"
         what, number = await self.news()
@@ -99,6 +122,7 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
     """A pool on a socket in a folder."""
     made = Stage(str(folder / "s"))
     await made.pool.listen(made.socket_path)
+    await made.pool.listen(made.standby_path, standby=True)
     try:
         yield made
     finally:

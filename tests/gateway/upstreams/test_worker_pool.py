@@ -26,10 +26,10 @@ def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
             assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
             worker.send(Ready())
             assert await on.news() == ("ready", 1)
-            assert (on.pool.states(), on.pool.any_ready, on.pool.index_of(1)) == (["idle"], True, 3)
+            assert (on.pool.states(), on.pool.any_ready) == (["idle"], True)
             worker.close()
             assert await on.news() == ("lost", 1)
-            assert (on.pool.states(), on.pool.any_ready, on.pool.index_of(1)) == ([], False, None)
+            assert (on.pool.states(), on.pool.any_ready) == ([], False)
 
     run(scenario())
 
@@ -46,7 +46,6 @@ def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path: Path)
             _, three = await on.ready(index=7)
 
             assert (one, two, three) == (1, 2, 3)
-            assert [on.pool.index_of(number) for number in (1, 2, 3)] == [None, 8, 7]
 
     run(scenario())
 
@@ -94,14 +93,18 @@ def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
-            workers = [await on.ready(index=index) for index in range(2)]
+            workers = [await on.ready(index=index, pid=10 + index) for index in range(2)]
             batches = [Batch(batch=at, api="a", limit_rows=1, lengths=[1, 2], rows=[1, 1]) for at in range(2)]
             executing = [on.execute(workers[at][1], batches[at]) for at in range(2)]
             for at in (1, 0):
                 batch, _ = await workers[at][0].batch()
+                runner = on.pool.runner_of(at)
+                assert runner is not None
+                assert (runner.index, runner.pid) == (at, 10 + at)
                 workers[at][0].answer(batch, [b"%d" % at, b""])
 
             assert [(await one).bodies[0] for one in executing] == [b"0", b"1"]
+            assert on.pool.runner_of(0) is on.pool.runner_of(1) is None
 
     run(scenario())
 

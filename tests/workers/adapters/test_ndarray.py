@@ -51,21 +51,6 @@ def test_merging_is_the_same_as_parsing_each_alone(
     np.testing.assert_array_equal(merged, np.concatenate([adapter.merge([body]) for body in bodies]))
 
 
-@settings(deadline=None)
-@given(batch=batches())
-def test_good_requests_pass_the_check_with_their_own_number_of_rows_only(
-    batch: tuple[NdArray, list[bytes], np.ndarray[Any, Any]],
-) -> None:
-    """What the gateway counted must be what is in the body."""
-    adapter, bodies, _ = batch
-    for body in bodies:
-        rows = len(adapter.merge([body]))
-        adapter.check(body, rows)
-        for wrong in (rows - 1, rows + 1):
-            with pytest.raises(InvalidInput, match=f"^{rows} rows where {wrong} were counted; a row must"):
-                adapter.check(body, wrong)
-
-
 def test_whole_numbers_are_fine_where_floats_are_expected() -> None:
     """JSON from many clients has 1 for 1.0."""
     np.testing.assert_array_equal(NdArray().merge([b"[1, 2.5, -0.0, 1e3]"]), [[1.0, 2.5, 0.0, 1000.0]])
@@ -113,7 +98,6 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "cut off": (FLOATS, b"[1,", "JSON is malformed"),
     "injection": (FLOATS, b"[1,2]],[[3,4]", "JSON is malformed: trailing characters"),
     "injection of numbers": (NdArray(shape=()), b"1],[2", "JSON is malformed: trailing characters"),
-    "two rows for one": (FLOATS, b"[1,2],[3,4]", "2 rows where 1 were counted"),
     "nothing": (FLOATS, b"", r"got a row of shape \(\)"),
 }
 
@@ -122,10 +106,10 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
 def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reason: str) -> None:
     """The message says what was wrong, and what a row must be."""
     with pytest.raises(InvalidInput, match=f"{reason}.*; a row must have shape .*, each value "):
-        adapter.check(body, 1)
+        adapter.merge([body])
 
 
-@pytest.mark.parametrize("name", [name for name in WRONG if name not in {"two rows for one", "nothing"}])
+@pytest.mark.parametrize("name", [name for name in WRONG if name != "nothing"])
 def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
     """Nothing invalid reaches the handler in the company of good rows."""
     adapter, body, _ = WRONG[name]
@@ -150,7 +134,7 @@ def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
 def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) -> None:
     """A client can mend its request from the message alone."""
     with pytest.raises(InvalidInput) as caught:
-        adapter.check(b'"x"', 1)
+        adapter.merge([b'"x"'])
 
     assert str(caught.value).endswith(expected)
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as npst
 
 from uncork_workers.adapters import Adapter, InvalidInput, Json, NdArray
 from uncork_workers.adapters.tensors import datatype_of, read_tensors
-from uncork_workers.frames import TensorForm
+from uncork_workers.frames import Meta, TensorForm
 
 DTYPES = {
     "BOOL": "bool",
@@ -168,11 +168,11 @@ def test_bf16_is_the_upper_half_of_a_float(values: np.ndarray[Any, Any]) -> None
 
 
 def accepted(sent: Tensors) -> list[bool]:
-    """Which requests pass the check alone."""
+    """Which requests are valid alone."""
     answers = []
     for raw, rows in zip(sent.raw, sent.rows, strict=True):
         try:
-            Json().check_tensors(raw, sent.form, rows)
+            Json().merge_tensors([raw], sent.form, [rows])
         except InvalidInput:
             answers.append(False)
         else:
@@ -274,7 +274,7 @@ def test_what_is_wrong_with_a_tensor_is_said(
 ) -> None:
     """And what would be right."""
     with pytest.raises(InvalidInput, match=reason):
-        adapter.check_tensors(body, form, 1)
+        adapter.merge_tensors([body], form, [1])
 
 
 def test_rounding_of_large_integers_is_that_of_json() -> None:
@@ -295,14 +295,15 @@ class Lines(Adapter):
         """As they are."""
         return list(bodies)
 
-    def check(self, body: bytes, rows: int) -> None:
-        """Accept all."""
-
 
 def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
     """The client is told."""
-    with pytest.raises(InvalidInput, match=r"^this api takes JSON only, not binary tensors$"):
-        Lines().check_tensors(b"1", TensorForm("INT8", []), 1)
+    with pytest.raises(InvalidInput, match=r"^this api does not take binary tensors$"):
+        Lines().merge_tensors([b"1"], TensorForm("INT8", []), [1])
+    with pytest.raises(InvalidInput, match=r"^this api does not take CSV$"):
+        Lines().merge_table([b"1\n"], "a", [1])
+    with pytest.raises(InvalidInput, match=r"^this api does not take bodies of this kind$"):
+        Lines().merge_raw([b"1"], [Meta(content_type="text/plain")])
 
 
 @settings(deadline=None)

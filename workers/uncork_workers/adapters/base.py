@@ -1,8 +1,8 @@
 """What an input adapter is: the worker's half of one kind of input.
 
 The gateway's codec of the same kind has checked the structure of each request, counted its rows and
-brought it to the form in which bodies travel. The adapter validates each request fully, and parses
-all requests of a batch at once.
+brought it to a form in which bodies travel. The adapter parses all requests of a batch at once, and
+validates them fully; if that fails, it is asked again with each request alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from uncork_workers.frames import TensorForm
+from uncork_workers.frames import Meta, TensorForm
 
 
 class InvalidInput(ValueError):
@@ -19,28 +19,29 @@ class InvalidInput(ValueError):
 
 
 class Adapter(ABC):
-    """One kind of input. ``kind`` names the codec at the gateway that goes with it."""
+    """One kind of input. ``kind`` names the codec at the gateway that goes with it.
+
+    What the merges return has a length, its rows, and can be sliced. ``answers_each`` says that each result
+    of the handler is the answer to its request: text is not JSON then, but plain text.
+    """
 
     kind: ClassVar[str]
+    answers_each: ClassVar[bool] = False
 
     def describe(self) -> dict[str, Any]:
         """What the gateway's codec needs to know; plain data with at least ``kind``."""
         return {"kind": self.kind}
 
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of a row."""
+        return {}
+
     @abstractmethod
     def merge(self, bodies: Sequence[bytes]) -> Any:
-        """Parse the bodies of a batch at once into what the handler gets: something with a row per row.
+        """What the handler gets for bodies that are JSON rows with commas between them.
 
         Raises:
-            InvalidInput: if at least one of them is not valid; :meth:`check` then finds which.
-        """
-
-    @abstractmethod
-    def check(self, body: bytes, rows: int) -> None:
-        """Validate one request of ``rows`` rows alone.
-
-        Raises:
-            InvalidInput: if it is not what the api accepts.
+            InvalidInput: if at least one of them is not valid.
         """
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> Any:
@@ -49,15 +50,23 @@ class Adapter(ABC):
         Raises:
             InvalidInput: if at least one of them is not valid, or this kind of input takes no tensors.
         """
-        raise InvalidInput("this api takes JSON only, not binary tensors")
+        raise InvalidInput("this api does not take binary tensors")
 
-    def check_tensors(self, body: bytes, form: TensorForm, rows: int) -> None:
-        """As :meth:`check`, of a body that is a raw tensor.
+    def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> Any:
+        """As :meth:`merge`, of bodies that are lines of CSV under one header, with so many rows each.
 
         Raises:
-            InvalidInput: if it is not what the api accepts.
+            InvalidInput: if at least one of them is not valid, or this kind of input takes no CSV.
         """
-        self.merge_tensors([body], form, [rows])
+        raise InvalidInput("this api does not take CSV")
+
+    def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
+        """As :meth:`merge`, of bodies that are as the clients sent them, one row each.
+
+        Raises:
+            InvalidInput: if at least one of them is not valid, or this kind of input takes only rows.
+        """
+        raise InvalidInput("this api does not take bodies of this kind")
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:

@@ -16,6 +16,7 @@ from uncork_workers.frames import TensorForm
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
 # Which kinds of tensors each takes: those whose values JSON would let through.
 _TENSORS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
+_SCHEMAS = {"f": "number", "i": "integer", "u": "integer", "b": "boolean"}
 _NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or false"}
 
 
@@ -56,6 +57,15 @@ class NdArray(Adapter):
         """Kind, dtype and shape of a row."""
         return {"kind": self.kind, "dtype": self._dtype.name, "shape": list(self._shape)}
 
+    def schema(self) -> dict[str, Any]:
+        """Lists of numbers, nested by the shape."""
+        schema: dict[str, Any] = {"type": _SCHEMAS[self._dtype.kind]}
+        for length in reversed(self._shape):
+            schema = {"type": "array", "items": schema, "minItems": length or 1}
+            if length is not None:
+                schema["maxItems"] = length
+        return schema
+
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Parse all rows of the batch in one go, into an array of shape (rows, ``*shape``)."""
         try:
@@ -75,12 +85,6 @@ class NdArray(Adapter):
         if self._narrows and not np.isfinite(array).all():
             raise InvalidInput(self._wrong(f"a value is too large for {self._dtype.name}"))
         return array
-
-    def check(self, body: bytes, rows: int) -> None:
-        """Accept rows of numbers of the right shape."""
-        array = self.merge([body])
-        if len(array) != rows:
-            raise InvalidInput(self._wrong(f"{len(array)} rows where {rows} were counted"))
 
     def merge_tensors(
         self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]

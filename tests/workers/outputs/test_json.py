@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from uncork_workers.outputs import WrongResult, encode_rows
+from uncork_workers.outputs import WrongResult, encode
 
-from .json_values import VALUES
+from ..json_values import VALUES
 
 
 def encoded(results: object, expected: int) -> list[Any]:
     """The results as a client reads them."""
-    return [json.loads(text, parse_constant=pytest.fail) for text in encode_rows(results, expected=expected)]
+    return [json.loads(text, parse_constant=pytest.fail) for text in encode(results, expected=expected).rows]
 
 
 @settings(deadline=None)
@@ -45,14 +45,14 @@ def test_an_array_is_dealt_out_along_its_first_axis(array: np.ndarray[Any, Any])
 
 def test_nothing_has_no_texts() -> None:
     """An empty answer for no rows is fine."""
-    assert encode_rows([], expected=0) == []
-    assert encode_rows(np.zeros((0, 3)), expected=0) == []
+    assert encode([], expected=0).rows == []
+    assert encode(np.zeros((0, 3)), expected=0).rows == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf")])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
     """JSON has no NaN; a client's parser must not stumble over one."""
-    assert encode_rows([value, [value], {"x": value}], expected=3) == [b"null", b"[null]", b'{"x":null}']
+    assert encode([value, [value], {"x": value}], expected=3).rows == [b"null", b"[null]", b'{"x":null}']
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_long_floats_are_numbers_too() -> None:
 
 def test_line_breaks_in_text_do_not_part_it() -> None:
     """Texts are cut at line breaks inside, so those of the user must be escaped."""
-    assert encode_rows(["a\nb", {"\n": "\r\n"}, "\u2028"], expected=3) == [
+    assert encode(["a\nb", {"\n": "\r\n"}, "\u2028"], expected=3).rows == [
         b'"a\\nb"',
         b'{"\\n":"\\r\\n"}',
         '"\u2028"'.encode(),
@@ -97,7 +97,7 @@ def test_line_breaks_in_text_do_not_part_it() -> None:
 def test_there_must_be_one_result_per_row(make: Any, got: int) -> None:
     """The message says how many there were."""
     with pytest.raises(WrongResult, match=f"^the handler returned {got} results for 2 rows$"):
-        encode_rows(make([0.5] * got), expected=2)
+        encode(make([0.5] * got), expected=2)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,6 @@ def test_there_must_be_one_result_per_row(make: Any, got: int) -> None:
         (None, "NoneType"),
         ("ab", "str"),
         (b"ab", "bytes"),
-        ({"a": 1, "b": 2}, "dict"),
         ({1, 2}, "set"),
         (5, "int"),
         ((item for item in [1, 2]), "generator"),
@@ -116,8 +115,10 @@ def test_there_must_be_one_result_per_row(make: Any, got: int) -> None:
 )
 def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, kind: str) -> None:
     """The message says what was returned; also where its length happens to be right."""
-    with pytest.raises(WrongResult, match=f"an array or a list with one result per row, it returned {kind}$"):
-        encode_rows(wrong, expected=2)
+    with pytest.raises(
+        WrongResult, match=f"an array, a table or a list with one result per row, it returned {kind}$"
+    ):
+        encode(wrong, expected=2)
 
 
 class Opaque:
@@ -143,4 +144,4 @@ CIRCLE.append(CIRCLE)
 def test_a_result_that_is_not_json_is_refused(result: object, reason: str) -> None:
     """With the reason, and nothing else is raised."""
     with pytest.raises(WrongResult, match=f"^a result cannot be written as JSON: .*{reason}"):
-        encode_rows([1, result], expected=2)
+        encode([1, result], expected=2)

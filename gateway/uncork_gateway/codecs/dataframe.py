@@ -1,0 +1,175 @@
+"""Tables with named columns, as CSV or JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from uncork_gateway.codecs.base import JSON, Marshalled, TableKey
+from uncork_gateway.codecs.cost import Weigh, unweighed
+from uncork_gateway.codecs.csv import Table, read_lines, read_table, write_header
+from uncork_gateway.codecs.json import SPACE
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
+
+_CSV = ("text/csv", "application/csv")
+_SPLIT = ({"columns", "data"}, {"columns", "data", "index"})
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+_T = TypeVar("_T")
+
+
+class _Split(msgspec.Struct):
+    columns: list[str]
+    data: list[list[Raw]]
+
+
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_object_decoder = msgspec.json.Decoder(dict[str, Raw])
+_split_decoder = msgspec.json.Decoder(_Split)
+
+
+class DataFrameCodec:
+    """Counts rows of tables, and brings JSON in any form down to rows that are objects.
+
+    JSON is a list of objects, one for each row (records); an object of ``columns`` and ``data`` (split; an
+    ``index`` is not looked at); an object of columns, each a list or an object of values by row; or a single
+    row, an object of values that are neither, which is answered without the list around it.
+
+    Args:
+        columns: what every request must have, in any order; None if each may have its own. Those with the
+            same columns in the same order share batches then.
+    """
+
+    accepts = (JSON, *_CSV)
+
+    def __init__(self, weigh: Weigh = unweighed, *, columns: Sequence[str] | None) -> None:
+        self._weigh = weigh
+        self._columns = None if columns is None else frozenset(columns)
+
+    def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
+        """Check structure and names; of JSON those of the first row. Values are the worker's to check."""
+        _check_utf8(body)
+        if media_type in _CSV:
+            return self._from_csv(read_table(body))
+        body = body.strip(SPACE)
+        if not body.startswith(b"{"):
+            rows = _decode(_list_decoder, body, "a list of rows, or an object")
+            return self._from_rows(body[1:-1], rows)
+        fields = _decode(_object_decoder, body, "an object")
+        if fields.keys() in _SPLIT:
+            return self.marshal(_rows_of_split(body))
+        if fields and (all(map(is_list, fields.values())) or all(map(is_object, fields.values()))):
+            return self.marshal(_rows_of_columns(fields))
+        return self._from_rows(body, [body])._replace(single=True)
+
+    def marshal(self, rows: Sequence[bytes | Raw]) -> Marshalled:
+        """Rows that are objects, with the right names."""
+        return self._from_rows(b",".join(rows), rows)
+
+    def encode(self, rows: bytes, *, single: bool) -> bytes:
+        """The answer to one row, or an array of them."""
+        return rows if single else b"[" + rows + b"]"
+
+    def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
+        if not rows:
+            raise BadRequest("the body has no rows")
+        fields = _decode(_object_decoder, rows[0], "rows that are objects")
+        if not fields:
+            raise BadRequest("the first row has no columns")
+        names = tuple(fields)
+        self._check_names(names)
+        key: Hashable = names if self._columns is None else None
+        return Marshalled(body, rows=len(rows), key=key, single=False, cost=self._weigh(rows))
+
+    def _from_csv(self, table: Table) -> Marshalled:
+        """Rows travel as lines; their weight is looked for in their JSON."""
+        self._check_names(table.names)
+        cost = None if self._weigh is unweighed else self._weigh(_json_rows(table))
+        key = TableKey(write_header(table.names))
+        return Marshalled(table.lines, rows=table.rows, key=key, single=False, cost=cost)
+
+    def _check_names(self, names: Collection[str]) -> None:
+        """All, and no others."""
+        wanted = self._columns
+        if wanted is None or (len(names) == len(wanted) and wanted.issuperset(names)):
+            return
+        reasons = [
+            f"{what} {', '.join(map(repr, sorted(which)))}"
+            for what, which in (("lacks", wanted - set(names)), ("has unknown", set(names) - wanted))
+            if which
+        ]
+        raise BadRequest(
+            f"the body {' and '.join(reasons)}; its columns must be {', '.join(map(repr, sorted(wanted)))}"
+        )
+
+
+def _check_utf8(body: bytes) -> None:
+    if body.isascii():
+        return
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> _T:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body must be {what}: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not valid JSON: {error}") from error
+
+
+def _rows_of_split(body: bytes) -> list[bytes]:
+    split = _decode(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
+    names = split.columns
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequest(f"'columns' has {twice!r} more than once")
+    for number, row in enumerate(split.data, 1):
+        if len(row) != len(names):
+            raise BadRequest(f"row {number} of 'data' has {len(row)} values, there are {len(names)} columns")
+    return _objects(names, split.data)
+
+
+def _rows_of_columns(columns: dict[str, Raw]) -> list[bytes]:
+    """All columns are lists, or all are objects, of which the first says in which order the rows are."""
+    first = next(iter(columns.values()))
+    values: list[list[Raw]]
+    if is_list(first):
+        values = list(map(elements, columns.values()))
+        lengths = sorted(map(len, values))
+        if lengths[0] != lengths[-1]:
+            raise BadRequest(
+                f"columns must be of equal length, they have {lengths[0]} to {lengths[-1]} values"
+            )
+    else:
+        index = members(first).keys()
+        by_row = list(map(members, columns.values()))
+        for name, column in zip(columns, by_row, strict=True):
+            if column.keys() != index:
+                raise BadRequest(f"the column {name!r} has not the same rows as the first")
+        values = [[column[row] for row in index] for column in by_row]
+    return _objects(list(columns), zip(*values, strict=True))
+
+
+def _objects(names: list[str], rows: Iterable[Sequence[Raw]]) -> list[bytes]:
+    return [written(dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _json_rows(table: Table) -> list[bytes]:
+    """Each row as an object; what JSON would take for a number is one."""
+    rows: list[dict[str, Any]] = [
+        dict(zip(table.names, map(_value, row), strict=True)) for row in read_lines(table.lines)
+    ]
+    return list(map(msgspec.json.encode, rows))
+
+
+def _value(field: str) -> str | Raw:
+    return Raw(field.encode()) if _NUMBER.fullmatch(field) else field

@@ -1,0 +1,71 @@
+"""NumPy's file format ``.npy``: one array, with its dtype and shape in front."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from uncork_gateway.codecs.base import TensorKey
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensors import LAYOUTS
+
+NPY = "application/x-npy"
+
+_DATATYPES = {np.dtype(layout): datatype for datatype, layout in LAYOUTS.items() if datatype != "BF16"}
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def decode_npy(body: bytes, *, row_axes: int) -> tuple[TensorKey, int, bool, bytes]:
+    """The key, the number of rows, whether it is one row without the leading axis, and the raw rows.
+
+    Raises:
+        BadRequest: if it is no such file, or one of objects or text, or has another number of axes.
+    """
+    array = _read(body)
+    array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+    datatype = _DATATYPES.get(array.dtype)
+    if datatype is None:
+        raise BadRequest(f"arrays of {array.dtype} are not taken; send booleans, integers or floats")
+    single = array.ndim == row_axes
+    if not single and array.ndim != row_axes + 1:
+        raise BadRequest(
+            f"a row has {row_axes} axes, many rows have {row_axes + 1}; this array has {array.ndim}"
+        )
+    rows, shape = (1, array.shape) if single else (array.shape[0], array.shape[1:])
+    if not array.size:
+        raise BadRequest("the body has no rows, or rows without values")
+    return TensorKey(datatype, shape), rows, single, array.tobytes()
+
+
+def _read(body: bytes) -> np.ndarray[Any, Any]:
+    """The array over the body. NumPy's own reader takes memory for what a header says before it looks."""
+    file = io.BytesIO(body)
+    try:
+        version = np.lib.format.read_magic(file)
+        read_header = _HEADERS.get(version)
+        if read_header is None:
+            raise ValueError(f"it is of version {version[0]}.{version[1]}, send 1.0 or 2.0")
+        shape, fortran_order, dtype = read_header(file)
+        start, size = file.tell(), math.prod(shape) * dtype.itemsize
+        if dtype.hasobject:
+            raise ValueError("it has objects")
+        if start + size != len(body):
+            raise ValueError(
+                f"{size} bytes of values should follow the header, there are {len(body) - start}"
+            )
+        return np.ndarray(shape, dtype, body, start, order="F" if fortran_order else "C")
+    except Exception as error:  # a header is Python's syntax: what reading it raises is not listed anywhere
+        raise BadRequest(f"the body is not an array in the format .npy: {error}") from error
+
+
+def encode_npy(rows: bytes, *, datatype: str, shape: Sequence[int], single: bool) -> bytes:
+    """An array of raw rows; ``shape`` is that of all, a ``single`` one comes without the leading axis."""
+    array = np.frombuffer(rows, LAYOUTS[datatype]).reshape(shape)
+    file = io.BytesIO()
+    np.save(file, array[0] if single else array, allow_pickle=False)
+    return file.getvalue()

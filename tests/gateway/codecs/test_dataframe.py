@@ -1,0 +1,324 @@
+"""The codec of tables."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs.base import Marshalled, TableKey
+from uncork_gateway.codecs.cost import make_weigh
+from uncork_gateway.codecs.csv import read_lines, read_table, write_header
+from uncork_gateway.codecs.dataframe import DataFrameCodec
+from uncork_gateway.errors import BadRequest
+from uncork_workers.adapters import InvalidInput
+from uncork_workers.adapters.dataframe import DataFrame
+
+from .bodies import SCALARS, VALUES, mutated, written
+
+CSV = "text/csv"
+ANY = DataFrameCodec(columns=None)
+AB = DataFrameCodec(columns=["a", "b"])
+
+TEXTS = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=4) | st.text(
+    alphabet='",\r\n \ta1', max_size=4
+)
+NEARLY_CSV = st.text(alphabet='aab,,""\r\n\n 1', max_size=16).map(str.encode)
+NAMES = st.lists(TEXTS.filter(bool), min_size=1, max_size=3, unique=True)
+
+
+@st.composite
+def tables(draw: st.DrawFn, *, plain: bool = False) -> tuple[list[str], list[list[str]], bytes]:
+    """Names, rows, and a body that has them, however it is spelled."""
+    fields = st.text(alphabet="ab 1\u00e4", max_size=3) if plain else TEXTS
+    names = draw(st.lists(fields.filter(bool), min_size=2 if plain else 1, max_size=3, unique=True))
+    rows = draw(st.lists(st.tuples(*(fields for _ in names)).map(list), min_size=1, max_size=4))
+    text = io.StringIO(newline="")
+    end = draw(st.sampled_from(["\n", "\r\n"] if plain else ["\n", "\r\n", "\r"]))
+    for row in (names, *rows):
+        # csv.writer quotes a line end only if it is that of the lines.
+        quoted = not plain and (draw(st.booleans()) or any("\r" in field or "\n" in field for field in row))
+        style = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+        csv.writer(text, quoting=style, lineterminator=end).writerow(row)  # type: ignore[arg-type]
+        text.write(end * draw(st.integers(0, 0 if plain else 2)))
+    body = text.getvalue().removesuffix(draw(st.sampled_from(["", end]))).encode()
+    return names, rows, draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + body
+
+
+def rows_in(marshalled: Marshalled) -> list[list[str]]:
+    """The fields of the rows that travel."""
+    return read_lines(marshalled.body)
+
+
+@settings(deadline=None)
+@given(table=tables() | tables(plain=True))
+@example(table=(["a"], [[""], ["  "]], b'a\n""\n  \n'))
+@example(table=(["a", "b"], [["1", "2"]], b"\xef\xbb\xbfa,b\r\n1,2"))
+@example(table=(["a", "b"], [["1\r\n", "2"], ["", ""]], b'\n\na,b\r"1\r\n",2\r\r,\r\n\n'))
+@example(table=(["a\nb", "c"], [["1", 'x"y']], b'"a\nb",c\n1,x"y\n'))
+def test_rows_are_counted_and_travel_with_their_fields(
+    table: tuple[list[str], list[list[str]], bytes],
+) -> None:
+    """Whatever the line ends and quotes; a spelling of the header is the key."""
+    names, rows, body = table
+
+    marshalled = ANY.decode(body, CSV)
+
+    assert marshalled == Marshalled(
+        marshalled.body, rows=len(rows), key=TableKey(write_header(names)), single=False
+    )
+    assert rows_in(marshalled) == rows
+    assert marshalled.body.endswith(b"\n")
+
+
+@settings(deadline=None)
+@given(table=tables(plain=True))
+def test_rows_without_quotes_travel_as_they_came(table: tuple[list[str], list[list[str]], bytes]) -> None:
+    """With their line ends made one kind."""
+    names, rows, body = table
+
+    assert read_table(body) == (
+        tuple(names),
+        "".join(",".join(row) + "\n" for row in rows).encode(),
+        len(rows),
+    )
+
+
+@settings(deadline=None)
+@given(body=NEARLY_CSV | mutated(tables().map(lambda table: table[2])) | st.binary(max_size=12))
+@example(body=b"a\n\xef\xbb\xbf1\n")
+@example(body=b"a\n#1\n")
+def test_whatever_is_accepted_shifts_no_other(body: bytes) -> None:
+    """Any bytes are refused with 400, or are as many rows among others as were counted."""
+    try:
+        accepted = ANY.decode(body, CSV)
+    except BadRequest:
+        return
+    assert isinstance(accepted.key, TableKey)
+    names = read_table(body).names
+    adapter = DataFrame(dtypes=dict.fromkeys(names, "str"))
+    neighbour = (",".join(f"n{at}" for at in range(len(names))) + "\n").encode()
+
+    counts = [1, accepted.rows, 1]
+    merged = adapter.merge_table([neighbour, accepted.body, neighbour], accepted.key.header, counts)
+
+    assert list(merged.columns) == list(names)
+    assert len(merged) == sum(counts)
+    for at in (0, -1):
+        assert merged.iloc[at].tolist() == [f"n{at}" for at in range(len(names))]
+    for got, sent in zip(merged[1:-1].to_numpy().tolist(), rows_in(accepted), strict=True):
+        assert all(value == field or value != value for value, field in zip(got, sent, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "the body is empty; it must be a header and at least one row"),
+        (b"\xef\xbb\xbf", "the body is empty; .+"),
+        (b"\r\n\n", "the body is empty; .+"),
+        (b"a,b", "the body has no rows, only a header"),
+        (b"a,b\n\n\r\n", "the body has no rows, only a header"),
+        (b"a,b\n1,2\n3\n", "row 2 has 1 fields, the header has 2"),
+        (b"a,b\n1\n2,3,4\n", "row 1 has 1 fields, the header has 2"),
+        (b"a,b\n1,2,\n", "row 1 has 3 fields, the header has 2"),
+        (b'a,b\n"1,2"\n', "row 1 has 1 fields, the header has 2"),
+        (b"a,b\n1,2\n \n", "row 2 has 1 fields, the header has 2"),
+        (b'a\n"1\n2\n', "the body is not valid CSV: unexpected end of data, in line 3"),
+        (b'"a\n1\n', "the body is not valid CSV: unexpected end of data, in line 1"),
+        (b'a\n"1"2\n', "the body is not valid CSV: ',' expected after '\"', in line 2"),
+        (b'"a"b\n1\n', "the body is not valid CSV: ',' expected after '\"', in line 1"),
+        (b"a,,b\n1,2,3\n", "column 2 has no name in the header"),
+        (b'""\n1\n', "column 1 has no name in the header"),
+        (b'a,b,"a"\n1,2,3\n', "the header has the column 'a' more than once"),
+        (b"a\n\xff\n", "the body is not valid UTF-8: invalid start byte at byte 2"),
+        ("a\n1\n".encode("utf-16"), "the body is not valid UTF-8: .+"),
+        (b"a\n1\x002\n", "the body is not valid CSV: a zero byte at byte 3"),
+    ],
+)
+def test_what_is_not_a_table_is_refused(body: bytes, reason: str) -> None:
+    """400 with what is wrong, and where."""
+    with pytest.raises(BadRequest, match=f"^{reason}$"):
+        ANY.decode(body, CSV)
+
+
+def test_one_spelling_of_a_header_is_one_key() -> None:
+    """Quotes make no difference, the order of columns does: the rows cannot be joined."""
+    bodies = [b"a,b\n1,2\n", b'"a","b"\r\n1,2', b'\xef\xbb\xbfa,"b"\n1,2\n', b"b,a\n2,1\n", b"a;b\n1;2\n"]
+    first, *others = [codec_key(body) for body in bodies]
+
+    assert [key == first for key in others] == [True, True, False, False]
+
+
+def codec_key(body: bytes) -> Any:
+    """The batch key of CSV."""
+    return ANY.decode(body, CSV).key
+
+
+def test_a_large_field_is_fine() -> None:
+    """Larger than the csv module reads by default."""
+    assert ANY.decode(b'a\n"%b"\n' % (b"x\n" * 200_000), CSV).rows == 1
+
+
+RECORDS = b'[{"a":1,"b":"x"},{"a":2.50,"b":null}]'
+FORMS = [
+    RECORDS,
+    b' [ {"a":1 ,"b":"x"} , {"a":2.50,"b":null} ] ',
+    b'{"columns":["a","b"],"data":[[1,"x"],[2.50,null]]}',
+    b'{"columns":["a","b"],"index":[7,7],"data":[[1,"x"],[2.50,null]]}',
+    b'{"a":[1,2.50],"b":["x",null]}',
+    b'{"a":{"0":1,"1":2.50},"b":{"1":null,"0":"x"}}',
+]
+
+
+@pytest.mark.parametrize("body", FORMS)
+def test_json_of_any_form_becomes_the_same_rows(body: bytes) -> None:
+    """Values keep their text, and all share batches."""
+    for codec, key in ((AB, None), (ANY, ("a", "b"))):
+        marshalled = codec.decode(body)
+        assert (marshalled.rows, marshalled.key, marshalled.single) == (2, key, False)
+        assert b"".join(marshalled.body.split()) == RECORDS[1:-1]
+
+
+def test_a_single_row_is_answered_as_one() -> None:
+    """Without the list around it."""
+    marshalled = AB.decode(b' {"b": 1, "a": null} ')
+
+    assert marshalled == Marshalled(b'{"b": 1, "a": null}', rows=1, key=None, single=True)
+    assert AB.encode(b"5", single=True) == b"5"
+    assert AB.encode(b"5,6", single=False) == b"[5,6]"
+
+
+ROWS = st.integers(1, 3).flatmap(
+    lambda width: st.lists(
+        st.lists(SCALARS | st.none(), min_size=width, max_size=width), min_size=1, max_size=4
+    )
+)
+
+
+@settings(deadline=None)
+@given(data=st.data(), rows=ROWS)
+def test_rows_of_every_form_are_what_was_sent(data: st.DataObject, rows: list[list[Any]]) -> None:
+    """However names are written."""
+    width = len(rows[0])
+    names = data.draw(st.lists(st.text(max_size=3), min_size=width, max_size=width, unique=True))
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    value = data.draw(
+        st.sampled_from(
+            [
+                records,
+                {"columns": names, "data": rows},
+                columns,
+                {
+                    name: {str(at): value for at, value in enumerate(column)}
+                    for name, column in columns.items()
+                },
+            ]
+        )
+    )
+
+    marshalled = ANY.decode(data.draw(written(value)))
+
+    assert json.loads(b"[" + marshalled.body + b"]") == records
+    assert (marshalled.rows, marshalled.key) == (len(rows), tuple(names))
+
+
+@settings(deadline=None)
+@given(body=mutated(st.sampled_from(FORMS)) | VALUES.flatmap(written))
+def test_json_that_is_accepted_shifts_no_other(body: bytes) -> None:
+    """Any bytes are refused with 400, or at the worker alone, or are as many rows as were counted."""
+    try:
+        accepted = AB.decode(body)
+    except BadRequest:
+        return
+    adapter, neighbour = DataFrame(columns=["a", "b"]), b'{"b":"y","a":"z"}'
+    try:
+        merged = adapter.merge([neighbour, accepted.body, neighbour])
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            adapter.merge([accepted.body])
+    else:
+        assert len(merged) == accepted.rows + 2
+        assert merged.iloc[0].tolist() == merged.iloc[-1].tolist() == ["z", "y"]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "the body is not valid JSON: .+"),
+        (b"5", "the body must be a list of rows, or an object: .+"),
+        (b"[", "the body is not valid JSON: .+"),
+        (b"[" * 100_000, "the body is not valid JSON: .+"),
+        (b"[{}]{}", "the body is not valid JSON: .+"),
+        (b'{"a":1}{', "the body is not valid JSON: .+"),
+        (b"[]", "the body has no rows"),
+        (b"[[1,2]]", "the body must be rows that are objects: .+"),
+        (b"{}", "the first row has no columns"),
+        (b"[{}]", "the first row has no columns"),
+        (b'[{"\xff":1}]', "the body is not valid UTF-8: invalid start byte at byte 3"),
+        (b'{"a":{"\xff":1}}', "the body is not valid UTF-8: invalid start byte at byte 7"),
+        (b'{"a":[],"b":[]}', "the body has no rows"),
+        (b'{"a":[1,2],"b":[1]}', "columns must be of equal length, they have 1 to 2 values"),
+        (b'{"a":{"0":1},"b":{"1":1}}', "the column 'b' has not the same rows as the first"),
+        (b'{"columns":["a"],"data":[]}', "the body has no rows"),
+        (b'{"columns":[1],"data":[[1]]}', "the body must be 'columns', a list of names, and 'data', .+"),
+        (b'{"columns":["a"],"data":[1]}', r"the body must be .+ got `int` - at `\$.data\[0\]`"),
+        (b'{"columns":["a"],"data":[[1],[1,2]]}', "row 2 of 'data' has 2 values, there are 1 columns"),
+        (b'{"columns":["a","a"],"data":[[1,2]]}', "'columns' has 'a' more than once"),
+        (b'{"columns":[],"data":[[]]}', "the first row has no columns"),
+    ],
+)
+def test_json_that_is_no_table_is_refused(body: bytes, reason: str) -> None:
+    """400 with what is wrong."""
+    with pytest.raises(BadRequest, match=f"^{reason}$"):
+        ANY.decode(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"a":1}', "the body lacks 'b'"),
+        (b'[{"b":1}]', "the body lacks 'a'"),
+        (b'[{"a":1,"b":2,"d":3,"c":3}]', "the body has unknown 'c', 'd'"),
+        (b"a,c\n1,2\n", "the body lacks 'b' and has unknown 'c'"),
+        (b"x\n1\n", "the body lacks 'a', 'b' and has unknown 'x'"),
+    ],
+)
+def test_other_columns_than_those_of_the_api_are_refused(body: bytes, reason: str) -> None:
+    """The message names them."""
+    with pytest.raises(BadRequest, match=f"^{reason}; its columns must be 'a', 'b'$"):
+        AB.decode(body, CSV if body.endswith(b"\n") else "application/json")
+
+
+def test_without_columns_of_the_api_each_set_is_a_batch_of_its_own() -> None:
+    """In its order: a handler may go by that."""
+    assert AB.decode(b'{"b":1,"a":1}').key == AB.decode(b'{"a":1,"b":1}').key
+    keys = [ANY.decode(body).key for body in (b'{"a":1}', b'{"a":1,"b":1}', b'{"b":1,"a":1}')]
+    assert len(set(keys)) == 3
+
+
+def test_rows_of_other_protocols_are_rows() -> None:
+    """If they are objects."""
+    assert AB.marshal([b'{"a":1,"b":2}', b'{"b":3,"a":4}']) == Marshalled(
+        b'{"a":1,"b":2},{"b":3,"a":4}', rows=2, key=None, single=False
+    )
+    with pytest.raises(BadRequest, match="the body must be rows that are objects"):
+        AB.marshal([b"[1,2]"])
+
+
+def test_rows_of_csv_are_weighed_as_those_of_json() -> None:
+    """A number is a number, anything else text."""
+    body = b'n,text\n2.5,ab\n7,"c""d"\n'
+
+    def cost(by: float | str) -> float | None:
+        return DataFrameCodec(make_weigh(by), columns=None).decode(body, CSV).cost
+
+    assert cost("n") == 9.5
+    assert cost("text") == len("ab") + len('c\\"d')
+    assert cost(3) == 6
+    assert cost("bytes") == len('{"n":2.5,"text":"ab"}{"n":7,"text":"c\\"d"}')
+    with pytest.raises(BadRequest, match="a row lacks the field 'm', by which it is weighed"):
+        cost("m")

@@ -1,0 +1,165 @@
+"""Arrays in NumPy's file format, in and out."""
+
+import io
+import warnings
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from uncork_gateway.codecs.base import TensorKey
+from uncork_gateway.codecs.npy import decode_npy, encode_npy
+from uncork_gateway.errors import BadRequest
+
+ARRAYS = npst.arrays(
+    st.sampled_from(["?", "<i1", ">i2", "<i4", ">i8", "<u1", ">u2", "<u8", "<f2", ">f4", "<f8"]),
+    npst.array_shapes(min_dims=0, max_dims=4, max_side=3),
+)
+
+
+def saved(array: Any) -> bytes:
+    """An array as NumPy saves it."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def file(header: str, data: bytes = b"", *, version: bytes = b"\1\0") -> bytes:
+    """A file with a header of one's own."""
+    text = header.encode("latin-1") + b"\n"
+    return b"\x93NUMPY" + version + len(text).to_bytes(2 if version[0] == 1 else 4, "little") + text + data
+
+
+@settings(deadline=None)
+@given(array=ARRAYS, single=st.booleans(), fortran=st.booleans())
+def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool, fortran: bool) -> None:
+    """Of any byte order and layout; rows are little-endian, one after the other."""
+    if array.ndim == 0 and not single:
+        array = array.reshape(1)
+    body = saved(np.asarray(array, order="F" if fortran else "C"))
+
+    key, rows, was_single, data = decode_npy(body, row_axes=array.ndim if single else array.ndim - 1)
+
+    assert (rows, was_single) == (1 if single else len(array), single)
+    assert key.shape == (array.shape if single else array.shape[1:])
+    answer = encode_npy(data, datatype=key.datatype, shape=(rows, *key.shape), single=single)
+    back = np.load(io.BytesIO(answer))
+    np.testing.assert_array_equal(back, array)
+    assert (back.dtype, back.shape) == (array.dtype.newbyteorder("<"), array.shape)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "datatype"), [("?", "BOOL"), ("i1", "INT8"), (">u2", "UINT16"), ("f2", "FP16"), (">f8", "FP64")]
+)
+def test_the_key_is_that_of_tensors(dtype: str, datatype: str) -> None:
+    """So that they share batches with clients of V2; no dtype is taken for bfloat16."""
+    key, rows, single, data = decode_npy(saved(np.ones((2, 3), dtype)), row_axes=1)
+
+    assert (key, rows, single) == (TensorKey(datatype, (3,)), 2, False)
+    assert data == np.ones(6, np.dtype(dtype).newbyteorder("<")).tobytes()
+
+
+def test_rows_without_values_can_be_answered() -> None:
+    """A handler may find nothing."""
+    many = encode_npy(b"", datatype="FP32", shape=(3, 0), single=False)
+    one = encode_npy(b"", datatype="FP32", shape=(1, 0), single=True)
+
+    assert np.load(io.BytesIO(many)).shape == (3, 0)
+    assert np.load(io.BytesIO(one)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.zeros(3, "c8"), "arrays of complex64 are not taken; send booleans, integers or floats"),
+        (np.array(["a"]), "arrays of <U1 are not taken; "),
+        (np.array(["2020"], "M8[s]"), "arrays of datetime64"),
+        (np.zeros(2, [("a", "i4")]), "arrays of "),
+        (np.array([{}], object), "it has objects"),
+        (np.zeros((2, 2, 2)), "a row has 1 axes, many rows have 2; this array has 3"),
+        (np.float64(1), "a row has 1 axes, many rows have 2; this array has 0"),
+        (np.zeros((0, 3)), "the body has no rows, or rows without values"),
+        (np.zeros((3, 0)), "the body has no rows, or rows without values"),
+        (np.zeros(0), "the body has no rows, or rows without values"),
+    ],
+)
+def test_other_arrays_are_refused(array: Any, reason: str) -> None:
+    """The message says why; nothing is unpickled."""
+    with pytest.raises(BadRequest, match=reason):
+        decode_npy(saved(array), row_axes=1)
+
+
+GOOD = "{'descr': '<f8', 'fortran_order': False, 'shape': %s}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[1.5]",
+        b"\x93NUMPY",
+        saved(np.zeros(3))[:-1],
+        saved(np.zeros(3)) + b"\0",
+        file(GOOD % "(1,)", bytes(8), version=b"\3\0"),
+        file(GOOD % "(1,)", bytes(8), version=b"\x09\0"),
+        file(GOOD % f"({2**40},)", bytes(8)),
+        file(GOOD % f"({2**62}, {2**62})", bytes(8)),
+        file(GOOD % "(-1, -1)", bytes(8)),
+        file(GOOD % "(-1,)", bytes(8)),
+        file(GOOD % "(1.0,)", bytes(8)),
+        file(GOOD % ("(" + "1," * 80 + ")"), bytes(8)),
+        file("{[]: 1}"),
+        file("(" * 500),
+        file("'" * 3),
+        file("{'descr': 'nothing', 'fortran_order': False, 'shape': (1,)}"),
+        file("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", b"cos\nsystem\n"),
+        b"\x80\x04K\x01.",
+        b"PK\x03\x04 no archive",
+    ],
+)
+def test_what_is_no_such_file_is_refused(body: bytes) -> None:
+    """Nothing else is raised, and no memory is taken for what a header says."""
+    with pytest.raises(BadRequest, match=r"^the body is not an array in the format \.npy: "):
+        decode_npy(body, row_axes=1)
+
+
+def test_archives_are_refused() -> None:
+    """They hold several arrays."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("a.npy", saved(np.zeros(3)))
+
+    with pytest.raises(BadRequest, match=r"^the body is not an array in the format \.npy: "):
+        decode_npy(made.getvalue(), row_axes=1)
+
+
+WORDS = st.sampled_from(
+    ["{", "}", "(", ")", "'descr'", ":", ",", "'<f8'", "True", "-", "1", "\n ", "'shape'", "L"]
+)
+HEADERS = st.lists(WORDS, max_size=12).map("".join) | st.text(st.characters(max_codepoint=255), max_size=40)
+SHAPES = st.lists(st.integers(-1, 3) | st.just(True), max_size=3).map(lambda shape: GOOD % (tuple(shape),))
+
+
+@settings(deadline=None)
+@given(
+    body=st.builds(
+        file, HEADERS | SHAPES, st.binary(max_size=24), version=st.sampled_from([b"\1\0", b"\2\0"])
+    )
+    | st.binary(max_size=20),
+    row_axes=st.integers(0, 2),
+)
+def test_any_bytes_are_read_or_refused(body: bytes, row_axes: int) -> None:
+    """Nothing else is raised."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+            key, rows, _, data = decode_npy(body, row_axes=row_axes)
+    except BadRequest:
+        return
+    assert (key.datatype, len(key.shape)) == ("FP64", row_axes)
+    assert all(type(length) is int for length in key.shape)
+    assert len(data) == 8 * rows * int(np.prod(key.shape))

@@ -1,0 +1,135 @@
+"""The codec of texts."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.codecs.base import JSON
+from uncork_gateway.codecs.cost import make_weigh
+from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
+from uncork_gateway.errors import BadRequest
+from uncork_workers.adapters import InvalidInput, Text
+
+from .bodies import mutated, written
+
+CODEC = TextCodec()
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+
+
+@settings(deadline=None)
+@given(text=TEXTS.filter(lambda text: not text.startswith("\ufeff")), data=st.data())
+def test_a_text_is_the_same_plain_and_as_json(text: str, data: st.DataObject) -> None:
+    """One row either way, with the same key, so that both share batches; the worker gets the text."""
+    plain = CODEC.decode(text.encode(), PLAIN)
+    as_json = CODEC.decode(data.draw(written(text)), JSON)
+
+    assert plain[1:] == as_json[1:] == Marshalled(b"", rows=1)[1:]
+    assert Text().merge([plain.body, as_json.body]) == [text, text]
+
+
+def test_it_is_the_codec_of_the_adapter() -> None:
+    """By the kind."""
+    assert isinstance(make_codec(Text().describe()), TextCodec)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
+    """Only that at its start."""
+    assert json.loads(CODEC.decode("\ufeffa\ufeff".encode()).body) == "a\ufeff"
+
+
+@pytest.mark.parametrize("body", [b"1", b"null", b'["a"]', b"{}"])
+def test_other_json_than_a_string_is_refused(body: bytes) -> None:
+    """The message says what it must be."""
+    with pytest.raises(BadRequest, match=r"^the body must be a JSON string: "):
+        CODEC.decode(body, JSON)
+
+
+@pytest.mark.parametrize("body", [b"", b"word", b'"a', b'"a" "b"', b'"a","b"', b'"\xff"', b'"\\ud800"'])
+def test_what_is_not_json_is_refused(body: bytes) -> None:
+    """Also two strings."""
+    with pytest.raises(BadRequest, match=r"^the body is not valid JSON: "):
+        CODEC.decode(body, JSON)
+
+
+def test_what_is_not_utf8_is_refused() -> None:
+    """The message says where, and what can be done."""
+    with pytest.raises(BadRequest, match=r"^the text is not valid UTF-8: .* at byte 1; name another charset"):
+        CODEC.decode(b"a\xff", PLAIN)
+
+
+@settings(deadline=None)
+@given(
+    body=st.binary(max_size=20) | mutated(TEXTS.flatmap(written)), media_type=st.sampled_from([PLAIN, JSON])
+)
+def test_whatever_is_accepted_stays_one_text_among_others(body: bytes, media_type: str) -> None:
+    """It shifts no other."""
+    try:
+        accepted = CODEC.decode(body, media_type)
+    except BadRequest:
+        return
+    try:
+        merged = Text().merge([b'"1"', accepted.body, b'"2"'])
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            Text().merge([accepted.body])
+    else:
+        assert (len(merged), merged[0], merged[-1]) == (3, "1", "2")
+
+
+def test_rows_of_other_protocols_travel_together() -> None:
+    """Strings as they came."""
+    assert CODEC.marshal([b'"a"', b'"b"']) == Marshalled(b'"a","b"', rows=2, single=False)
+
+
+@pytest.mark.parametrize(("cost", "expected"), [(None, None), (2.5, 2.5), ("bytes", 4)])
+def test_texts_are_weighed_as_json(cost: float | str | None, expected: float | None) -> None:
+    """So that a client's spelling of its request makes no difference."""
+    codec = TextCodec(make_weigh(cost))
+
+    assert codec.decode(b"ab", PLAIN).cost == codec.decode(b' "ab" ', JSON).cost == expected
+    assert codec.marshal([b'"ab"']).cost == expected
+
+
+@pytest.mark.parametrize(
+    ("content_type", "charset"),
+    [
+        ("text/plain", "utf-8"),
+        ("text/plain; charset=UTF-8", "utf-8"),
+        ("text/plain; charset=utf8", "utf-8"),
+        ("text/plain;Charset=us-ascii", "ascii"),
+        ("text/csv; header=present; charset=ISO-8859-1", "latin-1"),
+        ('text/plain; charset="windows-1252"', "cp1252"),
+        ("text/plain; charset=utf-16", "utf-16"),
+        ("text/plain; charset=UTF-16LE", "utf-16-le"),
+        ("text/plain; charset=shift_jis", "shift_jis"),
+    ],
+)
+def test_any_charset_that_is_named_will_do(content_type: str, charset: str) -> None:
+    """Codecs see UTF-8 only."""
+    text = "ab" if charset == "ascii" else "日本" if charset == "shift_jis" else "ßé"
+
+    assert to_utf8(text.encode(charset), content_type).decode() == text
+
+
+@pytest.mark.parametrize(
+    ("body", "charset", "reason"),
+    [
+        (b"\xff", "ascii", "the text is not valid ascii: .*ordinal not in range"),
+        (b"a", "utf-16", "the text is not valid utf-16: .*truncated"),
+        (b"+2AA-", "utf-7", "the text is not valid utf-7: .*surrogates"),
+        (b"a", "martian", "the charset 'martian' is not known"),
+        (b"a", "hex", "the charset 'hex' is not known"),
+        (b"a", "rot13", "the charset 'rot13' is not known"),
+        (b"a", "punycode", "the charset 'punycode' is not known"),
+        (b"a", "undefined", "the charset 'undefined' is not known"),
+        (b"a", '"a\0"', r"the charset .* is not known"),
+        (b"a", '""', "the charset '' is not known"),
+    ],
+)
+def test_what_is_not_in_its_charset_is_refused(body: bytes, charset: str, reason: str) -> None:
+    """So is a charset that nobody knows."""
+    with pytest.raises(BadRequest, match=f"^{reason}"):
+        to_utf8(body, f"text/plain; charset={charset}")

@@ -1,0 +1,419 @@
+"""Our own routes from end to end: media types in and out, responses of handlers, and who shares a batch."""
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from uncork_gateway.codecs import AcceptKey, TensorKey, make_codec
+from uncork_gateway.dialects import Native
+from uncork_gateway.errors import UnsupportedMediaType
+from uncork_workers import outputs
+from uncork_workers.adapters import Json, NdArray
+from uncork_workers.description import ServiceDescription
+from uncork_workers.execution import Executor
+from uncork_workers.frames import Batch, TensorForm, encode_frame, split_payload
+from uncork_workers.outputs.kinds import CSV, JSON, NPY, Csv, Npy
+from uncork_workers.outputs.kinds import Image as ImageOutput
+from uncork_workers.service import Service, api, find_apis
+
+from ..fake_worker import FakeWorker
+from ..gateway_stage import GatewayStage, gateway, problem
+from ..running import run, turns
+
+RESPONSES: dict[str, Any] = {
+    "created": outputs.Response({"id": 7}, 201, {"Location": "/7", "X-Note": "é"}),
+    "page": outputs.Response("<p>", content_type="text/html"),
+    "gone": outputs.Response("gone", 410),
+    "empty": outputs.Response(None, 204),
+    "raw": b"\0\xff",
+    "row": {"a": 1},
+}
+
+
+class Kinds(Service):
+    """An api for each kind of offer."""
+
+    @api(input=NdArray(dtype="float32", shape=(2,)))
+    def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Rows doubled."""
+        return rows * 2
+
+    @api(input=NdArray(dtype="float32", shape=(2,)), output=Npy())
+    def arrays(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Sums, as .npy unless they are no array."""
+        sums: np.ndarray[Any, Any] = rows.sum(axis=1)
+        return sums
+
+    @api(input=NdArray(dtype="float32", shape=(2,)), output=Npy())
+    def found(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Rows of no values."""
+        return rows[:, :0]
+
+    @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), outputs.kinds.Json()])
+    def table(self, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+        """Columns."""
+        return {"n": rows, "half": rows / 2}
+
+    @api(input=NdArray(dtype="int64", shape=()), output=[ImageOutput(), ImageOutput(format="jpeg")])
+    def pictures(self, rows: np.ndarray[Any, Any]) -> list[Image.Image]:
+        """One of so many pixels."""
+        return [Image.new("L", (int(row), 1)) for row in rows]
+
+    @api(input=Json())
+    def responses(self, items: list[str]) -> list[Any]:
+        """What is asked for by name."""
+        return [RESPONSES[item] for item in items]
+
+
+class Working:
+    """A gateway with one worker, which runs batches when it is told to."""
+
+    def __init__(self, stage: GatewayStage, worker: FakeWorker) -> None:
+        self._stage = stage
+        self._worker = worker
+        self._executor = Executor(Kinds())
+
+    async def work(self, batches: int = 1) -> list[Batch]:
+        """Run some batches."""
+        done = []
+        for _ in range(batches):
+            batch, payload = await self._worker.batch()
+            reply, bodies = self._executor.run(batch, split_payload(payload, batch.lengths))
+            self._worker.send_bytes(encode_frame(reply, bodies))
+            done.append(batch)
+        return done
+
+    def ask(self, path: str, content: bytes, **headers: str) -> asyncio.Task[httpx.Response]:
+        """Send a request; underscores in the names of its headers are dashes."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return asyncio.create_task(self._stage.http.post(path, content=content, headers=named))
+
+    async def answer(self, path: str, content: bytes, **headers: str) -> httpx.Response:
+        """Send a request, and run its batch."""
+        asking = self.ask(path, content, **headers)
+        await self.work()
+        return await asking
+
+    async def counted(self, api: str) -> dict[str, float]:
+        """How many requests of an api were answered with each status."""
+        start = f'uncork_requests_total{{api="{api}",status="'
+        lines = (await self._stage.http.get("/metrics")).text.splitlines()
+        found = [line.removeprefix(start).split('"} ') for line in lines if line.startswith(start)]
+        return {status: float(count) for status, count in found if float(count)}
+
+
+@contextlib.asynccontextmanager
+async def working(folder: Path) -> AsyncIterator[Working]:
+    """A gateway and its worker."""
+    serves = ServiceDescription(
+        name="Kinds", apis=[definition.description for definition in find_apis(Kinds)]
+    )
+    async with gateway(folder) as stage:
+        yield Working(stage, await stage.worker(serves=serves))
+
+
+def npy(values: Any, dtype: str = "<f4") -> bytes:
+    """An array as a file."""
+    file = io.BytesIO()
+    np.save(file, np.array(values, dtype))
+    return file.getvalue()
+
+
+def loaded(reply: httpx.Response) -> np.ndarray[Any, Any]:
+    """The array of an answer."""
+    assert (reply.status_code, reply.headers["content-type"]) == (200, NPY)
+    array: np.ndarray[Any, Any] = np.load(io.BytesIO(reply.content))
+    return array
+
+
+def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
+    """One row without the leading axis, and many with it; the answer has the form of the request."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            one = loaded(await on.answer("/predict", npy([1, 2]), content_type=NPY, accept=NPY))
+            many = loaded(
+                await on.answer("/predict", npy([[1, 2], [3, 4]], ">f8"), content_type=NPY, accept=NPY)
+            )
+            first = loaded(await on.answer("/predict", npy([[1, 2]]), content_type=NPY, accept=NPY))
+            of_json = loaded(await on.answer("/predict", b"[[1, 2], [3, 4]]", accept=NPY))
+            single = loaded(await on.answer("/predict", b"[1, 2]", accept=NPY))
+
+        for array in (one, many, first, of_json, single):
+            assert array.dtype == "<f4"
+        assert (one.tolist(), single.tolist()) == ([2, 4], [2, 4])
+        assert many.tolist() == of_json.tolist() == [[2, 4], [6, 8]]
+        assert first.tolist() == [[2, 4]]
+
+    run(scenario())
+
+
+def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path) -> None:
+    """And in the same batch as binary tensors of V2."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            asking = on.ask("/predict", npy([[1, 2], [3, 4]]), content_type=NPY)
+            [batch] = await on.work()
+            reply = await asking
+
+        assert (batch.form, batch.rows, batch.accept) == (TensorForm("FP32", [2]), [2], "")
+        assert (reply.headers["content-type"], reply.json()) == (JSON, [[2, 4], [6, 8]])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "content_type", "status"),
+    [
+        ("/predict", b"[1, 2]", NPY, 400),
+        ("/predict", npy([1]), JSON, 400),
+        ("/predict", npy([1, 2])[:-1], NPY, 400),
+        ("/predict", npy(["a"], "U1"), NPY, 400),
+        ("/predict", npy([1, 2]), "text/csv", 415),
+        ("/responses", npy([1, 2]), NPY, 415),
+    ],
+)
+def test_what_is_no_such_file_is_refused(
+    tmp_path: Path, path: str, body: bytes, content_type: str, status: int
+) -> None:
+    """At once: no worker hears of it."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            detail = problem(await on.ask(path, body, content_type=content_type), status)
+            if status == 415:
+                wants = "application/json or application/x-npy" if path == "/predict" else JSON
+                assert detail == f"content type {content_type!r} is not accepted; send {wants}"
+            assert await on.counted(path[1:]) == {str(status): 1}
+
+    run(scenario())
+
+
+def test_a_file_of_another_shape_is_refused_by_the_worker(tmp_path: Path) -> None:
+    """The codec knows how many axes there are, not what each must be."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            reply = await on.answer("/predict", npy([1, 2, 3]), content_type=NPY, accept=NPY)
+
+        assert problem(reply, 400).startswith("got a row of shape (3,); a row must have shape (2,), ")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/x-npy", "text/html"])
+def test_an_api_may_give_arrays_first(tmp_path: Path, accept: str) -> None:
+    """To clients that do not ask, too."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            assert loaded(await on.answer("/arrays", b"[[1, 2], [3, 4]]", accept=accept)).tolist() == [3, 7]
+            assert loaded(await on.answer("/arrays", b"[1, 2]", accept=accept)).tolist() == 3
+            assert loaded(await on.answer("/found", b"[[1, 2], [3, 4]]", accept=accept)).shape == (2, 0)
+
+    run(scenario())
+
+
+def test_a_table_is_csv_or_json(tmp_path: Path) -> None:
+    """As the api gives first, or as the client asks; one header for each answer."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            busy = on.ask("/table", b"0")
+            await turns(50)
+            asking = [on.ask("/table", body) for body in (b"1", b"[2, 3]", b"[4]")]
+            asking.append(on.ask("/table", b"[5, 6]", accept=JSON))
+            asking.append(on.ask("/table", b"7", accept="text/csv;q=0.5, application/json;q=0.4"))
+            await turns(50)
+            batches = await on.work(3)
+            await busy
+            *tables, of_json, last = await asyncio.gather(*asking)
+
+        assert [(batch.accept, batch.rows) for batch in batches[1:]] == [(CSV, [1, 2, 1, 1]), ("", [2])]
+        assert [table.text for table in tables] == [
+            "n,half\r\n1,0.5\r\n",
+            "n,half\r\n2,1.0\r\n3,1.5\r\n",
+            "n,half\r\n4,2.0\r\n",
+        ]
+        assert {table.headers["content-type"] for table in (*tables, last)} == {CSV}
+        assert of_json.headers["content-type"] == JSON
+        assert of_json.json() == [{"n": 5, "half": 2.5}, {"n": 6, "half": 3}]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [("*/*", "image/png"), ("image/jpeg", "image/jpeg"), ("image/*", "image/png"), (JSON, "image/png")],
+)
+def test_images_are_files(tmp_path: Path, accept: str, media_type: str) -> None:
+    """Of the format that is asked for, if it is offered."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            reply = await on.answer("/pictures", b"3", accept=accept)
+
+        assert (reply.status_code, reply.headers["content-type"]) == (200, media_type)
+        image = Image.open(io.BytesIO(reply.content))
+        assert (image.get_format_mimetype(), image.size) == (media_type, (3, 1))
+
+    run(scenario())
+
+
+def test_several_rows_have_no_room_for_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """500 with an id; the log says why."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            detail = problem(await on.answer("/pictures", b"[3, 4]"), 500)
+
+        assert detail.startswith("the handler of api 'pictures' failed; error id ")
+        assert detail.rpartition(" ")[2] in caplog.text
+        assert "a request of several rows cannot be answered with files or responses" in caplog.text
+
+    run(scenario())
+
+
+def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
+    """Status, headers and body; that status is counted."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            busy = on.ask("/responses", b'"row"')
+            await turns(50)
+            asking = {name: on.ask("/responses", json.dumps(name).encode()) for name in RESPONSES}
+            await turns(50)
+            _, batch = await on.work(2)
+            await busy
+            replies = {name: await reply for name, reply in asking.items()}
+            counted = await on.counted("responses")
+
+        assert batch.rows == [1] * len(RESPONSES)
+        assert {
+            name: (reply.status_code, reply.headers["content-type"], reply.content)
+            for name, reply in replies.items()
+        } == {
+            "created": (201, JSON, b'{"id":7}'),
+            "page": (200, "text/html", b"<p>"),
+            "gone": (410, "text/plain; charset=utf-8", b"gone"),
+            "empty": (204, "application/octet-stream", b""),
+            "raw": (200, "application/octet-stream", b"\0\xff"),
+            "row": (200, JSON, b'{"a":1}'),
+        }
+        assert replies["created"].headers["location"] == "/7"
+        assert replies["created"].headers.get_list("x-note") == ["é"]
+        assert {name for name, reply in replies.items() if "location" in reply.headers} == {"created"}
+        assert {reply.headers["x-batch-size"] for reply in replies.values()} == {"6"}
+        assert counted == {"200": 4, "201": 1, "204": 1, "410": 1}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "kind"),
+    [
+        ("pictures", b'{"instances": [3]}', "image/png"),
+        ("responses", b'{"instances": ["raw"]}', "application/octet-stream"),
+        ("responses", b'{"instances": ["created"]}', JSON),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_other_protocols_have_no_words_for_whole_answers(
+    tmp_path: Path, version: str, api: str, body: bytes, kind: str
+) -> None:
+    """500 as they say it, with the type."""
+    [row] = json.loads(body)["instances"]
+    datatype = "BYTES" if isinstance(row, str) else "INT64"
+    tensor = {"name": "x", "shape": [1], "datatype": datatype, "data": [row]}
+    path = f"/v1/models/kinds.{api}:predict"
+    if version == "v2":
+        path, body = f"/v2/models/kinds.{api}/infer", json.dumps({"inputs": [tensor]}).encode()
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            reply = await on.answer(path, body, content_type=JSON)
+            counted = await on.counted(api)
+
+        assert reply.status_code == 500
+        assert reply.json() == {"error": f"the answer is {kind}, which this protocol has no words for"}
+        assert counted == {"500": 1}
+
+    run(scenario())
+
+
+def test_other_protocols_get_rows_of_what_is_first_a_file(tmp_path: Path) -> None:
+    """What an api gives first is for clients of its own route."""
+
+    async def scenario() -> None:
+        async with working(tmp_path) as on:
+            table = await on.answer("/v1/models/kinds.table:predict", b'{"instances": [1, 2]}')
+            sums = await on.answer("/v1/models/kinds.arrays:predict", b'{"instances": [[1, 2], [3, 4]]}')
+            tensor = {"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}
+            v2 = await on.answer("/v2/models/kinds.table/infer", json.dumps({"inputs": [tensor]}).encode())
+
+        assert table.json()["predictions"] == [{"n": 1, "half": 0.5}, {"n": 2, "half": 1}]
+        assert sums.json()["predictions"] == [3, 7]
+        assert {output["name"]: output["data"] for output in v2.json()["outputs"]} == {
+            "n": [1, 2],
+            "half": [0.5, 1],
+        }
+
+    run(scenario())
+
+
+NUMBERS = make_codec({"kind": "ndarray", "shape": [2]})
+TYPE, TAKES = b"Content-Type", b"ACCEPT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "accept"),
+    [
+        ([], ""),
+        ([(TYPE, b"application/json")], ""),
+        ([(TYPE, b"Application/JSON; charset=utf-8"), (TAKES, b"*/*")], ""),
+        ([(TAKES, b"application/json")], ""),
+        ([(TAKES, b"text/csv")], CSV),
+        ([(TAKES, b"text/html"), (TAKES, b"application/x-npy;q=0.1")], NPY),
+    ],
+)
+def test_only_those_who_take_something_else_have_batches_of_their_own(
+    headers: list[tuple[bytes, bytes]], accept: str
+) -> None:
+    """Nothing is kept of the heads of all others."""
+    dialect = Native(NUMBERS, offers=(JSON, NPY, CSV))
+
+    kept = dialect.keep(headers, b"/x?y=1")
+
+    assert bool(kept) == bool(accept)
+    asked = dialect.read(b"[1, 2]", kept)
+    assert asked == NUMBERS.decode(b"[1, 2]", JSON)._replace(key=AcceptKey(accept, None) if accept else None)
+
+
+def test_files_have_a_key_of_their_own() -> None:
+    """Under what their clients take."""
+    dialect = Native(NUMBERS, offers=(JSON, NPY))
+    key = TensorKey("FP32", (2,))
+
+    for takes, expected in ((b"*/*", key), (b"application/x-npy", AcceptKey(NPY, key))):
+        kept = dialect.keep([(TYPE, NPY.encode()), (TAKES, takes)], b"/")
+        assert dialect.read(npy([1, 2]), kept).key == expected
+
+
+@pytest.mark.parametrize("media_type", ["text/csv", "application/x-npz", "application/*", "json"])
+def test_other_types_are_not_taken(media_type: str) -> None:
+    """The message says which are."""
+    message = f"content type {media_type!r} is not accepted; send application/json or application/x-npy"
+    with pytest.raises(UnsupportedMediaType) as raised:
+        Native(NUMBERS).keep([(TYPE, media_type.encode())], b"/")
+
+    assert str(raised.value) == message

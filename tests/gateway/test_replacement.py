@@ -1,0 +1,215 @@
+"""The gateway put together, while new workers take over from those that there are."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_workers.description import ApiSettings, ServiceDescription
+from uncork_workers.frames import Failed, Hello, Ready
+
+from .fake_worker import FakeWorker, json_api, service
+from .gateway_stage import GatewayStage, gateway, problem
+from .running import run, turns
+
+
+class Replacing(GatewayStage):
+    """A gateway that workers can stand by at."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, GatewaySettings(**settings))
+        self.standby_path = str(folder / "s2")
+        self.standing_by: asyncio.Queue[int] = asyncio.Queue()
+        self.gateway = Gateway(
+            GatewaySettings(**settings),
+            kill_worker=self.killed.append,
+            restarts=lambda: 0,
+            stands_by=self.standing_by.put_nowait,
+        )
+
+    async def standby(
+        self, pid: int, *, index: int = 0, serves: ServiceDescription | None = None
+    ) -> FakeWorker:
+        """A worker that is ready to take over."""
+        worker = await FakeWorker.connect(self.standby_path)
+        self._workers.append(worker)
+        worker.send(Hello(index=index, pid=pid, service=serves or service(), files=[f"{pid}.py"]))
+        worker.send(Ready())
+        assert await self.standing_by.get() == pid
+        return worker
+
+
+@contextlib.asynccontextmanager
+async def replacing(folder: Path, **settings: Any) -> AsyncIterator[Replacing]:
+    """A gateway that workers can stand by at, in a folder."""
+    made = Replacing(folder, **settings)
+    await made.listen()
+    await made.gateway.listen(made.standby_path, standby=True)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
+    """What runs by the old worker, what is held by the new one; the old one goes when it has answered."""
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker()
+            asking = [on.post("/echo", 0)]
+            running, _ = await old.batch()
+            asking.append(on.post("/echo", 1))
+            await turns(50)
+            new = await on.standby(2)
+            assert on.gateway.take_over([2]) == {1}
+            old.answer(running, [b'"old"'])
+            held, _ = await new.batch()
+            new.answer(held, [b'"new"'])
+
+            assert [(await one).json() for one in asking] == ["old", "new"]
+            await old.dropped()
+            assert on.gateway.files == {"2.py"}
+
+    run(scenario())
+
+
+def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Path) -> None:
+    """Not before; a request that is held for an api that there is no more gets an honest answer."""
+    first, second = service(json_api("both"), json_api("old")), service(json_api("both"), json_api("new"))
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker(serves=first)
+            asking = on.post("/both", 0)
+            running, _ = await old.batch()
+            held = on.post("/old", 1)
+            new = await on.standby(2, serves=second)
+            problem(await on.http.post("/new", json=1), 404)
+
+            on.gateway.take_over([2])
+
+            problem(await on.http.post("/old", json=1), 404)
+            late = on.post("/new", 2)
+            await turns(50)
+            old.answer(running, [b'"old"'])
+            batch, _ = await new.batch()
+            new.answer(batch, [b'"new"'])
+            assert batch.api == "new"
+            assert [(await asking).json(), (await late).json()] == ["old", "new"]
+            gone = await held
+            assert problem(gone, 503) == "this api was taken away while the request was held"
+            assert gone.headers["retry-after"] == "1"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("serves", "says"),
+    [
+        ([service(name="A"), service(name="B")], "the new workers differ in what they serve"),
+        ([service(json_api(settings=ApiSettings(policy="magic")))] * 2, "there is no policy 'magic'"),
+        ([service(json_api("other"))], "1 of the new workers cannot take over any more"),
+    ],
+)
+def test_workers_that_cannot_take_over_change_nothing(
+    tmp_path: Path, serves: list[ServiceDescription], says: str
+) -> None:
+    """The old ones go on with what they serve."""
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker()
+            for index, description in enumerate(serves):
+                await on.standby(10 + index, index=index, serves=description)
+
+            with pytest.raises(ValueError, match=says):
+                on.gateway.take_over([10, 11])
+
+            _, reply = await on.echo(old, "/echo", 5)
+            assert reply.json() == 5
+            problem(await on.http.post("/other", json=1), 404)
+
+    run(scenario())
+
+
+def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is reported, the traceback once; it is not the reason why later there is no worker."""
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker()
+            for index in range(2):
+                new = await FakeWorker.connect(on.standby_path)
+                new.send(Failed(index, "load", "cannot be imported", "line 1"))
+                new.close()
+                await turns(50)
+            old.close()
+            await turns(50)
+            on.gateway.worker_exited(0, "exited with code 9")
+
+            assert problem(await on.ready(), 503) == "no worker is ready: worker 0 exited with code 9"
+
+    run(scenario())
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == [
+        "new worker 0 failed in load: cannot be imported\nline 1",
+        "new worker 1 failed in load: cannot be imported",
+    ]
+
+
+def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+    """It, not the one that took over; that one is given batches afterwards."""
+
+    async def scenario() -> None:
+        async with replacing(tmp_path, overrides={"timeout": 0.05}) as on:
+            old = await on.worker()
+            asking = on.post("/echo", 1)
+            await old.batch()
+            new = await on.standby(2)
+            on.gateway.take_over([2])
+            assert problem(await asking, 504) == "the batch ran past the timeout of this api"
+            assert on.killed == [1]
+            old.close()
+
+            _, reply = await on.echo(new, "/echo", 5)
+            assert reply.json() == 5
+
+    run(scenario())
+
+
+def test_an_old_worker_that_does_not_go_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a thread of the user's goes on for ever."""
+    monkeypatch.setattr("uncork_gateway.app._LEAVING_S", 0)
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            await on.worker()
+            await on.standby(2)
+            on.gateway.take_over([2])
+            await turns()
+
+            assert on.killed == [1]
+
+    run(scenario())
+
+
+def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
+    """Where nothing is ever replaced."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            path = str(tmp_path / "s2")
+            await on.gateway.listen(path, standby=True)
+            new = await FakeWorker.ready(path)
+            await turns(50)
+
+            assert problem(await on.ready(), 503) == "no worker is ready: workers are starting"
+            new.close()
+
+    run(scenario())

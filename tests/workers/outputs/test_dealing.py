@@ -1,0 +1,205 @@
+"""From rows to what each request gets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from uncork_workers.outputs import Answer, Encoded, Rejected, Response, WrongResult, encode
+from uncork_workers.outputs.dealing import deal, joined
+from uncork_workers.outputs.kinds import CSV, NPY
+
+from ..json_values import SCALARS, VALUES
+
+OCTETS = "application/octet-stream"
+EXCEPTIONS = st.sampled_from(
+    [
+        Rejected(422, "no"),
+        Rejected(500, "é"),
+        b"raw",
+        Response({"a": 1}, 201, {"x-a": "b"}),
+        Response(None, 204),
+    ]
+)
+COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)
+
+
+def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | Answer]:
+    """What requests of so many rows get, each in a batch of its own."""
+    given: list[bytes | Answer] = []
+    end = 0
+    for count in counts:
+        start, end = end, end + count
+        given += deal(encode(results[start:end], expected=count, accept=accept), [count])
+    return given
+
+
+def together(results: Any, counts: Sequence[int], accept: str, cuts: set[int]) -> list[bytes | Answer]:
+    """What they get in one batch, for which the handler is called in parts."""
+    ends = sorted({cut for cut in cuts if 0 < cut < len(results)} | {len(results)})
+    starts = [0, *ends[:-1]]
+    parts = [
+        encode(results[start:end], expected=end - start, accept=accept)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    return list(deal(joined(parts), counts))
+
+
+CUTS = st.sets(st.integers(1, 14), max_size=4)
+
+
+@settings(deadline=None)
+@given(counts=COUNTS, cuts=CUTS, data=st.data())
+def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
+    """Whatever the values, and however the calls were cut."""
+    results = data.draw(st.lists(VALUES, min_size=sum(counts), max_size=sum(counts)))
+
+    assert together(results, counts, "", cuts) == alone(results, counts, "")
+
+
+@settings(deadline=None)
+@given(counts=COUNTS, cuts=CUTS, data=st.data(), names=st.lists(st.text("ab,\n"), max_size=3, unique=True))
+def test_csv_in_company_is_csv_alone(
+    counts: list[int], cuts: set[int], data: st.DataObject, names: list[str]
+) -> None:
+    """One header for each request, then its own lines."""
+    row: st.SearchStrategy[Any] = SCALARS
+    if names:
+        row = st.tuples(*[SCALARS] * len(names)).map(lambda cells: dict(zip(names, cells, strict=True)))
+    results = data.draw(st.lists(row, min_size=sum(counts), max_size=sum(counts)))
+
+    dealt = together(results, counts, CSV, cuts)
+
+    assert dealt == alone(results, counts, CSV)
+    assert all(isinstance(answer, Answer) and answer.content_type == CSV for answer in dealt)
+
+
+@settings(deadline=None)
+@given(counts=COUNTS, cuts=CUTS, data=st.data())
+def test_arrays_in_company_are_arrays_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
+    """Each request gets the bytes of its own rows, little-endian and in the order of rows."""
+    array = data.draw(
+        npst.arrays(
+            st.sampled_from(["<f4", ">f8", "<i2", ">u8", "?", "<f2"]),
+            npst.array_shapes(min_dims=0, max_dims=2, max_side=3).map(lambda inner: (sum(counts), *inner)),
+        )
+    )
+    results = np.asfortranarray(array)
+
+    dealt = together(results, counts, NPY, cuts)
+
+    assert dealt == alone(results, counts, NPY)
+    end = 0
+    for answer, count in zip(dealt, counts, strict=True):
+        start, end = end, end + count
+        assert isinstance(answer, bytes)
+        back = np.frombuffer(answer, array.dtype.newbyteorder("<")).reshape(count, *array.shape[1:])
+        np.testing.assert_array_equal(back, array[start:end])
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(), count=st.integers(1, 8), cuts=CUTS, accept=st.sampled_from(["", CSV, NPY, "image/png"])
+)
+def test_whole_answers_in_company_are_those_alone(
+    data: st.DataObject, count: int, cuts: set[int], accept: str
+) -> None:
+    """Beside rows of any media type, at any place."""
+    results = data.draw(st.lists(EXCEPTIONS | SCALARS, min_size=count, max_size=count))
+
+    dealt = together(results, [1] * count, accept, cuts)
+
+    assert dealt == alone(results, [1] * count, accept)
+    for result, answer in zip(results, dealt, strict=True):
+        if isinstance(result, Rejected):
+            assert answer == Answer(result.status, result.detail.encode())
+
+
+def test_a_request_is_rejected_for_one_of_its_rows() -> None:
+    """By the first of them; the others get their rows."""
+    results = [1, 2, Rejected(422, "first"), Rejected(400, "second"), 5]
+
+    assert list(deal(encode(results, expected=5), [1, 3, 1])) == [b"1", Answer(422, b"first"), b"5"]
+    csv = deal(encode(results, expected=5, accept=CSV), [1, 3, 1])
+    assert list(csv) == [
+        Answer(200, b"0\r\n1\r\n", CSV),
+        Answer(422, b"first"),
+        Answer(200, b"0\r\n5\r\n", CSV),
+    ]
+
+
+def test_a_rejection_goes_before_a_response() -> None:
+    """To one request of both."""
+    encoded = encode([Response("x"), Rejected(400, "no")], expected=2)
+
+    assert list(deal(encoded, [2])) == [Answer(400, b"no")]
+
+
+@pytest.mark.parametrize("result", [b"x", Response("x"), Response(b"", 204)])
+def test_a_request_of_several_rows_has_no_room_for_whole_answers(result: object) -> None:
+    """The message says why."""
+    message = "^a request of several rows cannot be answered with files or responses$"
+    with pytest.raises(WrongResult, match=message):
+        deal(encode([1, result], expected=2), [2])
+
+
+def test_a_response_is_what_was_said() -> None:
+    """Status, headers, and the type that was given, or that of the body."""
+    results = [
+        Response({"id": np.int64(7)}, 201, {"Location": "/7", "X-É".replace("É", "E"): "é"}),
+        Response("<p>", content_type="text/html"),
+        Response(b"\0", 500),
+        Response(None, 204),
+    ]
+
+    assert list(deal(encode(results, expected=4), [1] * 4)) == [
+        Answer(201, b'{"id":7}', "application/json", (("Location", "/7"), ("X-E", "é"))),
+        Answer(200, b"<p>", "text/html"),
+        Answer(500, b"\0", OCTETS),
+        Answer(204, b"", OCTETS),
+    ]
+
+
+def test_results_of_calls_that_differ_are_not_joined() -> None:
+    """Rows of one call would come under the head, or in the shape, of another's."""
+    pairs = [
+        (encode([{"a": 1}], expected=1, accept=CSV), encode([{"b": 1}], expected=1, accept=CSV)),
+        (encode(np.zeros((1, 2)), expected=1, accept=NPY), encode(np.zeros((1, 3)), expected=1, accept=NPY)),
+        (encode(np.zeros(1), expected=1, accept=NPY), encode(np.zeros(1, "f4"), expected=1, accept=NPY)),
+        (encode(np.zeros(1), expected=1, accept=NPY), encode([0.0], expected=1, accept=NPY)),
+    ]
+    for one, other in pairs:
+        for parts in ([one, other], [other, one]):
+            with pytest.raises(WrongResult, match=r"^the results of several calls of the handler differ in "):
+                joined(parts)
+
+
+def test_a_call_without_rows_differs_from_none() -> None:
+    """All of its requests may have been rejected."""
+    lines = encode([{"a": 1}], expected=1, accept=CSV)
+    rejected = encode([Rejected(400, "no")], expected=1, accept=CSV)
+
+    for parts, counts in (([lines, rejected], [1, 1]), ([rejected, lines], [1, 1])):
+        assert joined(parts).head == b"a\r\n"
+        assert len(deal(joined(parts), counts)) == 2
+    assert list(deal(joined([rejected, rejected]), [2])) == [Answer(400, b"no")]
+
+
+def test_the_datatype_is_that_of_all_calls() -> None:
+    """If they have one."""
+    floats, doubles = encode(np.zeros(1, "f4"), expected=1), encode(np.zeros(1), expected=1)
+
+    assert joined([floats, floats]).datatype == "FP32"
+    assert joined([floats, doubles]) == Encoded(rows=[b"0.0", b"0.0"])
+
+
+def test_rows_without_values_are_rows() -> None:
+    """Each of no bytes."""
+    encoded = encode(np.zeros((3, 0)), expected=3, accept=NPY)
+
+    assert (encoded.rows, encoded.shape) == ([b"", b"", b""], (0,))
+    assert list(deal(encoded, [2, 1])) == [b"", b""]

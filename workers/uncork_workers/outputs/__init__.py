@@ -1,0 +1,155 @@
+"""From what a handler returned to what each caller gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uncork_workers.adapters.tensors import BYTES, datatype_of
+from uncork_workers.outputs.answers import Rejected, Response, WrongResult
+from uncork_workers.outputs.blobs import DEFAULT_IMAGE, encode_image, is_image
+from uncork_workers.outputs.json import encode_json, values_of
+from uncork_workers.outputs.kinds import CSV, JSON, NPY
+from uncork_workers.outputs.tables import as_rows, encode_csv
+
+__all__ = ["Answer", "Encoded", "Rejected", "Response", "WrongResult", "encode"]
+
+_OCTETS = "application/octet-stream"
+_TEXT = "text/plain; charset=utf-8"
+# What is JSON without a second look.
+_PLAIN = frozenset((float, int, str, bool, list, dict, type(None)))
+_OWN = (Rejected, Response, bytes, bytearray, memoryview)
+_OK = 200
+
+
+class Answer(NamedTuple):
+    """What one request gets in the place of results; without a type the body says why it is refused."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    headers: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """Results, one text or block for each row.
+
+    Attributes:
+        rows: JSON texts, lines of CSV, or raw rows of an array.
+        content_type: what the body of an answer is; empty for rows that the gateway makes a body of.
+        head: what comes before the rows of an answer.
+        between: what comes between them.
+        datatype: V2's, if results are an array.
+        shape: of a raw row; None if they are not raw.
+        answers: by position, what is given in the place of a row.
+    """
+
+    rows: list[bytes]
+    content_type: str = ""
+    head: bytes = b""
+    between: bytes = b","
+    datatype: str = ""
+    shape: tuple[int, ...] | None = None
+    answers: Mapping[int, Answer] = field(default_factory=dict)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether not every row has an answer in its place."""
+        return len(self.answers) < len(self.rows)
+
+
+def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
+    """Encode ``expected`` results in the media type ``accept``, if they can be; else as JSON, files or bytes.
+
+    Raises:
+        WrongResult: if there are not so many results, or one cannot be written.
+    """
+    datatype = datatype_of(results)
+    if accept == NPY and datatype not in ("", BYTES) and isinstance(results, np.ndarray):
+        return _raw(results, expected, datatype)
+    rows = _listed(results, expected)
+    if accept != CSV and (datatype or _PLAIN.issuperset(map(type, rows))):
+        return Encoded(rows=encode_json(rows), datatype=datatype)
+    answers = {at: _own(row, accept) for at, row in enumerate(rows) if _is_own(row)}
+    others = [row for at, row in enumerate(rows) if at not in answers]
+    if accept == CSV and others:
+        head, lines = encode_csv(others)
+        encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
+    else:
+        encoded = Encoded(rows=encode_json(others), datatype=datatype)
+    texts = iter(encoded.rows)
+    return replace(
+        encoded, rows=[b"" if at in answers else next(texts) for at in range(len(rows))], answers=answers
+    )
+
+
+def encode_each(results: object, *, expected: int) -> Encoded:
+    """Encode each of ``expected`` results as an answer of its own: bytes, text, JSON or a response.
+
+    Raises:
+        WrongResult: if there are not so many results, or one cannot be written.
+    """
+    rows = _listed(results, expected)
+    return Encoded(rows=[b""] * len(rows), answers={at: _own(row) for at, row in enumerate(rows)})
+
+
+def _is_own(row: Any) -> bool:
+    """Whether a result is a whole answer: it shares a body with no other."""
+    return isinstance(row, _OWN) or is_image(row)
+
+
+def _own(row: Any, accept: str = "") -> Answer:
+    match row:
+        case Rejected(status, detail):
+            return Answer(status, detail.encode())
+        case Response(body, status, headers, content_type):
+            content, kind = (b"", _OCTETS) if row.is_bodiless else _content(body, accept)
+            return Answer(status, content, content_type or kind, tuple(headers.items()))
+        case _:
+            return Answer(_OK, *_content(row, accept))
+
+
+def _content(body: Any, accept: str) -> tuple[bytes, str]:
+    """A body and its media type."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body), _OCTETS
+    if isinstance(body, str):
+        return body.encode(), _TEXT
+    if is_image(body):
+        media_type = accept if accept.startswith("image/") else DEFAULT_IMAGE
+        return encode_image(body, media_type), media_type
+    [text] = encode_json([body])
+    return text, JSON
+
+
+def _listed(results: object, expected: int) -> Sequence[Any]:
+    if isinstance(results, np.ndarray) and results.ndim > 0:
+        results = values_of(results)
+    elif not isinstance(results, list):
+        results = as_rows(results)
+    if not isinstance(results, list | tuple):
+        raise WrongResult(
+            f"the handler must return an array, a table or a list with one result per row, "
+            f"it returned {type(results).__name__}"
+        )
+    _check_count(len(results), expected)
+    return results
+
+
+def _raw(results: np.ndarray[Any, Any], expected: int, datatype: str) -> Encoded:
+    if results.ndim == 0:
+        raise WrongResult("the handler must return one result per row, it returned a single number")
+    _check_count(len(results), expected)
+    data = results.astype(results.dtype.newbyteorder("<"), order="C", copy=False).tobytes()
+    size = len(data) // max(1, expected)
+    rows = [data[at * size : (at + 1) * size] for at in range(expected)]
+    return Encoded(rows=rows, between=b"", datatype=datatype, shape=results.shape[1:])
+
+
+def _check_count(got: int, expected: int) -> None:
+    if got != expected:
+        raise WrongResult(f"the handler returned {got} results for {expected} rows")

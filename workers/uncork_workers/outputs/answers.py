@@ -1,0 +1,89 @@
+"""What a handler may return in the place of a result, for one request alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_FIRST_STATUS, _FIRST_ERROR, _LAST_ERROR = 200, 400, 599
+_BODILESS = (204, 304)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+# Written by the gateway.
+_RESERVED = ("connection", "content-length", "content-type", "transfer-encoding")
+
+
+class WrongResult(Exception):
+    """The handler returned something that cannot be dealt out to its callers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Refuses the request that this row belongs to; the others of the batch are answered.
+
+    Args:
+        status: an HTTP status from 400 to 599.
+        detail: what the client is told.
+
+    Raises:
+        ValueError: if the status is no error, or the detail no text.
+    """
+
+    status: int
+    detail: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.status, int) or not _FIRST_ERROR <= self.status <= _LAST_ERROR:
+            raise ValueError(f"Rejected: status must be a whole number from 400 to 599, got {self.status!r}")
+        if not isinstance(self.detail, str):
+            raise ValueError(f"Rejected: detail must be text, got {self.detail!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer of its own to the request that this row belongs to, which must be its only row.
+
+    Args:
+        body: bytes, text, an image, or anything that is JSON; None or empty for status 204 and 304.
+        status: an HTTP status from 200 to 599.
+        headers: header fields beside content type, length and those of the connection.
+        content_type: of the body; ``application/octet-stream``, ``text/plain; charset=utf-8``, that of
+            the image or ``application/json`` if it is not given.
+
+    Raises:
+        ValueError: if the status is none or has no body, or a header is not one line of Latin-1 under a
+            name that the handler may set.
+    """
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.status, int) or not _FIRST_STATUS <= self.status <= _LAST_ERROR:
+            raise ValueError(f"Response: status must be a whole number from 200 to 599, got {self.status!r}")
+        is_empty = self.body is None or (isinstance(self.body, bytes | str) and not self.body)
+        if self.is_bodiless and not is_empty:
+            raise ValueError(f"Response: status {self.status} has no body")
+        for name, value in self.headers.items():
+            if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+                raise ValueError(f"Response: {name!r} is not the name of a header field")
+            if name.lower() in _RESERVED:
+                raise ValueError(
+                    f"Response: header {name!r} is not the handler's; for a type give content_type"
+                )
+            _check_value(name, value)
+        _check_value("content-type", self.content_type)
+
+    @property
+    def is_bodiless(self) -> bool:
+        """Whether HTTP allows no body with the status."""
+        return self.status in _BODILESS
+
+
+def _check_value(name: str, value: object) -> None:
+    if not isinstance(value, str) or not _VALUE.fullmatch(value):
+        raise ValueError(f"Response: header {name!r} must be one line of Latin-1, got {value!r}")
