@@ -15,6 +15,7 @@ from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, M
 from uncork.simulate import simulate
 from uncork.tune import tune
 from uncork_dispatcher import POLICIES
+from uncork_workers.supervisor import read_gpus
 
 app = typer.Typer(
     name="uncork",
@@ -75,6 +76,19 @@ def serve(
     ] = 20_000,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload", help="Replace the workers when the service's files change; for development."
+        ),
+    ] = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            help="One GPU for each worker, in turn: a count of GPUs, or their numbers or UUIDs, such as 0,1.",
+            show_default="every worker sees all",
+        ),
+    ] = None,
 ) -> None:
     """Serve a model service behind a gateway that merges concurrent requests into batches."""
     overrides = {
@@ -92,6 +106,8 @@ def serve(
         max_queue_rows=max_queue_rows,
         drain_timeout_s=drain_timeout,
         log_level=log_level.value,
+        reload=reload,
+        gpus=_read_gpus(gpus),
     )
     try:
         code = run(options)
@@ -102,6 +118,13 @@ def serve(
         typer.echo(f"uncork serve: {error.strerror or error}", err=True)
         code = 1
     raise typer.Exit(code)
+
+
+def _read_gpus(text: str | None) -> list[str]:
+    try:
+        return [] if text is None else read_gpus(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--gpus") from None
 
 
 app.command()(proxy)
