@@ -16,7 +16,7 @@ RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
 COST_IN_BYTES = "bytes"
 MAX_COST = 10**9
 # Kinds of input whose rows are JSON values, which may be objects.
-KINDS_WITH_FIELDS = ("json",)
+KINDS_WITH_FIELDS = ("json", "dataframe")
 
 
 class DefinitionError(ValueError):
