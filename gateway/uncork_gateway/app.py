@@ -268,7 +268,7 @@ class Gateway:
         return ApiRules(
             name=api.name,
             goal_s=settings.mb_max_latency / 1000,
-            max_batch_rows=settings.mb_max_batch_size,
+            max_batch_rows=settings.limit_rows,
             max_batch_bytes=settings.mb_max_batch_bytes,
             policy=settings.policy,
             timeout_s=settings.timeout,
@@ -303,7 +303,7 @@ class Gateway:
         batch = Batch(
             batch=start.batch,
             api=start.api,
-            limit_rows=settings.mb_max_batch_size,
+            limit_rows=settings.limit_rows,
             lengths=list(map(len, bodies)),
             rows=job.rows,
             costs=None if job.costs == job.rows else job.costs,

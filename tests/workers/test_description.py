@@ -43,6 +43,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "timeout": 60,
         "idempotent": True,
         "cost": None,
+        "allowed_batch_sizes": None,
     }
 
 

@@ -35,6 +35,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         timeout: seconds a batch may run.
         idempotent: whether a batch that failed may be run again, whole or in parts.
         cost: what a row weighs; a number, ``"bytes"`` or a field, see :func:`uncork_workers.service.api`.
+        allowed_batch_sizes: rising numbers of rows that the handler may be called with; None: any.
     """
 
     mb_max_latency: float = 300
@@ -44,6 +45,12 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60
     idempotent: bool = True
     cost: float | str | None = None
+    allowed_batch_sizes: tuple[int, ...] | None = None
+
+    @property
+    def limit_rows(self) -> int:
+        """Most rows in a batch, or their cost: the largest allowed size is a limit too."""
+        return min(self.mb_max_batch_size, *(self.allowed_batch_sizes or (self.mb_max_batch_size,))[-1:])
 
     def check(self, api: str) -> None:
         """Check every value.
@@ -60,6 +67,11 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.idempotent, bool):
             raise DefinitionError(f"api {api!r}: idempotent must be True or False, got {self.idempotent!r}")
         _check_cost(api, self.cost)
+        _check_sizes(api, self.allowed_batch_sizes)
+        if self.cost is not None and self.allowed_batch_sizes is not None:
+            raise DefinitionError(
+                f"api {api!r}: allowed_batch_sizes counts rows, cost does not; leave out one"
+            )
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +140,16 @@ def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DefinitionError(
             f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
+        )
+
+
+def _check_sizes(api: str, sizes: object) -> None:
+    if sizes is None:
+        return
+    fine = isinstance(sizes, tuple) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    if not fine or list(sizes) != sorted(set(sizes)):  # type: ignore[call-overload]
+        raise DefinitionError(
+            f"api {api!r}: allowed_batch_sizes must be rising whole numbers of rows from 1, got {sizes!r}"
         )
 
 

@@ -15,6 +15,7 @@ from uncork_workers.bisection import bisect
 from uncork_workers.frames import Batch, Meta, RawForm, Reply, TableForm, TensorForm
 from uncork_workers.outputs import Answer, Encoded, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
+from uncork_workers.padding import pad, padded_size, without_surplus
 from uncork_workers.service import ApiDefinition, Service, find_apis
 
 log = logging.getLogger("uncork.worker")
@@ -106,6 +107,7 @@ class _Running:
     ) -> None:
         self._adapter = api.adapter
         self._handler = handler
+        self._sizes = api.description.settings.allowed_batch_sizes
         self._batch = batch
         costs = batch.rows if batch.costs is None else batch.costs
         self._requests = _Requests(bodies, batch.rows, costs, batch.metas or ())
@@ -203,8 +205,10 @@ class _Running:
         done = 0
         for count, cost in parts:
             began = time.perf_counter()
-            results = self._handler(merged if len(parts) == 1 else merged[done : done + count])
-            encoded.append(self._encode(results, count))
+            rows = merged if len(parts) == 1 else merged[done : done + count]
+            size = padded_size(count, self._sizes)
+            results = self._handler(pad(rows, size) if size > count else rows)
+            encoded.append(without_surplus(self._encode(results, size), count))
             self.chunks.append((cost, time.perf_counter() - began))
             done += count
         if not encoded:

@@ -59,7 +59,7 @@ def api(
     idempotent: bool = True,
     cost: float | str | None = None,
     warmup: None = None,
-    allowed_batch_sizes: None = None,
+    allowed_batch_sizes: Sequence[int] | None = None,
 ) -> Callable[[H], H]:
     """Make a method, plain or ``async``, an api, called once per batch with the rows of all its requests.
 
@@ -86,7 +86,9 @@ def api(
             object weighs the length of its JSON text in bytes (a string without its quotes, at least 1);
             a request without it gets 400.
         warmup: not available in this version.
-        allowed_batch_sizes: not available in this version.
+        allowed_batch_sizes: rising numbers of rows; the method is called with these only. A batch of another
+            size has its last row repeated, and the results of the surplus are dropped. For models that are
+            compiled for some sizes.
 
     Raises:
         DefinitionError: if an argument is wrong; the message names the api, the argument and the range.
@@ -96,7 +98,6 @@ def api(
         name = getattr(handler, "__name__", repr(handler))
         later = {
             "warmup": warmup,
-            "allowed_batch_sizes": allowed_batch_sizes,
         }
         for argument, value in later.items():
             if value is not None:
@@ -113,6 +114,7 @@ def api(
             timeout=timeout,
             idempotent=idempotent,
             cost=cost,
+            allowed_batch_sizes=_sizes(allowed_batch_sizes),
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)
@@ -130,6 +132,11 @@ def api(
         return handler
 
     return decorate
+
+
+def _sizes(sizes: object) -> Any:
+    """As they are described; what is no list is told by the check."""
+    return tuple(sizes) if isinstance(sizes, list | tuple) else sizes
 
 
 def _offers(api: str, output: object) -> tuple[str, ...]:
