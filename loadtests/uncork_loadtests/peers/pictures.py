@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
+# Of the names below a picture; more do not fit into its width.
+_MOST_IN_A_ROW = 5
 _COLOURS = (DARK_GREY, BLUE, SKY_BLUE, GREEN, PURPLE, ORANGE, "#999933", "#882255", "#332288")
 _MARKS = "s^vDPX<>h"
 _LOOKS = {OURS: (VERMILION, "o")} | {
@@ -118,7 +120,9 @@ def _panels(
             if line:
                 legend.setdefault(name, _draw_line(axes, name, line))
     headline(picture, title)
-    picture.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend))
+    picture.legend(
+        legend.values(), legend.keys(), loc="outside lower center", ncols=min(len(legend), _MOST_IN_A_ROW)
+    )
     return picture, panels
 
 
