@@ -17,7 +17,8 @@
 """
 
 from uncork_dispatcher.batched import batched
+from uncork_workers.context import Context, context
 from uncork_workers.description import DefinitionError
 from uncork_workers.service import Service, api
 
-__all__ = ["DefinitionError", "Service", "api", "batched"]
+__all__ = ["Context", "DefinitionError", "Service", "api", "batched", "context"]

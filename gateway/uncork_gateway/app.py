@@ -8,32 +8,25 @@ import secrets
 import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran, Start, WorkerLost
-from uncork_gateway.codecs import AcceptKey, Marshalled, RawKey, TableKey, TensorKey, make_codec
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job
+from uncork_gateway.batches import from_frame, to_frame
+from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.errors import Unavailable, problem
+from uncork_gateway.errors import Unavailable
 from uncork_gateway.exchange import BatchHead
 from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.http import HotRoutes, HttpProtocol
-from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
-from uncork_gateway.models import PREFIXES, Model, ModelPages, dialects_of, models_of
-from uncork_gateway.openapi import make_openapi
-from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
+from uncork_gateway.metrics import LiveState, Metrics
+from uncork_gateway.models import Model, dialects_of, models_of
+from uncork_gateway.pages import Pages
+from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
-from uncork_workers.frames import Batch, Failed, FrameError
+from uncork_workers.frames import Failed, FrameError
 
 log = logging.getLogger("uncork.gateway")
 
@@ -92,11 +85,12 @@ class Gateway:
             LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
-        self._service: ServiceDescription | None = None
+        self.service: ServiceDescription | None = None
+        """As the workers say it, without the overrides."""
         self._in_force: dict[str, ApiSettings] = {}
-        self._models: dict[str, Model] = {}
-        self._draining = False
-        self._trouble = "workers are starting"
+        self.models: dict[str, Model] = {}
+        self.draining = False
+        self.trouble = "workers are starting"
         self._shown_traceback = ""
         self._failures: dict[int, str] = {}
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
@@ -106,20 +100,7 @@ class Gateway:
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
         self._hot = HotRoutes()
-        pages = ModelPages(
-            version=version("uncork"), models=lambda: self._models, ready=lambda: self._is_ready
-        )
-        self.app = Starlette(
-            routes=[
-                Route("/livez", self._livez),
-                Route("/readyz", self._readyz),
-                Route("/healthz", self._readyz),
-                Route("/metrics", self._render_metrics),
-                Route("/openapi.json", self._openapi),
-                *pages.routes(),
-            ],
-            exception_handlers={HTTPException: self._http_error},
-        )
+        self.app = Pages(self).app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
@@ -142,9 +123,9 @@ class Gateway:
         first, *rest = self._pool.standbys(pids)
         if any(service != first for service in rest):
             raise ValueError("the new workers differ in what they serve")
-        if first != self._service:
+        if first != self.service:
             self._put_in_force(first)
-            self._service = first
+            self.service = first
         return self._pool.take_over(pids)
 
     async def attach(self, connected: socket.socket) -> None:
@@ -153,7 +134,7 @@ class Gateway:
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered."""
-        self._draining = True
+        self.draining = True
         await self._dispatcher.drain()
 
     async def close(self) -> None:
@@ -161,12 +142,27 @@ class Gateway:
         await self._pool.close()
         self._dispatcher.close()
 
+    # What the pages tell
+
+    @property
+    def any_ready(self) -> bool:
+        """Whether a worker takes batches."""
+        return self._pool.any_ready
+
+    def is_api(self, path: str) -> bool:
+        """Whether requests for batches are taken at a path."""
+        return self._hot.find(path.encode()) is not None
+
+    def render_metrics(self) -> bytes:
+        """All that is counted, for Prometheus."""
+        return self._metrics.render()
+
     def worker_exited(self, index: int, how: str) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left."""
         reason = self._failures.pop(index, None)
-        self._trouble = reason or f"worker {index} {how}"
+        self.trouble = reason or f"worker {index} {how}"
         if reason is None:
-            log.warning("%s", self._trouble)
+            log.warning("%s", self.trouble)
 
     # The pool's listener
 
@@ -176,14 +172,14 @@ class Gateway:
 
     def worker_described(self, service: ServiceDescription) -> None:
         """Put the apis of a worker in force, if they are not the ones that are."""
-        if service == self._service:
+        if service == self.service:
             return
         try:
             effective = self._put_in_force(service)
         except ValueError as error:
             self._unusable(str(error))
         else:
-            self._service = service
+            self.service = service
             if not self.described.done():
                 self.described.set_result(effective)
 
@@ -256,7 +252,7 @@ class Gateway:
             self._dispatcher.set_api(one)
         self._in_force = {api.name: api.settings for api in apis}
         self._hot.replace(routes)
-        self._models = models
+        self.models = models
         return effective
 
     def _rules(self, api: ApiDescription) -> ApiRules:
@@ -291,30 +287,14 @@ class Gateway:
     def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
         """Have a worker run a batch."""
         start = job.start
-        settings, key = self._in_force.get(start.api), start.key
+        settings = self._in_force.get(start.api)
         if settings is None:
             gone = Unavailable("this api was taken away while the request was held", retry_after_s=1)
             asyncio.get_running_loop().call_soon(ended, gone)
             return
-        accept = ""
-        if isinstance(key, AcceptKey):
-            accept, key = key
-        bodies = [asked.body for asked in job.payloads]
-        batch = Batch(
-            batch=start.batch,
-            api=start.api,
-            limit_rows=settings.limit_rows,
-            lengths=list(map(len, bodies)),
-            rows=job.rows,
-            costs=None if job.costs == job.rows else job.costs,
-            idempotent=settings.idempotent,
-            timeout_s=settings.timeout,
-            form=key.form() if isinstance(key, TensorKey | TableKey | RawKey) else None,
-            metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
-            accept=accept,
-        )
+        batch, bodies = to_frame(job, settings, batch_id=self._batch_head.id_of(start.batch))
         try:
-            self._pool.execute(start.worker, batch, bodies, lambda outcome: ended(_ran(start, outcome)))
+            self._pool.execute(start.worker, batch, bodies, lambda outcome: ended(from_frame(start, outcome)))
         except FrameError as error:
             asyncio.get_running_loop().call_soon(ended, error)
 
@@ -324,73 +304,3 @@ class Gateway:
         if hello is not None:
             log.error("worker %d ran a batch past its timeout and is killed", hello.index)
             self._kill_worker(hello.pid)
-
-    # Plain routes
-
-    async def _livez(self, request: Request) -> Response:
-        return PlainTextResponse("alive\n")
-
-    @property
-    def _is_ready(self) -> bool:
-        return self._pool.any_ready and not self._draining
-
-    async def _readyz(self, request: Request) -> Response:
-        if self._draining:
-            return _problem(503, "the server is shutting down")
-        if not self._pool.any_ready:
-            return _problem(503, f"no worker is ready: {self._trouble}")
-        return PlainTextResponse("ready\n")
-
-    async def _render_metrics(self, request: Request) -> Response:
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
-
-    async def _openapi(self, request: Request) -> Response:
-        if self._service is None:
-            return _problem(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
-        document = make_openapi(self._service, version=version("uncork"))
-        return Response(msgspec.json.encode(document), media_type="application/json")
-
-    async def _http_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        path = request.url.path
-        write = _plain_error if path.startswith(PREFIXES) or path == "/v2" else _problem
-        if self._service is None and error.status_code in (404, 405):
-            return write(503, f"no worker is ready: {self._trouble}", {"retry-after": "1"})
-        if self._hot.find(path.encode()) is not None:
-            return write(405, f"{request.method} is not allowed for {path}; send POST", {"allow": "POST"})
-        of_models = path.startswith(PREFIXES) and request.method == "POST" and error.status_code == 405
-        if of_models or error.detail == HTTPStatus.NOT_FOUND.phrase:
-            return write(404, f"there is no {path} here")
-        return write(error.status_code, error.detail, dict(error.headers or {}))
-
-
-def _ran(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
-    """What came of a batch, in the dispatcher's terms."""
-    if isinstance(outcome, WorkerLost):
-        return outcome
-    reply = outcome.reply
-    results = [
-        RowsReply(status, body, reply.datatype, reply.shape)
-        for status, body in zip(reply.statuses, outcome.bodies, strict=True)
-    ]
-    if reply.content_types is not None:
-        headers = reply.headers or [[]] * len(results)
-        results = [
-            result._replace(content_type=content_type, headers=own)
-            for result, content_type, own in zip(results, reply.content_types, headers, strict=True)
-        ]
-    whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
-    return Ran(
-        results,
-        outcome="worked" if reply.worked and reply.chunks else "failed",
-        # To parse and to write results is work of a batch too.
-        chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
-    )
-
-
-def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")
-
-
-def _plain_error(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(error_body(detail), status, headers=headers, media_type="application/json")

@@ -75,11 +75,15 @@ class BatchHead:
         self._lines = (b"", b"")
         self.batch_id = ""
 
+    def id_of(self, batch: int) -> str:
+        """What callers and logs know a batch by."""
+        return f"{self._instance}-{batch}"
+
     def lines(self, batch: BatchFacts, held_s: float) -> bytes:
         """The lines for one of the answers of a batch; they come one after the other."""
         if batch is not self._batch:
             self._batch = batch
-            self.batch_id = f"{self._instance}-{batch.start.batch}"
+            self.batch_id = self.id_of(batch.start.batch)
             self._lines = (
                 b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
                 % (self.batch_id.encode(), batch.rows),

@@ -118,7 +118,11 @@ def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
             good, wrong, failed = await asyncio.gather(*asking)
 
             assert (await first).headers["x-batch-size"] == "1"
-            assert (batch, payload) == (Batch(2, "echo", 1000, [3, 7, 1], [1, 1, 1]), b'"a"{"b":2}3')
+            named = good.headers["x-batch-id"]
+            assert (batch, payload) == (
+                Batch(2, "echo", 1000, [3, 7, 1], [1, 1, 1], id=named),
+                b'"a"{"b":2}3',
+            )
             assert (good.status_code, good.json(), good.headers["x-batch-size"]) == (200, "A", "3")
             assert problem(wrong, 400) == "wrong"
             assert problem(failed, 500) == "oops"

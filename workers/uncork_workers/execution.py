@@ -8,10 +8,12 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
+from uncork_workers.context import Context, running
 from uncork_workers.frames import Batch, Meta, RawForm, Reply, TableForm, TensorForm
 from uncork_workers.outputs import Answer, Encoded, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
@@ -55,6 +57,7 @@ class Executor:
     """Runs the batches of one service object."""
 
     def __init__(self, service: Service) -> None:
+        self._service = service
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         # One loop for all batches: what a handler opens in one, it can use in the next.
         self._loop = asyncio.Runner()
@@ -68,33 +71,46 @@ class Executor:
         """A handler as a function that returns when it is done."""
         if not inspect.iscoroutinefunction(handler):
             return handler
-        return lambda rows: self._loop.run(handler(rows))
+        return lambda rows: self._loop.run(handler(rows), context=copy_context())
+
+    def _context(self, batch: Batch) -> Context:
+        return Context(
+            batch_id=batch.id,
+            api=batch.api,
+            worker_index=self._service.worker_index,
+            requests=len(batch.rows),
+            rows=sum(batch.rows),
+        )
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Run a batch; every request gets a status and a body, whatever happens."""
+        with running(self._context(batch)):
+            return self._run(batch, bodies)
+
+    def _run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         began = time.perf_counter()
         definition = self._apis[batch.api]
-        running = _Running(definition, self._handlers[batch.api], batch, bodies)
+        run = _Running(definition, self._handlers[batch.api], batch, bodies)
         failure: BaseException | None = None
         try:
-            running.run()
+            run.run()
         except (Exception, SystemExit) as error:
             failure = error
         if failure is not None:
-            running.run_parts(failure, took_s=time.perf_counter() - began)
-        answers = running.answers
-        datatype, shape = running.kinds.pop() if len(running.kinds) == 1 else ("", None)
+            run.run_parts(failure, took_s=time.perf_counter() - began)
+        answers = run.answers
+        datatype, shape = run.kinds.pop() if len(run.kinds) == 1 else ("", None)
         reply = Reply(
             batch=batch.batch,
             worked=failure is None,
             seconds=time.perf_counter() - began,
-            statuses=running.statuses,
+            statuses=run.statuses,
             lengths=list(map(len, answers)),
-            chunks=running.chunks,
+            chunks=run.chunks,
             datatype=datatype,
             shape=None if shape is None else list(shape),
-            content_types=running.content_types,
-            headers=running.headers,
+            content_types=run.content_types,
+            headers=run.headers,
         )
         return reply, answers
 

@@ -92,7 +92,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, tag="batch", frozen=True):
-    """Run these requests. Per request: the length of its body in bytes, and its rows.
+    """Run these requests. Per request: length of its body in bytes, and its rows. ``id`` is for logs.
 
     ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
     weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
@@ -112,6 +112,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     form: Form | None = None
     metas: list[Meta] | None = None
     accept: str = ""
+    id: str = ""
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):

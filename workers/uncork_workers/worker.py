@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Literal
 
+from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
 from uncork_workers.frames import (
     Batch,
@@ -50,8 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(
         level=options.log_level.upper(),
-        format=f"%(asctime)s %(levelname)s worker {options.index}: %(message)s",
+        format=f"%(asctime)s %(levelname)s worker {options.index}%(batch)s: %(message)s",
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(BatchOfRecord())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(options.socket)
