@@ -51,7 +51,7 @@ APIS = st.builds(
 SERVICES = st.builds(ServiceDescription, name=st.text(), apis=st.lists(APIS, max_size=2))
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, index=NUMBERS, pid=NUMBERS, service=SERVICES, files=st.lists(st.text(), max_size=2)),
-    st.just(Ready()),
+    st.builds(Ready, files=st.lists(st.text(), max_size=2)),
     st.builds(
         Failed,
         index=NUMBERS,

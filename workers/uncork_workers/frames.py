@@ -48,7 +48,9 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """The worker has set its service up, and takes batches."""
+    """The worker has set its service up, and takes batches. By now the service is made of ``files``."""
+
+    files: list[str] = []
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):

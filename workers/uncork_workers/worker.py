@@ -86,7 +86,7 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     # What setup has made lives as long as the worker: a look at all of it is a pause in some batch.
     gc.collect()
     gc.freeze()
-    _send(connection, Ready())
+    _send(connection, Ready(files=service_files(target)))
     try:
         run_batches(service, connection)
     finally:

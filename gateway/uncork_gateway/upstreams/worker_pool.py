@@ -268,7 +268,8 @@ class _Connection(asyncio.Protocol):
         match frame.message:
             case Hello():
                 self._said_hello(frame.message)
-            case Ready():
+            case Ready(files=files):
+                self._listener.worker_imported(files)
                 self._is_now_ready()
             case Failed():
                 self._listener.worker_failed(frame.message, standby=self.standby)

@@ -27,7 +27,7 @@ class Listener:
 
     def worker_imported(self, files: list[str]) -> None:
         """Keep the files."""
-        self.files = files
+        self.files += files
 
     def worker_described(self, service: ServiceDescription) -> None:
         """Note it."""
