@@ -153,9 +153,13 @@ class _Fleet:
     def _listen(self, index: int) -> None:
         process = self._processes[index]
         assert process.stdout is not None
+        last = Message()
         for line in process.stdout:
-            self._said.put((index, msgspec.json.decode(line, type=Message)))
-        self._said.put((index, Message(failed=f"generator {index} ended too early")))
+            last = msgspec.json.decode(line, type=Message)
+            self._said.put((index, last))
+        # One that has handed over may end while others have not.
+        if last.part is None:
+            self._said.put((index, Message(failed=f"generator {index} ended too early")))
 
     def wait_until_ready(self) -> None:
         """Return when all are connected."""
