@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import BatchFacts, DispatchError
 from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, HandlerFailed, from_dispatcher
-from uncork_gateway.http import Header, HttpProtocol
+from uncork_gateway.http import Header, HttpProtocol, header_lines
 from uncork_gateway.metrics import ApiTally
 
 log = logging.getLogger("uncork.gateway")
@@ -45,9 +45,7 @@ class Route(Protocol):
         ...
 
 
-def read_head(
-    headers: Sequence[Header], *, max_body_bytes: int, headers_kept: tuple[Header, ...] = ()
-) -> Head:
+def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
     """Read what headers say to every route; what is wrong with them is told when it is the request's turn."""
     timeout_s, expects = math.inf, False
     refused: GatewayError | None = None
@@ -63,7 +61,7 @@ def read_head(
                     refused = error
             case b"expect":
                 expects = value.lower() == b"100-continue"
-    return Head(timeout_s, expects, refused, headers_kept)
+    return Head(timeout_s, expects, refused)
 
 
 class BatchHead:
@@ -177,9 +175,8 @@ class BodyExchange(ABC):
         failure = error if isinstance(error, GatewayError) else _unexpected(error)
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read
-        head = b"".join(b"%b: %b\r\n" % header for header in failure.headers())
         content_type, body = self._to.error(failure.status, str(failure))
-        self._reply(failure.status, head + content_type, body)
+        self._reply(failure.status, header_lines(failure.headers()) + content_type, body)
 
     def _reply(self, status: int, head: bytes, body: bytes) -> None:
         self._connection.reply(self, status, head, body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from uncork_dispatcher import Answer, AsyncDispatcher
@@ -75,8 +74,7 @@ class HotRequest(BodyExchange):
         except Exception as error:
             self.failed(error)
             return
-        self._connection.reply(self, result.status, lines + head, body)
-        route.tally.answered(result.status, time.perf_counter() - self._arrived)
+        self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:
         self._route.dispatcher.cancel(self._number)

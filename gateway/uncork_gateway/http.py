@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -100,8 +100,7 @@ class HotRoutes:
             self._starts.clear()
         start = self._starts.get(status)
         if start is None:
-            lines = (b"%b: %b\r\n" % header for header in headers)
-            start = self._starts[status] = STATUS_LINE[status] + b"".join(lines)
+            start = self._starts[status] = STATUS_LINE[status] + header_lines(headers)
         return start
 
     def learn(self, head: bytes, known: _Known) -> None:
@@ -311,6 +310,11 @@ class HttpProtocol(HttpToolsProtocol):
 
 def _is_exchange(cycle: Any) -> bool:
     return hasattr(cycle, "leave")
+
+
+def header_lines(headers: Iterable[Header]) -> bytes:
+    """Headers as they are sent."""
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 def path_of(target: bytes) -> bytes:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import Answer, AsyncDispatcher
-from uncork_gateway.dialects.base import JSON, header_lines
+from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
-from uncork_gateway.http import Header, HttpProtocol
+from uncork_gateway.http import Header, HttpProtocol, header_lines
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status
 from uncork_gateway.protocols.rows import error_body
@@ -40,13 +40,14 @@ class HeaderRules:
 
 
 class SortedHead(NamedTuple):
-    """The headers of a request by what becomes of them."""
+    """The headers of a request by what becomes of them; ``sent`` are those that go with a merged call."""
 
     common: Head
     content: tuple[Header, ...]
     keyed: tuple[Header, ...]
-    passed: tuple[Header, ...]
+    sent: tuple[Header, ...]
     whole: tuple[Header, ...]
+    is_encoded: bool
 
 
 Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
@@ -87,12 +88,15 @@ class MergedRoute:
         """Sort the headers."""
         whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules
+        keyed = tuple(header for header in whole if header[0] in rules.keyed)
+        passed = tuple(header for header in whole if header[0] in rules.passed)
         return SortedHead(
             common=read_head(headers, max_body_bytes=self.max_body_bytes),
             content=tuple(header for header in whole if header[0] in _CONTENT),
-            keyed=tuple(header for header in whole if header[0] in rules.keyed),
-            passed=tuple(header for header in whole if header[0] in rules.passed),
+            keyed=keyed,
+            sent=keyed + passed,
             whole=whole,
+            is_encoded=any(name == _ENCODING for name, _ in whole),
         )
 
     def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
@@ -121,7 +125,7 @@ class MergedRequest(BodyExchange):
         route, head = self._route, self._sorted
         content = Content(body, head.content)
         try:
-            if any(name == _ENCODING for name, _ in head.whole):
+            if head.is_encoded:
                 raise Unmergeable("its body is encoded")
             self._request = route.wire.parse(content)
         except Unmergeable:
@@ -133,7 +137,7 @@ class MergedRequest(BodyExchange):
                 request=part,
                 wire=route.wire,
                 target=route.target,
-                headers=head.keyed + head.passed,
+                headers=head.sent,
                 original=Content(body, head.whole) if len(self._parts) == 1 else None,
                 expires_at=time.monotonic() + head.common.timeout_s,
             )

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from uncork_gateway.codecs import make_codec
-from uncork_gateway.codecs.base import JSON
-from uncork_workers.description import ApiDescription, ServiceDescription
+from uncork_workers.description import JSON, ApiDescription, ServiceDescription
 
 Schema = dict[str, Any]
 

@@ -11,8 +11,8 @@ import pytest
 
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.codecs.base import JSON as JSON_TYPE
 from uncork_gateway.dialects.base import RowsReply
+from uncork_workers.description import JSON as JSON_TYPE
 
 from .client import JSON, Client
 from .running import run, turns
@@ -197,8 +197,8 @@ class BrokenCodec:
         raise ZeroDivisionError("a secret of ours")
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        """Never called."""
-        raise NotImplementedError
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
 
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """Never called."""

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from uncork_workers.adapters import Json, NdArray
+from uncork_workers.description import CSV, NPY
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Batch, Reply
 from uncork_workers.outputs import Rejected, Response
-from uncork_workers.outputs.kinds import CSV, NPY, Csv, Npy
+from uncork_workers.outputs.kinds import Csv, Npy
 from uncork_workers.service import Service, api
 
 OCTETS = "application/octet-stream"

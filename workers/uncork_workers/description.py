@@ -14,6 +14,8 @@ import msgspec
 RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
 RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
 COST_IN_BYTES = "bytes"
+JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
+"""Media types that bodies have on both sides."""
 MAX_COST = 10**9
 # Kinds of input whose rows are JSON values, which may be objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
@@ -84,7 +86,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     route: str
     input: dict[str, Any]
-    offers: tuple[str, ...] = ("application/json",)
+    offers: tuple[str, ...] = (JSON,)
     schema: dict[str, Any] = {}
     settings: ApiSettings = ApiSettings()
     doc: str = ""

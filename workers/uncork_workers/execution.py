@@ -223,7 +223,7 @@ class _Running:
             began = time.perf_counter()
             rows = merged if len(parts) == 1 else merged[done : done + count]
             size = padded_size(count, self._sizes)
-            results = self._handler(pad(rows, size) if size > count else rows)
+            results = self._handler(pad(rows, size))
             encoded.append(without_surplus(self._encode(results, size), count))
             self.chunks.append((cost, time.perf_counter() - began))
             done += count

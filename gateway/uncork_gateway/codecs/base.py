@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from uncork_workers.description import JSON
 from uncork_workers.frames import Form, Meta, RawForm, TableForm, TensorForm
-
-JSON = "application/json"
 
 
 class Marshalled(NamedTuple):

@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from uncork_gateway.codecs.base import JSON, Marshalled, TableKey
+from uncork_gateway.codecs.base import Marshalled, TableKey
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, read_lines, read_table, write_header
 from uncork_gateway.codecs.json import SPACE
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
+from uncork_workers.description import CSV, JSON
 
-_CSV = ("text/csv", "application/csv")
+_CSV = (CSV, "application/csv")
 _SPLIT = ({"columns", "data"}, {"columns", "data", "index"})
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 

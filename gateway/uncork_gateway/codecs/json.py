@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.codecs.base import JSON, Marshalled
+from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest
+from uncork_workers.description import JSON
 
 SPACE = b" \t\r\n"
 _decoder = msgspec.json.Decoder(msgspec.Raw)

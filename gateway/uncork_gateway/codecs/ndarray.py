@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.codecs.base import JSON, Marshalled
+from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import SPACE, check_json
-from uncork_gateway.codecs.npy import NPY, decode_npy
+from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
+from uncork_workers.description import JSON, NPY
 
 _OPEN = ord("[")
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])

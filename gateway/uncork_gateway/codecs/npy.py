@@ -13,8 +13,6 @@ from uncork_gateway.codecs.base import TensorKey
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import LAYOUTS
 
-NPY = "application/x-npy"
-
 _DATATYPES = {np.dtype(layout): datatype for datatype, layout in LAYOUTS.items() if datatype != "BF16"}
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

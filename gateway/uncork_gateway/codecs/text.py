@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import msgspec
 from multipart import parse_options_header  # type: ignore[import-untyped]
 
-from uncork_gateway.codecs.base import JSON, Marshalled
+from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import SPACE
 from uncork_gateway.errors import BadRequest
+from uncork_workers.description import JSON
 
 PLAIN = "text/plain"
 

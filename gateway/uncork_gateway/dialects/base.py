@@ -71,20 +71,7 @@ class Dialect(Protocol):
         ...
 
 
-def content_type(headers: Sequence[Header]) -> str:
-    """The media type that a client says its body has, in lower case and without parameters; may be empty."""
-    for name, value in headers:
-        if name.lower() == b"content-type":
-            return value.decode("latin-1").partition(";")[0].strip().lower()
-    return ""
-
-
 def require_rows(reply: RowsReply) -> None:
     """Raise HandlerFailed if an answer is not rows, which are all that other protocols than ours can say."""
     if reply.content_type:
         raise HandlerFailed(f"the answer is {reply.content_type}, which this protocol has no words for")
-
-
-def header_lines(headers: Sequence[Header]) -> bytes:
-    """Headers as they are sent."""
-    return b"".join(b"%b: %b\r\n" % header for header in headers)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uncork_gateway.codecs import AcceptKey, Codec, Marshalled, RawKey
-from uncork_gateway.codecs.base import JSON as JSON_TYPE
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply, header_lines
+from uncork_gateway.dialects.base import JSON, Reply, RowsReply
 from uncork_gateway.errors import UnsupportedMediaType, problem
-from uncork_gateway.http import Header
+from uncork_gateway.http import Header, header_lines
+from uncork_workers.description import JSON as JSON_TYPE
+from uncork_workers.description import NPY
 from uncork_workers.frames import Meta
 
 _PROBLEM = b"content-type: application/problem+json\r\n"
-_NPY = b"content-type: application/x-npy\r\n"
+_NPY = b"content-type: %b\r\n" % NPY.encode()
 _CONTENT_TYPE, _ACCEPT, _TARGET = b"content-type", b"accept", b":target"
 _ANY = "*"
 

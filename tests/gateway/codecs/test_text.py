@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork_gateway.codecs import Marshalled, make_codec
-from uncork_gateway.codecs.base import JSON
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
 from uncork_gateway.errors import BadRequest
 from uncork_workers.adapters import InvalidInput, Text
+from uncork_workers.description import JSON
 
 from .bodies import mutated, written
 

@@ -18,10 +18,10 @@ from uncork_gateway.dialects import Native
 from uncork_gateway.errors import UnsupportedMediaType
 from uncork_workers import outputs
 from uncork_workers.adapters import Json, NdArray
-from uncork_workers.description import ServiceDescription
+from uncork_workers.description import CSV, JSON, NPY, ServiceDescription
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Batch, TensorForm, encode_frame, split_payload
-from uncork_workers.outputs.kinds import CSV, JSON, NPY, Csv, Npy
+from uncork_workers.outputs.kinds import Csv, Npy
 from uncork_workers.outputs.kinds import Image as ImageOutput
 from uncork_workers.service import Service, api, find_apis
 

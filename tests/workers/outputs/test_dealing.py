@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from uncork_workers.description import CSV, NPY
 from uncork_workers.outputs import Answer, Encoded, Rejected, Response, WrongResult, encode
 from uncork_workers.outputs.dealing import deal, joined
-from uncork_workers.outputs.kinds import CSV, NPY
 
 from ..json_values import SCALARS, VALUES
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uncork_workers.description import CSV
 from uncork_workers.outputs import WrongResult, encode
-from uncork_workers.outputs.kinds import CSV
 
 FRAME = pd.DataFrame(
     {

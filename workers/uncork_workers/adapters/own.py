@@ -13,10 +13,9 @@ import msgspec
 
 from uncork_workers.adapters.base import Adapter, InvalidInput
 from uncork_workers.adapters.uploads import MOST_PARTS, MULTIPART, decode_text, media_type_of, read_parts
-from uncork_workers.description import DefinitionError
+from uncork_workers.description import JSON, DefinitionError
 from uncork_workers.frames import Meta
 
-_JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 _UTF8 = "utf-8"
 
@@ -35,7 +34,7 @@ class Request:
     """
 
     body: bytes
-    content_type: str = _JSON
+    content_type: str = JSON
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,7 +50,7 @@ class Request:
             InvalidInput: if the body is not of its content type.
         """
         media_type, parameters = media_type_of(self.content_type)
-        if media_type == _JSON or media_type.endswith("+json"):
+        if media_type == JSON or media_type.endswith("+json"):
             return _parse_json(self.body)
         if media_type.startswith("text/"):
             return decode_text(self.body, parameters.get("charset", _UTF8))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from uncork_workers.adapters.own import Request, RequestAdapter
+from uncork_workers.description import JSON
 
 
 class RequestBatch(Sequence[Request]):
@@ -47,7 +48,7 @@ class Requests(RequestAdapter):
     ``Response`` as they are, anything else as JSON. A body that is not of its content type gets 400.
     """
 
-    accepts = ("application/json", "*")
+    accepts = (JSON, "*")
     answers_each = True
 
     def handle_batch_request(self, requests: Sequence[Request]) -> RequestBatch:

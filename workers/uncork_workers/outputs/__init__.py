@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uncork_workers.adapters.tensors import BYTES, datatype_of
+from uncork_workers.description import CSV, JSON, NPY
 from uncork_workers.outputs.answers import Rejected, Response, WrongResult
 from uncork_workers.outputs.blobs import DEFAULT_IMAGE, encode_image, is_image
 from uncork_workers.outputs.json import encode_json, values_of
-from uncork_workers.outputs.kinds import CSV, JSON, NPY
 from uncork_workers.outputs.tables import as_rows, encode_csv
 
 __all__ = ["Answer", "Encoded", "Rejected", "Response", "WrongResult", "encode"]

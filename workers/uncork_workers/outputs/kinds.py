@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from uncork_workers.description import DefinitionError
+from uncork_workers.description import CSV, JSON, NPY, DefinitionError
 
-JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 _IMAGES = ("png", "jpeg", "webp")
 
 
