@@ -38,4 +38,5 @@ def median_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int 
     found = bootstrap(
         (seen,), np.median, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
     ).confidence_interval
-    return Interval(median=median, low=float(found.low), high=float(found.high))
+    # Interpolation between equal values may be off by the last digit.
+    return Interval(median=median, low=min(float(found.low), median), high=max(float(found.high), median))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
@@ -117,6 +117,7 @@ def test_ctrl_c_leaves_the_rounds_that_are_complete() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(0.1, 10)), min_size=1, max_size=6))
+@example([(1.0, 2.8772182518592255)] * 2)
 def test_ratios_are_taken_within_rounds(rounds: list[tuple[float, float]]) -> None:
     """However different the rounds are; their interval lies within the ratios seen."""
     whole = [
