@@ -21,6 +21,7 @@ from uncork_gateway.errors import Unavailable
 from uncork_gateway.exchange import BatchHead
 from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.http import HotRoutes, HttpProtocol
+from uncork_gateway.keys import ApiKeys
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.pages import Pages
@@ -48,11 +49,15 @@ class GatewaySettings:
         max_body_bytes: largest request body.
         max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
             may hold as much cost, or 20 full batches if that is more.
+        keys: the API keys that are accepted; None: none is wanted.
+        admin: whether metrics and documents are in an app of their own, :attr:`Gateway.admin_app`.
     """
 
     overrides: dict[str, Any] = field(default_factory=dict)
     max_body_bytes: int = 64 * 2**20
     max_queue_rows: int = 20_000
+    keys: ApiKeys | None = None
+    admin: bool = False
 
 
 class Gateway:
@@ -99,8 +104,10 @@ class Gateway:
         """Set when the first worker takes batches."""
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
-        self._hot = HotRoutes()
-        self.app = Pages(self).app
+        keys = settings.keys
+        self._hot = HotRoutes(admit=keys.admit if keys else None)
+        pages = Pages(self, keys=keys, admin=settings.admin)
+        self.app, self.admin_app = pages.app, pages.admin_app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""

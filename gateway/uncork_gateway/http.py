@@ -72,10 +72,21 @@ class HotRoutes:
     """The handlers of POST requests by path, and the heads that clients send again and again.
 
     Heads are kept as they came, byte by byte, so that another look at them would see the same.
+
+    Args:
+        resolve: finds the handler of a target that has none by its path.
+        admit: whether a request with these headers may take the short way; one that may not goes to the app,
+            which refuses it.
     """
 
-    def __init__(self, resolve: Callable[[bytes], HotHandler[Any] | None] | None = None) -> None:
+    def __init__(
+        self,
+        resolve: Callable[[bytes], HotHandler[Any] | None] | None = None,
+        *,
+        admit: Callable[[Sequence[Header]], bool] | None = None,
+    ) -> None:
         self.handlers: dict[bytes, HotHandler[Any]] = {}
+        self.admit = admit or (lambda headers: True)
         self._resolve = resolve
         self.known: dict[bytes, _Known] = {}
         self._headers: list[Header] = []
@@ -218,7 +229,7 @@ class HttpProtocol(HttpToolsProtocol):
         handler = None
         if self.parser.get_method() == b"POST" and not self.parser.should_upgrade():
             handler = self._routes.find(self.url)
-        if handler is None:
+        if handler is None or not self._routes.admit(self.headers):
             self._long_way()
             return
         keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"

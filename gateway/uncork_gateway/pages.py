@@ -12,8 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from uncork_gateway.errors import problem
+from uncork_gateway.keys import ApiKeys, RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
 from uncork_gateway.models import PREFIXES, Model, ModelPages
 from uncork_gateway.openapi import make_openapi
@@ -51,26 +53,42 @@ class Served(Protocol):
 
 
 class Pages:
-    """The plain routes of a gateway."""
+    """The plain routes of a gateway.
 
-    def __init__(self, served: Served) -> None:
+    Args:
+        served: what they tell.
+        keys: the keys without which only health is told; None: everybody may ask.
+        admin: whether what is for the operators has an app of its own.
+
+    Attributes:
+        app: for clients.
+        admin_app: for operators, who need no key; None if the one for clients has it all.
+    """
+
+    def __init__(self, served: Served, *, keys: ApiKeys | None = None, admin: bool = False) -> None:
         self._served = served
         models = ModelPages(
             version=version("uncork"),
             models=lambda: served.models,
             ready=lambda: served.any_ready and not served.draining,
         )
-        self.app = Starlette(
-            routes=[
-                Route("/livez", self._livez),
-                Route("/readyz", self._readyz),
-                Route("/healthz", self._readyz),
-                Route("/metrics", self._metrics),
-                Route("/openapi.json", self._openapi),
-                *models.routes(),
-            ],
-            exception_handlers={HTTPException: self._http_error},
-        )
+        health = [
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/healthz", self._readyz),
+        ]
+        operating = [
+            Route("/metrics", self._metrics),
+            Route("/openapi.json", self._openapi),
+        ]
+        on_error = {HTTPException: self._http_error}
+        routes = [*health, *models.routes(), *([] if admin else operating)]
+        app = Starlette(routes=routes, exception_handlers=on_error)
+        self.app: ASGIApp = app if keys is None else RequireKey(app, keys, _error)
+        self.admin_app: ASGIApp | None = None
+        if admin:
+            on_error = {HTTPException: self._admin_error}
+            self.admin_app = Starlette(routes=[*health, *operating], exception_handlers=on_error)
 
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
@@ -94,15 +112,21 @@ class Pages:
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        write = _plain_error if path.startswith(PREFIXES) or path == "/v2" else _problem
         if self._served.service is None and error.status_code in (404, 405):
-            return write(503, self._nobody(), {"retry-after": "1"})
+            return _error(path, 503, self._nobody(), {"retry-after": "1"})
         if self._served.is_api(path):
-            return write(405, f"{request.method} is not allowed for {path}; send POST", {"allow": "POST"})
+            only_post = f"{request.method} is not allowed for {path}; send POST"
+            return _error(path, 405, only_post, {"allow": "POST"})
         of_models = path.startswith(PREFIXES) and request.method == "POST" and error.status_code == 405
         if of_models or error.detail == HTTPStatus.NOT_FOUND.phrase:
-            return write(404, f"there is no {path} here")
-        return write(error.status_code, error.detail, dict(error.headers or {}))
+            return _error(path, 404, f"there is no {path} here")
+        return _error(path, error.status_code, error.detail, dict(error.headers or {}))
+
+    async def _admin_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 404:
+            return _problem(404, f"there is no {request.url.path} here; apis and models have another port")
+        return _problem(error.status_code, error.detail, dict(error.headers or {}))
 
     def _nobody(self) -> str:
         return f"no worker is ready: {self._served.trouble}"
@@ -112,5 +136,8 @@ def _problem(status: int, detail: str, headers: dict[str, str] | None = None) ->
     return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")
 
 
-def _plain_error(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(error_body(detail), status, headers=headers, media_type="application/json")
+def _error(path: str, status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    """An error in the form that clients of a path expect."""
+    if path.startswith(PREFIXES) or path == "/v2":
+        return Response(error_body(detail), status, headers=headers, media_type="application/json")
+    return _problem(status, detail, headers)

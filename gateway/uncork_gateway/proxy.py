@@ -14,10 +14,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.exchange import BatchHead
 from uncork_gateway.http import HotRoutes, HttpProtocol, path_of
+from uncork_gateway.keys import ApiKeys, RequireKey
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 from uncork_gateway.pass_through import PassThrough
@@ -53,6 +55,8 @@ class ProxySettings:
         headers: what becomes of the headers of requests that are merged.
         max_body_bytes: largest body of a request that is merged.
         max_queue_rows: rows that may be held per model.
+        keys: the API keys that are accepted; None: none is wanted.
+        admin: whether metrics are in an app of their own, :attr:`Proxy.admin_app`.
     """
 
     protocol: Protocol = "auto"
@@ -67,6 +71,8 @@ class ProxySettings:
     headers: HeaderRules = field(default_factory=HeaderRules)
     max_body_bytes: int = 64 * 2**20
     max_queue_rows: int = 20_000
+    keys: ApiKeys | None = None
+    admin: bool = False
 
     @property
     def most_rows_of_part(self) -> int:
@@ -135,16 +141,19 @@ class Proxy:
         self._draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
-        self._hot = HotRoutes(self._resolve)
-        self.app = Starlette(
-            routes=[
-                Route("/livez", self._livez),
-                Route("/readyz", self._readyz),
-                Route("/healthz", self._readyz),
-                Route("/metrics", self._render_metrics),
-                Mount("/", self._pass_through),
-            ]
+        keys = settings.keys
+        self._hot = HotRoutes(self._resolve, admit=keys.admit if keys else None)
+        health = [
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/healthz", self._readyz),
+        ]
+        operating = [Route("/metrics", self._render_metrics)]
+        app = Starlette(
+            routes=[*health, *([] if settings.admin else operating), Mount("/", self._pass_through)]
         )
+        self.app: ASGIApp = app if keys is None else RequireKey(app, keys, _error)
+        self.admin_app: ASGIApp | None = Starlette(routes=[*health, *operating]) if settings.admin else None
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
@@ -247,4 +256,8 @@ class Proxy:
 
 
 def _unavailable(detail: str) -> Response:
-    return Response(error_body(detail), 503, media_type="application/json")
+    return _error("", 503, detail, {})
+
+
+def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
+    return Response(error_body(detail), status, headers=headers, media_type="application/json")

@@ -1,0 +1,95 @@
+"""API keys: who may ask, for gateways with nothing in front of them that knows."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_SHORTEST_KEY = 16
+_BEARER = b"bearer "
+# A load balancer that looks whether we live has no key.
+_OPEN_TO_ALL = ("/livez", "/readyz", "/healthz")
+_REFUSAL = "this server wants an API key: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY"
+
+
+class WrongKeys(ValueError):
+    """A file of keys is not one; the message says what is wrong, without a key in it."""
+
+
+class ApiKeys:
+    """The keys that are accepted, in ``Authorization: Bearer KEY`` or ``X-Api-Key: KEY``."""
+
+    def __init__(self, keys: Iterable[bytes]) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether one of the headers of a request carries a key.
+
+        The time that takes tells nothing about the keys: digests are compared, each with all of them.
+        """
+        admitted = False
+        for name, value in headers:
+            match name.lower():
+                case b"authorization" if value[: len(_BEARER)].lower() == _BEARER:
+                    admitted |= self._knows(value[len(_BEARER) :].strip())
+                case b"x-api-key":
+                    admitted |= self._knows(value)
+        return admitted
+
+    def _knows(self, key: bytes) -> bool:
+        digest = _digest(key)
+        return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
+
+
+def read_keys(path: Path) -> ApiKeys:
+    """The keys in a file: one a line; empty lines, and those that begin with ``#``, are none.
+
+    Raises:
+        WrongKeys: if there is none, or one is too short, or has characters that headers cannot have.
+        OSError: if the file cannot be read.
+    """
+    keys = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        key = line.strip()
+        if not key or key.startswith(b"#"):
+            continue
+        if len(key) < _SHORTEST_KEY:
+            raise WrongKeys(f"{path}, line {number}: a key has at least {_SHORTEST_KEY} characters")
+        if not all(0x20 < byte < 0x7F for byte in key):
+            raise WrongKeys(f"{path}, line {number}: a key is of visible ASCII characters, without spaces")
+        keys.append(key)
+    if not keys:
+        raise WrongKeys(f"{path} has no key in it; write one a line")
+    return ApiKeys(keys)
+
+
+class RequireKey:
+    """Answers 401 to who asks an app without a key; looks at health are free.
+
+    ``error`` writes the answer from path, status, detail and headers, in the form that clients of the path
+    expect.
+    """
+
+    def __init__(
+        self, app: ASGIApp, keys: ApiKeys, error: Callable[[str, int, str, dict[str, str]], Response]
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["path"] in _OPEN_TO_ALL or self._keys.admit(scope["headers"]):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._error(scope["path"], 401, _REFUSAL, {"www-authenticate": "Bearer"})
+        await refusal(scope, receive, send)
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
