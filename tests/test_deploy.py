@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import tomllib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from starlette.applications import Starlette
 from typer.testing import CliRunner
 
 from uncork import proxy as command
 from uncork.cli import app
+from uncork.doors import DoorOptions, Doors, open_doors
 from uncork_gateway.proxy import Proxy
 
 ROOT = Path(__file__).parent.parent
@@ -58,26 +59,27 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
     started = Started()
 
     @contextlib.contextmanager
-    def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
-        started.address = (host, port)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            yield listener
+    def elsewhere(options: DoorOptions) -> Iterator[Doors]:
+        started.address = (options.host, options.port)
+        with open_doors(replace(options, host="127.0.0.1", port=0)) as doors:
+            yield doors
 
     async def end_at_once(
         front: Proxy,
-        listener: socket.socket,
+        doors: Doors,
         *,
         announcing: Coroutine[Any, Any, None],
         drain_timeout_s: float,
         close: Callable[[], Awaitable[None]],
     ) -> int:
+        assert isinstance(front.app, Starlette)
         started.paths = {getattr(route, "path", "") for route in front.app.routes}
         started.drain_timeout_s = drain_timeout_s
         announcing.close()
         await close()
         return 0
 
-    monkeypatch.setattr(command, "listening_socket", listening_socket)
+    monkeypatch.setattr(command, "open_doors", elsewhere)
     monkeypatch.setattr(command, "serve_until_signal", end_at_once)
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from uncork import proxy as command
 from uncork.cli import app
+from uncork.doors import Doors
 
 URL = "http://127.0.0.1:1"
 OFF = {"max_batch_size": 0, "max_batch_time": 0.25}
@@ -31,7 +32,7 @@ def nothing_served(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def end_at_once(
     front: object,
-    listener: socket.socket,
+    doors: Doors,
     *,
     announcing: Coroutine[Any, Any, None],
     drain_timeout_s: float,

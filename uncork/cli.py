@@ -8,12 +8,27 @@ from typing import Annotated
 import typer
 
 from uncork.compare import compare
+from uncork.doors import DoorOptions
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
-from uncork.serve import ServeOptions, UsageError, run
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
+from uncork.serve import ServeOptions, run
+from uncork.serve_options import (
+    AdminHost,
+    AdminPort,
+    ApiKeyFile,
+    DrainTimeout,
+    Host,
+    LogLevel,
+    LogLevelOption,
+    MaxBodyBytes,
+    Port,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+)
 from uncork.simulate import simulate
 from uncork.tune import tune
+from uncork.usage import refusals
 from uncork_dispatcher import POLICIES
 from uncork_workers.supervisor import read_gpus
 
@@ -89,6 +104,12 @@ def serve(
             show_default="every worker sees all",
         ),
     ] = None,
+    admin_host: AdminHost = "127.0.0.1",
+    admin_port: AdminPort = None,
+    api_key_file: ApiKeyFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
 ) -> None:
     """Serve a model service behind a gateway that merges concurrent requests into batches."""
     overrides = {
@@ -99,8 +120,16 @@ def serve(
     options = ServeOptions(
         target=target,
         workers=workers,
-        host=host,
-        port=port,
+        doors=DoorOptions(
+            host=host,
+            port=port,
+            admin_host=admin_host,
+            admin_port=admin_port,
+            api_key_file=api_key_file,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            tls_client_ca=tls_client_ca,
+        ),
         overrides={name: value for name, value in overrides.items() if value is not None},
         max_body_bytes=max_body_bytes,
         max_queue_rows=max_queue_rows,
@@ -110,10 +139,8 @@ def serve(
         gpus=_read_gpus(gpus),
     )
     try:
-        code = run(options)
-    except UsageError as error:
-        typer.echo(f"uncork serve: {error}", err=True)
-        code = 2
+        with refusals("serve"):
+            code = run(options)
     except OSError as error:
         typer.echo(f"uncork serve: {error.strerror or error}", err=True)
         code = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
+from uncork.doors import DoorOptions, Doors, open_doors
 from uncork.proxy_settings import (
     Imported,
     WrongSettings,
@@ -23,8 +23,21 @@ from uncork.proxy_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
-from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
+from uncork.serve_options import (
+    AdminHost,
+    AdminPort,
+    ApiKeyFile,
+    DrainTimeout,
+    Host,
+    LogLevel,
+    LogLevelOption,
+    MaxBodyBytes,
+    Port,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+)
+from uncork.serving import log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage, in_options, refusals
 from uncork_dispatcher import POLICIES
 from uncork_gateway.merged_route import HeaderRules
@@ -150,6 +163,12 @@ def proxy(
     ] = _DEFAULTS.max_queue_rows,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
+    admin_host: AdminHost = "127.0.0.1",
+    admin_port: AdminPort = None,
+    api_key_file: ApiKeyFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
 ) -> None:
     """Merge concurrent requests to model servers that speak KServe V1, V2 or TensorFlow Serving REST.
 
@@ -176,10 +195,20 @@ def proxy(
             max_body_bytes=max_body_bytes,
             max_queue_rows=max_queue_rows,
         )
+    door_options = DoorOptions(
+        host=host,
+        port=port,
+        admin_host=admin_host,
+        admin_port=admin_port,
+        api_key_file=api_key_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+    )
     log_to_terminal(log_level.value)
     try:
-        with refusals("proxy"), listening_socket(host, port) as listener:
-            code = uvloop.run(_serve(urls, settings, listener, imported, drain_timeout_s=drain_timeout))
+        with refusals("proxy"), open_doors(door_options) as doors:
+            code = uvloop.run(_serve(urls, settings, doors, imported, drain_timeout_s=drain_timeout))
     except OSError as error:
         typer.echo(f"uncork proxy: {error.strerror or error}", err=True)
         code = 1
@@ -239,20 +268,20 @@ def _names(texts: Sequence[str] | None, option: str) -> frozenset[bytes]:
 async def _serve(
     urls: Sequence[str],
     settings: ProxySettings,
-    listener: socket.socket,
+    doors: Doors,
     imported: Imported | None,
     *,
     drain_timeout_s: float,
 ) -> int:
     try:
-        front = Proxy(urls, settings)
+        front = Proxy(urls, replace(settings, keys=doors.keys, admin=doors.admin is not None))
     except ValueError as error:
         raise in_options(error, _OPTIONS) from None
     front.start()
     return await serve_until_signal(
         front,
-        listener,
-        announcing=_announce(front, _banner(urls, settings, base_url(listener), imported)),
+        doors,
+        announcing=_announce(front, _banner(urls, settings, doors, imported)),
         drain_timeout_s=drain_timeout_s,
         close=front.close,
     )
@@ -266,15 +295,15 @@ async def _announce(front: Proxy, banner: str) -> None:
     print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
 
 
-def _banner(urls: Sequence[str], settings: ProxySettings, base: str, imported: Imported | None) -> str:
+def _banner(urls: Sequence[str], settings: ProxySettings, doors: Doors, imported: Imported | None) -> str:
     goal = "no goal" if settings.goal_s is None else f"goal {settings.goal_s * 1000:g} ms"
     calls = f"{settings.concurrency} call{'s'[: settings.concurrency > 1]} at a time each"
     timeout = f"{settings.timeout_s:g} s a call at most"
     lines = [
         f"uncork {version('uncork')}: proxy for {', '.join(urls)}, {calls}, {timeout}",
-        f"  {base}   protocol {settings.protocol}, policy {settings.policy}, at most "
+        f"  {doors.url}   protocol {settings.protocol}, policy {settings.policy}, at most "
         f"{settings.max_batch_rows} rows a call, held {settings.max_hold_s * 1000:g} ms at most, {goal}",
-        f"  GET  {base}/readyz  /livez  /metrics",
+        f"  GET  {doors.admin_url}/readyz  /livez  /metrics",
     ]
     if imported is not None:
         lines.insert(2, f"  settings from {imported.source}")

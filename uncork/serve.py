@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,7 +17,9 @@ from typing import Any
 
 import uvloop
 
-from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
+from uncork.doors import DoorOptions, Doors, open_doors
+from uncork.serving import log_to_terminal, serve_until_signal
+from uncork.usage import WrongUsage
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ServiceDescription
@@ -32,18 +33,13 @@ _MOST_FILES_NAMED = 3
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-class UsageError(Exception):
-    """What was asked for cannot be served; the message says why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """The options of ``uncork serve``, as the command line describes them."""
 
     target: str
     workers: int
-    host: str
-    port: int
+    doors: DoorOptions
     overrides: dict[str, Any]
     max_body_bytes: int
     max_queue_rows: int
@@ -57,21 +53,21 @@ def run(options: ServeOptions) -> int:
     """Serve until a signal; returns the exit code.
 
     Raises:
-        UsageError: if the target cannot be served.
+        WrongUsage: if the target cannot be served.
         OSError: if the port cannot be had.
     """
     if options.reload and find_spec("watchfiles") is None:
-        raise UsageError("--reload needs watchfiles: pip install 'uncork[reload]'")
+        raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
     log_to_terminal(options.log_level)
     with (
-        listening_socket(options.host, options.port) as listener,
+        open_doors(options.doors) as doors,
         # Made accessible to this user alone.
         tempfile.TemporaryDirectory(prefix="uncork-") as folder,
     ):
-        return uvloop.run(_serve(options, listener, Path(folder)))
+        return uvloop.run(_serve(options, doors, Path(folder)))
 
 
-async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -> int:
+async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
     socket_path, standby_path = str(folder / "workers.sock"), str(folder / "standby.sock")
     supervisor: Supervisor
     gateway = Gateway(
@@ -79,6 +75,8 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
             overrides=options.overrides,
             max_body_bytes=options.max_body_bytes,
             max_queue_rows=options.max_queue_rows,
+            keys=doors.keys,
+            admin=doors.admin is not None,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
@@ -112,22 +110,22 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
     try:
         return await serve_until_signal(
             gateway,
-            listener,
-            announcing=_announce(gateway, options, listener, beside),
+            doors,
+            announcing=_announce(gateway, options, doors, beside),
             drain_timeout_s=options.drain_timeout_s,
             close=close,
         )
     except ServiceUnusable as error:
-        raise UsageError(str(error)) from None
+        raise WrongUsage(str(error)) from None
 
 
 async def _announce(
-    gateway: Gateway, options: ServeOptions, listener: socket.socket, beside: Sequence[asyncio.Task[None]]
+    gateway: Gateway, options: ServeOptions, doors: Doors, beside: Sequence[asyncio.Task[None]]
 ) -> None:
     """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
     started = time.monotonic()
     service = await gateway.described
-    print(_banner(service, options.workers, base_url(listener)), flush=True)
+    print(_banner(service, options.workers, doors), flush=True)
     await gateway.ready.wait()
     print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
     await asyncio.gather(*beside)
@@ -157,14 +155,14 @@ def _names(files: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _banner(service: ServiceDescription, workers: int, base: str) -> str:
+def _banner(service: ServiceDescription, workers: int, doors: Doors) -> str:
     lines = [f"uncork {version('uncork')}: {service.name} with {workers} worker{'s'[: workers > 1]}"]
     for api in service.apis:
         settings = api.settings
         counted = "rows" if settings.cost is None else "in cost"
         lines.append(
-            f"  POST {base}{api.route}   goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
+            f"  POST {doors.url}{api.route}   goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
             f"at most {settings.mb_max_batch_size} {counted} a batch"
         )
-    lines.append(f"  GET  {base}/readyz  /livez  /metrics")
+    lines.append(f"  GET  {doors.admin_url}/readyz  /livez  /metrics")
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,44 @@ class LogLevel(StrEnum):
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+AdminHost = Annotated[str, typer.Option(help="Address to listen on for operators, with --admin-port.")]
+AdminPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port for operators: metrics and documents are only there, without TLS and keys.",
+        show_default="they are at --port",
+    ),
+]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Keys, one a line; clients must send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
+        show_default="everybody may ask",
+    ),
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Certificate chain (PEM); clients then speak HTTPS.", show_default="plain HTTP"
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Key of --tls-cert (PEM), without a password.", show_default="in --tls-cert"
+    ),
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Authorities (PEM), one of which must have signed a client's certificate.",
+        show_default="clients need none",
+    ),
+]
 MaxBodyBytes = Annotated[int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")]
 DrainTimeout = Annotated[
     float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")

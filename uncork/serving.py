@@ -6,14 +6,15 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import uvicorn
 
-from uncork_gateway.http import HttpProtocol
+from uncork.doors import Doors
+from uncork_gateway.http import HotRoutes, HttpProtocol
 from uncork_workers.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
@@ -26,6 +27,7 @@ class Front(Protocol):
     """What answers."""
 
     app: Any
+    admin_app: Any
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection."""
@@ -38,7 +40,7 @@ class Front(Protocol):
 
 async def serve_until_signal(
     front: Front,
-    listener: socket.socket,
+    doors: Doors,
     *,
     announcing: Coroutine[Any, Any, None],
     drain_timeout_s: float,
@@ -52,8 +54,8 @@ async def serve_until_signal(
     stop = _stop_on_signals()
     _calm_garbage_collector()
     keep_freed_memory()
-    server = _HttpServer(_http_config(front, drain_timeout_s))
-    serving = asyncio.create_task(server.serve([listener]))
+    server = _Servers(front, doors, drain_timeout_s=drain_timeout_s)
+    serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -75,7 +77,7 @@ async def serve_until_signal(
 
 async def _take_down(
     front: Front,
-    server: _HttpServer,
+    server: _Servers,
     serving: asyncio.Task[None],
     *,
     again: asyncio.Event,
@@ -87,41 +89,13 @@ async def _take_down(
     await asyncio.wait({draining, interrupted}, timeout=drain_timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
         log.warning("stopping with requests unanswered")
-        server.force_exit = True
-    server.should_exit = True
+        server.force_exit()
+    server.exit()
     await asyncio.wait({serving, interrupted}, return_when=asyncio.FIRST_COMPLETED)
-    server.force_exit = True
+    server.force_exit()
     await serving
     for task in (draining, interrupted):
         task.cancel()
-
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Bind, before anything is started: a port in use should be known at once.
-
-    Raises:
-        OSError: with a message for people.
-    """
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror as error:
-        raise OSError(error.errno, f"cannot listen on {host!r}: {error.strerror}") from error
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise OSError(
-            error.errno, f"cannot listen on {host}:{port}: {error.strerror}; choose another --port"
-        ) from error
-    return listener
-
-
-def base_url(listener: socket.socket) -> str:
-    """Where clients reach a listening socket."""
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def log_to_terminal(level: str) -> None:
@@ -144,10 +118,10 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-def _http_config(front: Front, drain_timeout_s: float) -> uvicorn.Config:
+def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any) -> uvicorn.Config:
     return uvicorn.Config(
-        front.app,
-        http=front.protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever it is
+        app,
+        http=protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever it is
         ws="none",
         lifespan="off",
         access_log=False,
@@ -156,8 +130,34 @@ def _http_config(front: Front, drain_timeout_s: float) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=max(1, round(drain_timeout_s)),
+        **others,
     )
+
+
+class _Servers:
+    """One server for each door; they begin and end together."""
+
+    def __init__(self, front: Front, doors: Doors, *, drain_timeout_s: float) -> None:
+        patience: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
+        public = _http_config(front.app, front.protocol, **patience, **doors.tls)
+        self._servers = [(_HttpServer(public), doors.public)]
+        if doors.admin is not None:
+            admin = _http_config(front.admin_app, partial(HttpProtocol, HotRoutes()), **patience)
+            self._servers.append((_HttpServer(admin), doors.admin))
+
+    async def serve(self) -> None:
+        """Return when all have ended."""
+        await asyncio.gather(*(server.serve([listener]) for server, listener in self._servers))
+
+    def exit(self) -> None:
+        """Have them end when their connections have."""
+        for server, _ in self._servers:
+            server.should_exit = True
+
+    def force_exit(self) -> None:
+        """Have them end at once, if they are to end."""
+        for server, _ in self._servers:
+            server.force_exit = True
 
 
 class _HttpServer(uvicorn.Server):

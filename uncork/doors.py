@@ -1,0 +1,138 @@
+"""Where a server listens, and who may come in: sockets, TLS, API keys."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uncork.usage import WrongUsage
+from uncork_gateway.keys import ApiKeys, WrongKeys, read_keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorOptions:
+    """The options of every command that serves, as the command line describes them."""
+
+    host: str
+    port: int
+    admin_host: str
+    admin_port: int | None
+    api_key_file: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """The sockets of a server, and what is asked of who comes in.
+
+    Attributes:
+        public: for clients.
+        admin: for operators, without TLS and keys; None if they use the public one.
+        tls: arguments of :class:`uvicorn.Config` for the public one.
+        keys: of which a client must have one; None: none is wanted.
+    """
+
+    public: socket.socket
+    admin: socket.socket | None
+    tls: dict[str, Any]
+    keys: ApiKeys | None
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return _url("https" if self.tls else "http", self.public)
+
+    @property
+    def admin_url(self) -> str:
+        """Where operators reach it."""
+        return self.url if self.admin is None else _url("http", self.admin)
+
+
+@contextmanager
+def open_doors(options: DoorOptions) -> Iterator[Doors]:
+    """Listen, until the block ends.
+
+    Raises:
+        WrongUsage: if keys or certificates are not what they should be.
+        OSError: if a port cannot be had, with a message for people.
+    """
+    keys, tls = _keys(options.api_key_file), _tls(options)
+    with ExitStack() as stack:
+        public = stack.enter_context(listening_socket(options.host, options.port, option="--port"))
+        admin = None
+        if options.admin_port is not None:
+            admin = stack.enter_context(
+                listening_socket(options.admin_host, options.admin_port, option="--admin-port")
+            )
+        yield Doors(public=public, admin=admin, tls=tls, keys=keys)
+
+
+def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
+    """Bind, before anything is started: a port in use should be known at once.
+
+    Raises:
+        OSError: with a message for people; ``option`` is what they can change.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise OSError(error.errno, f"cannot listen on {host!r}: {error.strerror}") from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}"
+        ) from error
+    return listener
+
+
+def _keys(file: Path | None) -> ApiKeys | None:
+    if file is None:
+        return None
+    try:
+        return read_keys(file)
+    except OSError as error:
+        raise WrongUsage(f"--api-key-file: {file}: {error.strerror}") from None
+    except WrongKeys as error:
+        raise WrongUsage(f"--api-key-file: {error}") from None
+
+
+def _tls(options: DoorOptions) -> dict[str, Any]:
+    """TLS as uvicorn is told of it, once it has been seen to work."""
+    cert, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
+    if cert is None:
+        if key or client_ca:
+            raise WrongUsage("--tls-key and --tls-client-ca are of use with --tls-cert only")
+        return {}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # Without the password, a key that has one would make the server ask for it at the terminal.
+        context.load_cert_chain(cert, key, password="")
+    except (OSError, ValueError) as error:
+        raise WrongUsage(
+            "--tls-cert and --tls-key must be PEM files of a certificate chain and its key without a "
+            f"password: {error}"
+        ) from None
+    tls: dict[str, Any] = {"ssl_certfile": cert, "ssl_keyfile": key}
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except OSError as error:
+            raise WrongUsage(f"--tls-client-ca must be a PEM file of certificates: {error}") from None
+        tls |= {"ssl_ca_certs": str(client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return tls
+
+
+def _url(scheme: str, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
