@@ -252,6 +252,27 @@ def test_requests_sent_together_raise_the_first_error(digits: Client) -> None:
     assert 'uncork_requests_total{api="echo",status="200"} 2.0' in digits.get("/metrics").text
 
 
+def test_what_is_raised_has_a_hint() -> None:
+    """As in the log; pytest shows it."""
+
+    class Forgetful(Digits):
+        def setup(self) -> None:
+            """Set nothing."""
+
+    with client(Forgetful) as c, pytest.raises(AttributeError) as caught:
+        c.post("/predict", json=[1, 2])
+    assert caught.value.__notes__ == ["hint: setup() has not set self.thread; it has set nothing on self"]
+
+    class Failing(Digits):
+        def setup(self) -> None:
+            """Use what is not there."""
+            self.thread = self.threads  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError) as caught, client(Failing):
+        pass
+    assert caught.value.__notes__ == ["hint: setup() has not set self.threads; it has set nothing on self"]
+
+
 def test_wrong_results_are_raised_too(digits: Client) -> None:
     """What is wrong with them is not only in the log."""
     with pytest.raises(Exception, match="the handler returned 0 results for 1 rows"):

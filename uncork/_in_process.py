@@ -21,6 +21,7 @@ from uncork_gateway.app import ServiceUnusable
 from uncork_gateway.http import HttpProtocol
 from uncork_workers.description import DefinitionError
 from uncork_workers.frames import Hello, Ready, encode_frame
+from uncork_workers.hints import Hinting
 from uncork_workers.service import Service, describe_service
 from uncork_workers.worker import run_batches
 
@@ -166,7 +167,8 @@ class _WorkerThread:
         try:
             service = self._service_class()
             service.worker_index = self._hello.index
-            service.setup()
+            with Hinting(service):
+                service.setup()
         except BaseException as error:
             self._settle(self._set_up, error)
             self._settle(self._ended)
@@ -176,7 +178,8 @@ class _WorkerThread:
             while (connection := self._connections.get()) is not None:
                 with connection:
                     self._serve(service, connection)
-            service.teardown()
+            with Hinting(service):
+                service.teardown()
         except BaseException as error:
             self._settle(self._ended, error)
         else:

@@ -18,6 +18,7 @@ class Echo(Service):
         return items
 """
 USELESS = "from uncork_workers.service import Service\nclass Empty(Service): pass\nnumber = 5\nnothing = None"
+RUNS = f"that runs uncork and its workers, {sys.executable}"
 WRONG = GOOD.replace("input=Json()", "input=Json(), mb_max_latency=-1")
 
 
@@ -105,6 +106,39 @@ def test_a_module_that_is_not_there_is_refused(project: Path, module: str) -> No
     assert error.__cause__ is None
 
 
+def test_a_target_without_a_class(project: Path) -> None:
+    """The message has the target in full, if there is such a file."""
+    form = "is not of the form MODULE:SERVICE or FILE.py:SERVICE"
+    write(project, "service.py", GOOD)
+    write(project, "unready.py", "class Echo(")
+    write(project, "plain.py", "number = 5")
+
+    assert str(refusal("service.py")) == f"'service.py' {form}; write service.py:Echo"
+    for target in ("unready.py", "plain.py", "."):
+        assert str(refusal(target)) == f"{target!r} {form}"
+
+
+def test_a_file_that_is_nearly_there(project: Path) -> None:
+    """The message has its name, in the folder that was named."""
+    write(project, "sub/service.py", GOOD)
+
+    assert (
+        str(refusal("sub/servise.py:Echo")) == "there is no file sub/servise.py; did you mean sub/service.py?"
+    )
+    assert str(refusal("sub/service:Echo")).endswith("installed ones; did you mean sub/service.py?")
+    assert str(refusal("servise.py:Echo")) == "there is no file servise.py"
+
+
+def test_an_object_is_no_class(project: Path) -> None:
+    """The message says which class it is of."""
+    write(project, "made.py", f"{GOOD}\necho = Echo()\n")
+
+    assert (
+        str(refusal("made.py:echo"))
+        == "made.py: echo is an object of Echo, name the class itself; it has Echo"
+    )
+
+
 def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
     """The message names what is missing, not what is there."""
     write(project, "half_there/__init__.py", "")
@@ -119,6 +153,16 @@ def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
         ("1 / 0", ZeroDivisionError, "ZeroDivisionError: division by zero"),
         ("def f(:", SyntaxError, "SyntaxError: "),
         ("import no_such_module_xyz", ModuleNotFoundError, "No module named 'no_such_module_xyz'"),
+        (
+            "import no_such_module_xyz",
+            ModuleNotFoundError,
+            f"; install no_such_module_xyz for the Python {RUNS}",
+        ),
+        (
+            "from uncork import api\n@api\ndef f(self, rows): ...",
+            TypeError,
+            "; write @api(input=Json()) above",
+        ),
         ("from json import no_such_name", ImportError, "ImportError: cannot import name"),
         ("raise SystemExit('bye')", SystemExit, "SystemExit: bye"),
         ("import sys; sys.exit(3)", SystemExit, "SystemExit: 3"),
@@ -184,6 +228,13 @@ def test_a_service_without_api_is_refused(project: Path, target: str) -> None:
     assert error.__cause__ is None
 
 
+def test_a_service_that_cannot_be_set_up_is_refused(project: Path) -> None:
+    """Before any worker is started."""
+    write(project, "late.py", f"{GOOD}\n    async def setup(self): ...\n")
+
+    assert str(refusal("late.py:Echo")).startswith("late.py: service Echo: setup must be a plain method")
+
+
 @pytest.mark.parametrize("target", ["wrong.py:Echo", "wrong:Echo"])
 def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None:
     """Its message says everything: the argument, the range."""
@@ -191,5 +242,7 @@ def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None
 
     error = refusal(target)
 
-    assert "api 'echo': mb_max_latency must be above 0 milliseconds, got -1" in str(error)
+    place = target.partition(":")[0]
+    told = "api 'echo': mb_max_latency must be above 0 milliseconds, got -1"
+    assert str(error) == f"{place}: {told} (line 6 of wrong.py)"
     assert error.__cause__ is None

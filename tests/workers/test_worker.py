@@ -210,6 +210,30 @@ def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str,
     assert exit_code == EXIT_SETUP == 1
 
 
+def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
+    """Below the traceback."""
+    code = "class Late(Shout):\n    def setup(self):\n        self.mark = self.mrk"
+    (place / "late.py").write_text(f"{SERVICE}\n{code}")
+
+    _, (_, (failed, _)) = serve(place, "late.py:Late")
+
+    assert isinstance(failed, Failed)
+    assert failed.traceback.endswith("\nhint: setup() has not set self.mrk; it has set nothing on self\n")
+
+
+def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With its traceback; it is the end of the worker in any case."""
+    code = "class Late(Shout):\n    def teardown(self):\n        raise OSError('gone')"
+    (place / "late.py").write_text(f"{SERVICE}\n{code}")
+
+    exit_code, _ = serve(place, "late.py:Late")
+
+    [record] = caplog.records
+    assert record.getMessage() == "teardown of Late failed; the worker ends all the same"
+    assert record.exc_info is not None
+    assert exit_code == 0
+
+
 @pytest.mark.parametrize("message", [Ready(), HELLO])
 def test_a_worker_takes_batches_only(place: Path, message: Message) -> None:
     """Anything else is a fault of the gateway's, and the worker stops."""
@@ -258,6 +282,27 @@ def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
     assert hello.pid == process.pid
     assert reply.payload == b'"A!""BC!"'
     assert (process.returncode, errors) == (0, b"")
+
+
+def test_what_a_handler_prints_is_seen_at_once(place: Path) -> None:
+    """Before its batch is answered, also where it goes into a pipe."""
+    code = "class Loud(Shout):\n    def setup(self):\n        print('loading')\n        super().setup()"
+    (place / "loud.py").write_text(f"{SERVICE}\n{code}")
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with listening(place / "s") as gateway:
+        command = [sys.executable, "-m", "uncork_workers", "loud.py:Loud", "--socket", "s", "--index", "4"]
+        process = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, env=buffered)
+        worker = gateway.accept()
+        worker.next()
+        assert isinstance(worker.next().message, Ready)
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        printed = process.stdout.read()
+        worker.finish()
+        process.communicate(timeout=10)
+        worker.close()
+
+    assert printed == b"loading\n"
 
 
 def test_a_real_process_exits_with_the_code(place: Path) -> None:

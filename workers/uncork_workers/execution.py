@@ -15,6 +15,7 @@ from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
 from uncork_workers.context import Context, running
 from uncork_workers.frames import Batch, Meta, RawForm, Reply, TableForm, TensorForm
+from uncork_workers.hints import Hinting, telling_of_blocks
 from uncork_workers.outputs import Answer, Encoded, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
@@ -61,7 +62,8 @@ class Executor:
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         # One loop for all batches: what a handler opens in one, it can use in the next.
         self._loop = asyncio.Runner()
-        self._handlers = {name: self._plain(getattr(service, name)) for name in self._apis}
+        hinting = Hinting(service)
+        self._handlers = {name: hinting(self._plain(getattr(service, name))) for name in self._apis}
 
     def close(self) -> None:
         """Give the event loop of asynchronous handlers back."""
@@ -71,6 +73,7 @@ class Executor:
         """A handler as a function that returns when it is done."""
         if not inspect.iscoroutinefunction(handler):
             return handler
+        handler = telling_of_blocks(handler, handler.__name__)
         return lambda rows: self._loop.run(handler(rows), context=copy_context())
 
     def _context(self, batch: Batch) -> Context:

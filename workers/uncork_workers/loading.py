@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
+import traceback
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
 from uncork_workers.description import DefinitionError
-from uncork_workers.service import Service, find_apis
+from uncork_workers.hints import hint_on_import
+from uncork_workers.service import Service, describe_service
 
 
 class TargetError(Exception):
@@ -25,31 +29,43 @@ def load_service(target: str) -> type[Service]:
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
-        raise TargetError(f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE")
-    try:
-        module = _load_file(place) if place.endswith(".py") else _load_module(place)
-    except TargetError:
-        raise
-    except DefinitionError as error:
-        raise TargetError(f"{place}: {error}") from None
-    except (Exception, SystemExit) as error:
-        raise TargetError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+        raise TargetError(
+            f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE{_example(target)}"
+        )
+    module = _load(place)
     service = getattr(module, name, None)
     if service is None:
         raise TargetError(f"{place} has no {name!r}; {_services_of(module)}")
     if not isinstance(service, type) or not issubclass(service, Service):
-        raise TargetError(f"{place}: {name} is not a subclass of uncork.Service; {_services_of(module)}")
+        raise TargetError(f"{place}: {_no_service(name, service)}; {_services_of(module)}")
     try:
-        find_apis(service)
+        describe_service(service)
     except DefinitionError as error:
         raise TargetError(f"{place}: {error}") from None
     return service
 
 
+def _load(place: str) -> ModuleType:
+    try:
+        return _load_file(place) if place.endswith(".py") else _load_module(place)
+    except TargetError:
+        raise
+    except DefinitionError as error:
+        raise TargetError(f"{place}: {error}{_line_of(error)}") from None
+    except (Exception, SystemExit) as error:
+        hint = hint_on_import(error)
+        raise TargetError(
+            f"{place} cannot be imported: {type(error).__name__}: {error}{'; ' if hint else ''}{hint}"
+        ) from error
+
+
 def _load_file(place: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
-        raise TargetError(f"there is no file {place}")
+        there = [file.name for file in path.parent.glob("*.py") if file.is_file()]
+        near = get_close_matches(path.name, there, n=1)
+        hint = f"; did you mean {Path(place).with_name(near[0])}?" if near else ""
+        raise TargetError(f"there is no file {place}{hint}")
     # As if the file were run: what lies beside it can be imported.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -67,7 +83,10 @@ def _load_module(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
-            raise TargetError(f"there is no module {error.name!r} here or among the installed ones") from None
+            hint = f"; did you mean {place}.py?" if Path(f"{place}.py").is_file() else ""
+            raise TargetError(
+                f"there is no module {error.name!r} here or among the installed ones{hint}"
+            ) from None
         raise
 
 
@@ -78,3 +97,30 @@ def _services_of(module: ModuleType) -> str:
         if isinstance(value, type) and issubclass(value, Service) and value is not Service
     ]
     return f"it has {', '.join(names)}" if names else "it has no service at all"
+
+
+def _no_service(name: str, value: object) -> str:
+    if isinstance(value, Service):
+        return f"{name} is an object of {type(value).__name__}, name the class itself"
+    return f"{name} is not a subclass of uncork.Service"
+
+
+def _example(target: str) -> str:
+    """The first class of a file that was named without one."""
+    try:
+        tree = ast.parse(Path(target).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    name = next((node.name for node in tree.body if isinstance(node, ast.ClassDef)), None)
+    return f"; write {target}:{name}" if name else ""
+
+
+def _line_of(error: DefinitionError) -> str:
+    """Where in the code of the user it was raised."""
+    ours = str(Path(__file__).parent)
+    lines = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, "<"))
+    ]
+    return f" (line {lines[-1].lineno} of {Path(lines[-1].filename).name})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from uncork_workers.adapters import Adapter
+from uncork_workers.checks import check_start, not_a_method, warn_of_units
 from uncork_workers.description import (
     ApiDescription,
     ApiSettings,
@@ -128,6 +129,7 @@ def api(
             doc=inspect.getdoc(handler) or "",
         )
         description.check()
+        warn_of_units(name, settings)
         setattr(handler, _MARK, ApiDefinition(name, input, description))
         return handler
 
@@ -155,11 +157,13 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
     """The apis of a service in the order of their definition, those of base classes first.
 
     Raises:
-        DefinitionError: if there is none, or two have the same route.
+        DefinitionError: if there is none, one is no plain method, or two have the same route.
     """
     found: dict[str, ApiDefinition] = {}
     for klass in reversed(service.__mro__):
         for name, value in vars(klass).items():
+            if isinstance(value, staticmethod | classmethod) and hasattr(value.__func__, _MARK):
+                raise DefinitionError(not_a_method(value))
             definition = getattr(value, _MARK, None)
             if isinstance(definition, ApiDefinition):
                 if definition.name != name:
@@ -185,8 +189,9 @@ def describe_service(service: type[Service]) -> ServiceDescription:
     """What the gateway is told about a service.
 
     Raises:
-        DefinitionError: as :func:`find_apis`.
+        DefinitionError: as :func:`find_apis`, and if it cannot be made and set up without arguments.
     """
+    check_start(service)
     apis = [definition.description for definition in find_apis(service)]
     return ServiceDescription(name=service.__name__, apis=apis)
 
@@ -202,7 +207,7 @@ def _check_input(name: str, adapter: object) -> None:
 
 def _check_handler(name: str, handler: object) -> None:
     if not inspect.isfunction(handler):
-        raise DefinitionError(f"@api belongs on a method, got {handler!r}")
+        raise DefinitionError(not_a_method(handler))
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise DefinitionError(f"api {name!r}: generators are not available in this version; return a list")
     try:

@@ -8,9 +8,11 @@ import logging
 import os
 import signal
 import socket
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from io import TextIOWrapper
 from typing import Literal
 
 from uncork_workers.context import BatchOfRecord
@@ -27,10 +29,13 @@ from uncork_workers.frames import (
     encode_frame,
     split_payload,
 )
+from uncork_workers.hints import Hinting
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.service import Service, describe_service
 from uncork_workers.watching import service_files
+
+log = logging.getLogger("uncork.worker")
 
 _READ_BYTES = 256 * 1024
 EXIT_LOAD = 2
@@ -46,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="info")
     options = parser.parse_args(arguments)
     keep_freed_memory()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # What handlers print is seen at once, also where it goes into a file.
+        sys.stdout.reconfigure(line_buffering=True)
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -79,7 +87,8 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     try:
         service = service_class()
         service.worker_index = index
-        service.setup()
+        with Hinting(service):
+            service.setup()
     except (Exception, SystemExit) as error:
         _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
         return EXIT_SETUP
@@ -90,8 +99,16 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     try:
         run_batches(service, connection)
     finally:
-        service.teardown()
+        _tear_down(service)
     return 0
+
+
+def _tear_down(service: Service) -> None:
+    try:
+        with Hinting(service):
+            service.teardown()
+    except Exception:
+        log.exception("teardown of %s failed; the worker ends all the same", type(service).__name__)
 
 
 def run_batches(service: Service, connection: socket.socket) -> None:

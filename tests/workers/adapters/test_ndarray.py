@@ -160,6 +160,25 @@ def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any) -> None:
         NdArray(dtype=dtype)
 
 
+@pytest.mark.parametrize(("dtype", "meant"), [("flaot32", "float32"), ("uint46", "uint64")])
+def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
+    """The message says what was probably meant."""
+    with pytest.raises(DefinitionError, match=f"is not a dtype of NumPy; did you mean '{meant}'\\?$"):
+        NdArray(dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "meant"),
+    [(64, "; write shape=(64,)"), ([8, 8], "; write shape=(8, 8)"), ((0,), ""), ((-1, 2), "")],
+)
+def test_a_shape_that_is_nearly_right(shape: Any, meant: str) -> None:
+    """The message has the tuple."""
+    with pytest.raises(DefinitionError) as caught:
+        NdArray(shape=shape)
+
+    assert str(caught.value).endswith(f"None for any length, got {shape!r}{meant}")
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "object", "S5", "U", "datetime64[s]", "f4,f8", "(2,)f4"])
 def test_a_dtype_that_is_no_real_number_is_refused(dtype: str) -> None:
     """The message says which there are."""

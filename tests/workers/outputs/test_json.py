@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from uncork_workers.outputs import WrongResult, encode
+from uncork_workers.description import NPY
+from uncork_workers.outputs import Rejected, WrongResult, encode
 
 from ..json_values import VALUES
 
@@ -92,37 +93,90 @@ def test_line_breaks_in_text_do_not_part_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("got", [0, 1, 3])
-@pytest.mark.parametrize("make", [list, tuple, np.array])
-def test_there_must_be_one_result_per_row(make: Any, got: int) -> None:
-    """The message says how many there were."""
-    with pytest.raises(WrongResult, match=f"^the handler returned {got} results for 2 rows$"):
-        encode(make([0.5] * got), expected=2)
-
-
 @pytest.mark.parametrize(
-    ("wrong", "kind"),
+    ("got", "expected", "advice"),
     [
-        (None, "NoneType"),
-        ("ab", "str"),
-        (b"ab", "bytes"),
-        ({1, 2}, "set"),
-        (5, "int"),
-        ((item for item in [1, 2]), "generator"),
-        (np.array(5), "ndarray"),
-        (np.float64(5), "float64"),
+        (0, 2, ""),
+        (3, 2, ""),
+        (0, 1, ""),
+        (1, 0, ""),
+        (1, 2, "; it is called with all rows of a batch, and must return a result for each of them"),
+        (
+            3,
+            1,
+            "; if they all belong to the one row, they are one result: return them in a list, as [results]",
+        ),
     ],
 )
-def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, kind: str) -> None:
-    """The message says what was returned; also where its length happens to be right."""
-    with pytest.raises(
-        WrongResult, match=f"an array, a table or a list with one result per row, it returned {kind}$"
-    ):
-        encode(wrong, expected=2)
+@pytest.mark.parametrize("make", [list, tuple, np.array])
+def test_there_must_be_one_result_per_row(make: Any, got: int, expected: int, advice: str) -> None:
+    """The message says how many there were, and what that many probably are."""
+    with pytest.raises(WrongResult) as caught:
+        encode(make([0.5] * got), expected=expected)
+
+    assert str(caught.value) == f"the handler returned {got} results for {expected} rows{advice}"
 
 
 class Opaque:
     """Something that JSON knows nothing about."""
+
+
+class Tensor:
+    """As torch has them."""
+
+    def detach(self) -> None:
+        """Be without gradient."""
+
+    def numpy(self) -> None:
+        """Be an array."""
+
+
+class Arrayish:
+    """As jax and others have them."""
+
+    def __array__(self) -> None: ...
+
+
+class Awaited:
+    """As a coroutine that nobody has awaited, but without Python's own warning about it."""
+
+    def __await__(self) -> None: ...
+
+
+_PER_ROW = "it was called with 2 rows, and each of them needs a result"
+_LIST = "make a list of it, in the order of the rows"
+_UNAWAITED = "nobody has awaited it: write async def, and await what it calls"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (None, "None; is a return missing?"),
+        ("ab", f"a single str; {_PER_ROW}"),
+        (b"ab", f"a single bytes; {_PER_ROW}"),
+        (5, f"a single int; {_PER_ROW}"),
+        (np.array(5.0), f"a single float64; {_PER_ROW}"),
+        (np.float32(5), f"a single float32; {_PER_ROW}"),
+        (Opaque(), f"Opaque; {_PER_ROW}"),
+        ({1, 2}, f"set; {_LIST}"),
+        ({"a": 1, "b": 2}.values(), f"dict_values; {_LIST}"),
+        ((item for item in [1, 2]), "generator; make a list of it: list(...)"),
+        (map(str, [1, 2]), "map; make a list of it: list(...)"),
+        (Rejected(422, "no"), "Rejected; put it into a list, in the place of the row that it is about"),
+        (Tensor(), "Tensor; make an array of it: .detach().cpu().numpy()"),
+        (Arrayish(), "Arrayish; make an array of it: numpy.asarray(...)"),
+        (Awaited(), f"Awaited; {_UNAWAITED}"),
+    ],
+)
+@pytest.mark.parametrize("accept", ["", NPY])
+def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, what: str, accept: str) -> None:
+    """The message says what was returned, and what to do; also where its length happens to be right."""
+    with pytest.raises(WrongResult) as caught:
+        encode(wrong, expected=2, accept=accept)
+
+    assert str(caught.value) == (
+        f"the handler must return an array, a table or a list with one result per row, it returned {what}"
+    )
 
 
 CIRCLE: list[Any] = []
@@ -130,18 +184,34 @@ CIRCLE.append(CIRCLE)
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
+    ("result", "path", "reason"),
     [
-        (Opaque(), "Opaque is not JSON"),
-        ([1, {"x": Opaque()}], "Opaque is not JSON"),
-        (1 + 2j, "complex is not JSON"),
-        (np.complex64(1), "complex is not JSON"),
-        ((item for item in [1]), "generator is not JSON"),
-        ("\ud800", "surrogates not allowed"),
-        (CIRCLE, "recursion"),
+        (Opaque(), "", "Opaque is not JSON; it can be made of numbers, text, "),
+        ([1, {"x": Opaque()}], ", at [1]['x'],", "Opaque is not JSON; "),
+        ({"a": [0, (1, Opaque())]}, ", at ['a'][1][1],", "Opaque is not JSON; "),
+        ({"a": 1, (1, 2): 2}, "", "tuple is not JSON; "),
+        (1 + 2j, "", "complex is not JSON"),
+        (np.complex64(1), "", "complex is not JSON"),
+        (np.array([1, Opaque()]), "", "Opaque is not JSON"),
+        ((item for item in [1]), "", "generator is not JSON"),
+        ({"mean": Tensor()}, ", at ['mean'],", "Tensor is not JSON; make an array of it: .detach().cpu()"),
+        (Awaited(), "", f"Awaited is not JSON; {_UNAWAITED}"),
+        ("\ud800", "", "'utf-8' codec can't encode"),
+        (CIRCLE, f", at {'[0]' * 19},", "maximum recursion"),
     ],
 )
-def test_a_result_that_is_not_json_is_refused(result: object, reason: str) -> None:
-    """With the reason, and nothing else is raised."""
-    with pytest.raises(WrongResult, match=f"^a result cannot be written as JSON: .*{reason}"):
+def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason: str) -> None:
+    """With the place and the reason, and nothing else is raised."""
+    with pytest.raises(WrongResult) as caught:
         encode([1, result], expected=2)
+    assert str(caught.value).startswith(f"result 1{path} cannot be written as JSON: {reason}")
+
+    with pytest.raises(WrongResult) as caught:
+        encode([result], expected=1)
+    assert str(caught.value).startswith(f"a result{path} cannot be written as JSON: {reason}")
+
+
+def test_the_place_of_a_result_counts_all_that_were_returned() -> None:
+    """Also those that are no JSON, but answers of their own."""
+    with pytest.raises(WrongResult, match=r"^result 3 cannot"):
+        encode([b"x", 1, Rejected(404, "none"), Opaque()], expected=4)

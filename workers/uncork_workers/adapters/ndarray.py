@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
 # Which kinds of tensors each takes: those whose values JSON would let through.
 _TENSORS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
 _SCHEMAS = {"f": "number", "i": "integer", "u": "integer", "b": "boolean"}
+_DTYPES = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+_DTYPES += ("float16", "float32", "float64")
 _NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or false"}
 
 
@@ -38,12 +41,17 @@ class NdArray(Adapter):
         try:
             self._dtype: np.dtype[Any] = np.dtype(dtype)
         except (TypeError, ValueError, SyntaxError) as error:
-            raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy") from error
+            near = get_close_matches(str(dtype), _DTYPES, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy{hint}") from error
         if self._dtype.kind not in _SCALARS:
             raise DefinitionError(f"NdArray: dtype must be float, integer or bool, got {dtype!r}")
         if not isinstance(shape, tuple) or not all(_is_length(length) for length in shape):
+            lengths = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
+            hint = f"; write shape={lengths!r}" if all(map(_is_length, lengths)) else ""
             raise DefinitionError(
-                f"NdArray: shape must be a tuple of lengths from 1, or None for any length, got {shape!r}"
+                f"NdArray: shape must be a tuple of lengths from 1, or None for any length, "
+                f"got {shape!r}{hint}"
             )
         self._shape = shape
         # What JSON can say of numbers fits into doubles and what is wider.

@@ -12,6 +12,7 @@ from uncork_workers.adapters.tensors import BYTES, datatype_of
 from uncork_workers.description import CSV, JSON, NPY
 from uncork_workers.outputs.answers import Rejected, Response, WrongResult
 from uncork_workers.outputs.blobs import DEFAULT_IMAGE, encode_image, is_image
+from uncork_workers.outputs.faults import no_results, wrong_count
 from uncork_workers.outputs.json import encode_json, values_of
 from uncork_workers.outputs.tables import as_rows, encode_csv
 
@@ -75,12 +76,13 @@ def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
     if accept != CSV and (datatype or _PLAIN.issuperset(map(type, rows))):
         return Encoded(rows=encode_json(rows), datatype=datatype)
     answers = {at: _own(row, accept) for at, row in enumerate(rows) if _is_own(row)}
-    others = [row for at, row in enumerate(rows) if at not in answers]
+    left = [at for at in range(len(rows)) if at not in answers]
+    others = [rows[at] for at in left]
     if accept == CSV and others:
         head, lines = encode_csv(others)
         encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
     else:
-        encoded = Encoded(rows=encode_json(others), datatype=datatype)
+        encoded = Encoded(rows=encode_json(others, places=left), datatype=datatype)
     texts = iter(encoded.rows)
     return replace(
         encoded, rows=[b"" if at in answers else next(texts) for at in range(len(rows))], answers=answers
@@ -132,17 +134,14 @@ def _listed(results: object, expected: int) -> Sequence[Any]:
     elif not isinstance(results, list):
         results = as_rows(results)
     if not isinstance(results, list | tuple):
-        raise WrongResult(
-            f"the handler must return an array, a table or a list with one result per row, "
-            f"it returned {type(results).__name__}"
-        )
+        raise no_results(results, expected)
     _check_count(len(results), expected)
     return results
 
 
 def _raw(results: np.ndarray[Any, Any], expected: int, datatype: str) -> Encoded:
     if results.ndim == 0:
-        raise WrongResult("the handler must return one result per row, it returned a single number")
+        raise no_results(results, expected)
     _check_count(len(results), expected)
     data = results.astype(results.dtype.newbyteorder("<"), order="C", copy=False).tobytes()
     size = len(data) // max(1, expected)
@@ -152,4 +151,4 @@ def _raw(results: np.ndarray[Any, Any], expected: int, datatype: str) -> Encoded
 
 def _check_count(got: int, expected: int) -> None:
     if got != expected:
-        raise WrongResult(f"the handler returned {got} results for {expected} rows")
+        raise wrong_count(got, expected)

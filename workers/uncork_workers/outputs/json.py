@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from uncork_workers.outputs.answers import WrongResult
+from uncork_workers.outputs.faults import not_json
 
 # NumPy makes integers of times that are finer than Python's.
 _TOO_FINE = ("ns]", "ps]", "fs]", "as]")
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+_MOST_LEVELS = 20
 
 
-def encode_json(results: Sequence[Any]) -> list[bytes]:
+def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) -> list[bytes]:
     """One JSON text for each result. NaN and infinity, which JSON lacks, become null.
 
+    ``places`` says where they are among those that the handler returned, if these are not all.
+
     Raises:
-        WrongResult: if one is not JSON.
+        WrongResult: if one is not JSON; the message says which, and where in it.
     """
     try:
         return _encoder.encode_lines(results).split(b"\n")[: len(results)]
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise WrongResult(f"a result cannot be written as JSON: {error}") from error
+    except _UNWRITABLE as error:
+        at, path, reason = _first_fault(results, error)
+        name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
+        where = f", at {path}," if path else ""
+        raise WrongResult(f"{name}{where} cannot be written as JSON: {reason}") from error
+
+
+def _first_fault(results: Sequence[Any], error: Exception) -> tuple[int, str, Exception]:
+    """Which result cannot be written, the path to what is wrong inside of it, and why."""
+    at, path, value = 0, "", results
+    for level in range(_MOST_LEVELS):
+        found = next(
+            (found for key, inner in _inside(value) if (found := _fault(key, inner)) is not None), None
+        )
+        if found is None:
+            break
+        key, value, error = found
+        at, path = (key, "") if level == 0 else (at, f"{path}[{key!r}]")
+    return at, path, error
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _fault(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
+    try:
+        _encoder.encode(value)
+    except _UNWRITABLE as error:
+        return key, value, error
+    return None
 
 
 def values_of(array: np.ndarray[Any, Any] | np.generic) -> Any:
@@ -42,7 +78,7 @@ def plain(value: object) -> Any:
         return values_of(value)
     if type(value).__module__.partition(".")[0] == "pandas":
         return _plain_of_pandas(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise not_json(value)
 
 
 def _plain_of_pandas(value: Any) -> Any:

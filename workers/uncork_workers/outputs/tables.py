@@ -71,7 +71,8 @@ def _transposed(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
     values = {name: _listed(column) for name, column in columns.items()}
     if not all(isinstance(column, list | tuple) for column in values.values()):
         raise WrongResult(
-            "a dict must have a column for each name, a list or an array with one value per row"
+            "a dict must have a column for each name, a list or an array with one value per row; for an "
+            "object per row return a list of dicts"
         )
     lengths = {len(column) for column in values.values()}
     if len(lengths) > 1:
