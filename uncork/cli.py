@@ -89,6 +89,12 @@ def serve(
             show_default="every worker sees all",
         ),
     ] = None,
+    warmup_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds in which each worker warms up apis that give an example; 0: not at all."
+        ),
+    ] = 10.0,
 ) -> None:
     """Serve a model service behind a gateway that merges concurrent requests into batches."""
     overrides = {
@@ -108,6 +114,7 @@ def serve(
         log_level=log_level.value,
         reload=reload,
         gpus=_read_gpus(gpus),
+        warmup_s=warmup_seconds,
     )
     try:
         code = run(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import socket
@@ -51,6 +52,7 @@ class ServeOptions:
     log_level: str
     reload: bool
     gpus: Sequence[str]
+    warmup_s: float
 
 
 def run(options: ServeOptions) -> int:
@@ -94,6 +96,7 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
         take_over=gateway.take_over,
         gpus=options.gpus,
         environment=_RELOADING if options.reload else {},
+        arguments=_worker_arguments(options),
     )
     beside: list[asyncio.Task[None]] = []
 
@@ -119,6 +122,11 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
         )
     except ServiceUnusable as error:
         raise UsageError(str(error)) from None
+
+
+def _worker_arguments(options: ServeOptions) -> list[str]:
+    """Workers warm up under the settings that are in force for their batches."""
+    return ["--warmup-seconds", str(options.warmup_s), "--overrides", json.dumps(options.overrides)]
 
 
 async def _announce(
