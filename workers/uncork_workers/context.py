@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Context:
     worker_index: int
     requests: int
     rows: int
-    due: Sequence[float] = ()
+    due: tuple[float, ...] = ()
 
     @property
     def deadline_left_s(self) -> float:

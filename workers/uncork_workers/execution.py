@@ -93,7 +93,7 @@ class Executor:
             worker_index=self._service.worker_index,
             requests=len(batch.rows),
             rows=sum(batch.rows),
-            due=[now + left_s for left_s in batch.left_s],
+            due=tuple([now + left_s for left_s in batch.left_s]),
         )
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:

@@ -165,6 +165,7 @@ class _WarmingUp:
         try:
             self._executor.rehearse(batch, bodies)
         except (Exception, SystemExit) as error:
-            failure = f"{self.api} raised {type(error).__name__} on {rows} rows of its example: {error}"
-            raise WarmupFailed(failure) from error
+            raise WarmupFailed(
+                f"{self.api} raised {type(error).__name__} on its example (rows: {rows}): {error}"
+            ) from error
         return self._clock() - began
