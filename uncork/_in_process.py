@@ -20,6 +20,7 @@ from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_gateway.http import HttpProtocol
 from uncork_workers.description import DefinitionError
+from uncork_workers.execution import Executor
 from uncork_workers.frames import Hello, Ready, encode_frame
 from uncork_workers.hints import Hinting
 from uncork_workers.service import Service, describe_service
@@ -188,7 +189,8 @@ class _WorkerThread:
     def _serve(self, service: Service, connection: socket.socket) -> None:
         try:
             connection.sendall(encode_frame(self._hello) + encode_frame(Ready()))
-            run_batches(service, connection)
+            with contextlib.closing(Executor(service)) as executor:
+                run_batches(executor, connection)
         except OSError:
             pass  # the gateway has cut it off
         except BaseException as error:

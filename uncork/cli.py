@@ -110,6 +110,12 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    warmup_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds in which each worker warms up apis that give an example; 0: not at all."
+        ),
+    ] = 10.0,
 ) -> None:
     """Serve a model service behind a gateway that merges concurrent requests into batches."""
     overrides = {
@@ -137,6 +143,7 @@ def serve(
         log_level=log_level.value,
         reload=reload,
         gpus=_read_gpus(gpus),
+        warmup_s=warmup_seconds,
     )
     try:
         with refusals("serve"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import tempfile
@@ -47,6 +48,7 @@ class ServeOptions:
     log_level: str
     reload: bool
     gpus: Sequence[str]
+    warmup_s: float
 
 
 def run(options: ServeOptions) -> int:
@@ -92,6 +94,7 @@ async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
         take_over=gateway.take_over,
         gpus=options.gpus,
         environment=_RELOADING if options.reload else {},
+        arguments=_worker_arguments(options),
     )
     beside: list[asyncio.Task[None]] = []
 
@@ -117,6 +120,11 @@ async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
         )
     except ServiceUnusable as error:
         raise WrongUsage(str(error)) from None
+
+
+def _worker_arguments(options: ServeOptions) -> list[str]:
+    """Workers warm up under the settings that are in force for their batches."""
+    return ["--warmup-seconds", str(options.warmup_s), "--overrides", json.dumps(options.overrides)]
 
 
 async def _announce(

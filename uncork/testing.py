@@ -12,8 +12,8 @@
             assert replies[0].headers["x-batch-size"] == "5"            # are one batch
 
 The service runs in a thread of its own, ``setup`` is called once, requests are batched and errors become
-answers as under ``uncork serve``; but nothing listens on a port, and no process is started. What a handler
-raises is raised by the request that it failed, so that a test shows where.
+answers as under ``uncork serve``; but nothing listens on a port, no process is started, and nothing is warmed
+up. What a handler raises is raised by the request that it failed, so that a test shows where.
 """
 
 from __future__ import annotations

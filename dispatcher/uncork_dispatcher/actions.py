@@ -14,7 +14,7 @@ batch whose end nobody saw is a lost worker."""
 
 
 class Start(NamedTuple):
-    """Run these requests as one batch on this worker."""
+    """Run these requests as one batch on this worker; ``deadlines`` is when each should be done there."""
 
     batch: int
     worker: int
@@ -24,6 +24,7 @@ class Start(NamedTuple):
     rows: float
     reason: Reason
     predicted_s: float
+    deadlines: tuple[float, ...] = ()
 
 
 class Shed(NamedTuple):

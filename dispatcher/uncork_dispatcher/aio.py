@@ -116,6 +116,11 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.worker_ready(worker, now=self._now())
         self._changed()
 
+    def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
+        """Learn from (rows, seconds) of batches that a worker has run to warm up."""
+        self._core.profile(api, worker, chunks, now=self._now())
+        self._changed()
+
     def worker_lost(self, worker: int) -> None:
         """A worker is gone. What it was running is run once more elsewhere, or fails."""
         self._core.worker_lost(worker, now=self._now())
@@ -269,6 +274,7 @@ class AsyncDispatcher(Generic[P, R]):
             payloads=[one.payload for one in waiting],
             rows=[one.rows for one in waiting],
             costs=[one.cost for one in waiting],
+            left_s=[deadline - now for deadline in start.deadlines],
         )
         self._runner.start(job, lambda outcome: self._ended(job, now, outcome))
         self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])

@@ -102,7 +102,9 @@ class Api:
     def _judge(self) -> None:
         """Keep what follows from estimate and goal: every request asks for it."""
         earned = self.estimate.earned_rows
-        reachable = self._smallest_s + self._transport_s <= self.rules.goal_s
+        # Before the first batch it is not known how small requests are, whatever a profile says.
+        answered = self._smallest_rows < math.inf
+        reachable = answered and self._smallest_s + self._transport_s <= self.rules.goal_s
         self._trusted_rows = earned if earned > 0 and reachable else -1.0
 
     def change(self, rules: ApiRules) -> None:
@@ -206,6 +208,23 @@ class Api:
         self._judge()
         held_s = running.started - min([entry.arrival for entry in running.entries])
         self.policy.observe(BatchDone(now, rows, len(running.entries), held_s, seconds))
+
+    def learn_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
+        """Learn from batches that were nobody's; arguments as for :meth:`Dispatcher.profile`."""
+        chunks = [(rows, seconds) for rows, seconds in chunks if rows <= self.rules.max_batch_rows]
+        is_first = self.estimate.seconds(1.0) == 0
+        if is_first:
+            self._estimator.observe_profile(chunks)
+        estimate = self.estimate
+        for rows, seconds in chunks:
+            average_s = estimate.seconds(rows)
+            self._paces.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
+        if not is_first:
+            pace = self.pace(worker)
+            self._estimator.observe_profile([(rows, seconds / pace) for rows, seconds in chunks])
+        if self._smallest_rows < math.inf:
+            self._smallest_s = self.estimate.seconds(self._smallest_rows)
+        self._judge()
 
     def stats(self, now: float) -> ApiStats:
         """What the api holds and what is known about it."""

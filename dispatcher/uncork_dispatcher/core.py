@@ -165,6 +165,14 @@ class Dispatcher:
                 self._news.append(out_of_reach)
         return True
 
+    def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
+        """Learn from (rows, seconds) of batches that a worker has run for nobody, to warm up.
+
+        Those of more rows than a batch may have are passed over.
+        """
+        self._advance(now)
+        self._apis[api].learn_profile(worker, chunks)
+
     def drain(self, *, now: float) -> None:
         """Refuse what comes from now on, and release what is held as soon as workers are idle."""
         self._advance(now)
@@ -301,6 +309,7 @@ class Dispatcher:
             rows=rows,
             reason=release.reason,
             predicted_s=estimate.seconds(rows),
+            deadlines=tuple([entry.deadline for entry in entries]),
         )
         self._slots.take(worker)
         self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))

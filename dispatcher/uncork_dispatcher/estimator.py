@@ -18,6 +18,7 @@ the restricted optimum is either the free one or lies on one of two edges, so it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,8 +102,20 @@ class BatchTimeEstimator:
         predicted = self.estimate.seconds(rows)
         if predicted > 0:
             seconds = self._judge(rows, seconds, predicted)
-        self._batches += 1
         self._remember(rows, seconds)
+        self._estimate_anew()
+
+    def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
+        """Learn from (rows, seconds) of batches of many sizes, which were run to be measured.
+
+        What lies off the line then is the model's shape, no change and no outlier: each counts as it is.
+        """
+        for rows, seconds in chunks:
+            self._remember(rows, seconds)
+        if chunks:
+            self._estimate_anew()
+
+    def _estimate_anew(self) -> None:
         intercept, slope = self._fit()
         self.estimate = Estimate(
             intercept_s=intercept,
@@ -137,6 +150,7 @@ class BatchTimeEstimator:
         return True
 
     def _remember(self, rows: float, seconds: float) -> None:
+        self._batches += 1
         for other in self._sizes.values():
             other.weight = max(_WEIGHT_FLOOR, other.weight * _FORGET)
         size = self._sizes.setdefault(_size_class(rows), _Size(rows, seconds, 0.0, 0))

@@ -16,13 +16,15 @@ R = TypeVar("R")
 class Job(NamedTuple, Generic[P]):
     """A batch to run: its start, and of each of its requests the payload, the rows, and what they cost.
 
-    A request whose caller gave no cost costs its rows. ``start.rows`` is the sum of the costs.
+    A request whose caller gave no cost costs its rows. ``start.rows`` is the sum of the costs. ``left_s`` is
+    how many seconds each had left at the start, to be done at its worker in time; negative if it was late.
     """
 
     start: Start
     payloads: list[P]
     rows: list[int]
     costs: list[float]
+    left_s: list[float]
 
 
 class Ran(NamedTuple, Generic[R]):

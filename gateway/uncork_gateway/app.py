@@ -25,7 +25,7 @@ from uncork_gateway.keys import ApiKeys
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.pages import Pages
-from uncork_gateway.upstreams.worker_pool import WorkerPool
+from uncork_gateway.upstreams.worker_pool import Profile, WorkerPool
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
 from uncork_workers.frames import Failed, FrameError
 
@@ -195,6 +195,12 @@ class Gateway:
         self.ready.set()
         self._dispatcher.worker_ready(worker)
 
+    def worker_profiled(self, worker: int, profile: Profile) -> None:
+        """Have the estimate know what is known of batches of the apis that are in force."""
+        for api, chunks in profile.items():
+            if api in self._in_force:
+                self._dispatcher.profile(api, worker, chunks)
+
     def worker_lost(self, worker: int) -> None:
         """Have what it was running run elsewhere."""
         self._dispatcher.worker_lost(worker)
@@ -216,7 +222,7 @@ class Gateway:
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
             log.error("%s\n%s", reason, failed.traceback)
-        elif failed.stage == "setup" or standby:
+        elif failed.stage != "load" or standby:
             log.error("%s", reason)
         if failed.stage == "load" and not standby:
             self._unusable(failed.message)

@@ -29,6 +29,7 @@ def to_frame(job: Job[Marshalled], settings: ApiSettings, *, batch_id: str) -> t
         metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
         accept=accept,
         id=batch_id,
+        left_s=job.left_s,
     )
     return batch, bodies
 

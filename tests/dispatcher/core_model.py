@@ -177,6 +177,8 @@ class Model:
             assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
             assert rules.policy != "none"
         assert 0 <= start.predicted_s < math.inf
+        # What transport takes is left off.
+        assert all(at <= one.deadline for at, one in zip(start.deadlines, taken, strict=True))
         assert (start.reason == "drain") == self.draining
         for request in taken:
             self._unqueue(request)

@@ -48,6 +48,42 @@ def test_callers_of_one_turn_share_a_batch() -> None:
     run(main())
 
 
+def test_a_job_says_how_much_time_is_left() -> None:
+    """Until the goal, or until the client gives up; less than none for one that was held for too long."""
+
+    async def main() -> None:
+        workers = Workers(seconds=1.0)
+        shell = dispatcher(workers, ApiRules(name="a", goal_s=0.8))
+        callers = calls(shell, "v")
+        await asyncio.sleep(0.1)
+        callers += calls(shell, "w")
+        await asyncio.sleep(0.4)
+        callers += calls(shell, "x")
+        await asyncio.gather(*callers, shell.call("a", "y", client_timeout_s=0.6))
+
+        first, second = workers.jobs
+        assert first.left_s == [0.8]
+        assert dict(zip(second.payloads, second.left_s, strict=True)) == {
+            "w": pytest.approx(-0.1),
+            "x": pytest.approx(0.3),
+            "y": pytest.approx(0.1),
+        }
+
+    run(main())
+
+
+def test_a_profile_is_known_before_the_first_call() -> None:
+    """Without a batch."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers())
+        shell.profile("a", 0, [(1, 0.1), (11, 0.2)])
+
+        assert shell.stats()[0].estimate.seconds(21) == pytest.approx(0.3)
+
+    run(main())
+
+
 def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """It breaks a rule; the others of its batch are told all the same, and the log says it."""
 

@@ -204,3 +204,51 @@ def test_deadlines_do_not_move_with_every_batch() -> None:
 
     assert len(set(allowed[50:])) == 1
     assert 0.985 < allowed[-1] < 0.995
+
+
+PROFILE = [(rows, 0.05 + 0.01 * rows) for rows in (1, 2, 4, 6, 7, 8)]
+
+
+def test_a_profile_is_what_batches_take() -> None:
+    """Beyond the limit in force it is of no use; nobody has come, and nobody was answered."""
+    api = Api(RULES)
+    api.learn_profile(3, [*PROFILE, (9, 70.0)])
+
+    assert api.estimate.intercept_s == pytest.approx(0.05)
+    assert api.estimate.slope_s == pytest.approx(0.01)
+    assert api.pace(3) == 1.0
+    assert (api.stats(1.0).rate_rows, api.requests) == (0, 0)
+
+
+def test_a_profile_alone_refuses_nobody() -> None:
+    """Requests may all be larger than the goal allows; the first batch tells how small they are."""
+    api = Api(RULES)
+    api.learn_profile(0, PROFILE)
+    assert api.estimate.earned_rows == 16
+    assert not api.may_shed(1)
+
+    api.learn(running(rows=4), (), 0.09)
+    assert api.may_shed(4)
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_profiles_tell_workers_apart(factor: float) -> None:
+    """The estimate is that of the average; one that takes as long as the other is no other."""
+    api = Api(RULES)
+    api.learn_profile(0, PROFILE)
+    api.learn_profile(1, [(rows, factor * seconds) for rows, seconds in PROFILE])
+
+    assert api.pace(1) / api.pace(0) == pytest.approx(factor)
+    for worker, seconds in ((0, 0.1), (1, factor * 0.1)):
+        assert api.estimate.seconds(5) * api.pace(worker) == pytest.approx(seconds, rel=0.35)
+
+
+def test_a_profile_that_comes_late_counts_beside_traffic() -> None:
+    """A worker was started again; the smallest request is predicted anew."""
+    api = Api(RULES)
+    api.learn(running(rows=1, worker=0), (), 0.4)
+    assert api.urgency(queue((1, 0))) == pytest.approx(1.0 + 0.8)
+    api.learn_profile(1, [(1, 0.6)])
+
+    assert api.estimate.seconds(1) == pytest.approx(0.5)
+    assert api.urgency(queue((1, 0))) == pytest.approx(1.0 + 1.0)

@@ -35,7 +35,7 @@ def test_a_lone_request_starts_at_once() -> None:
     core = core_with(api())
     assert core.submit(5, api="a", key="k", rows=3, now=1.0) is None
 
-    assert core.poll(1.0) == [Start(1, 0, "a", "k", (5,), 3, "idle", 0.0)]
+    assert core.poll(1.0) == [Start(1, 0, "a", "k", (5,), 3, "idle", 0.0, (1.3,))]
     assert core.poll(1.0) == []
 
 
@@ -149,6 +149,7 @@ INPUTS: dict[str, Callable[[Dispatcher, float], object]] = {
     "worker_ready": lambda core, now: core.worker_ready(1, now=now),
     "worker_lost": lambda core, now: core.worker_lost(1, now=now),
     "batch_done": lambda core, now: core.batch_done(1, outcome="worked", now=now),
+    "profile": lambda core, now: core.profile("a", 0, [(1, 0.1)], now=now),
     "drain": lambda core, now: core.drain(now=now),
     "poll": lambda core, now: core.poll(now),
 }

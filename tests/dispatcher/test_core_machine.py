@@ -174,6 +174,13 @@ class CoreMachine(RuleBasedStateMachine):
             if self.books.running:
                 self.batch_done(which=0, outcome="worked", took=seconds, hand_over=True, poll=True)
 
+    @rule(api=st.sampled_from(["tight", "loose"]), worker=WORKERS, seconds=SOON, poll=POLL)
+    def profile(self, *, api: str, worker: int, seconds: float, poll: bool) -> None:
+        """A worker has warmed up; some of the sizes are beyond the limit."""
+        chunks = [(rows, seconds * (1 + rows)) for rows in (1, 2, 4, 8, 16)]
+        self.core.profile(api, worker, chunks, now=self.now)
+        self._poll(poll)
+
     @rule(number=st.integers(0, 40))
     def batch_done_too_late(self, *, number: int) -> None:
         """One that never ran, came back already, or was given up."""

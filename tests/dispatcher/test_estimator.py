@@ -274,3 +274,36 @@ def test_an_estimate_is_never_negative_nor_undefined(seen: list[tuple[int, float
         assert 0 <= estimate.intercept_s < math.inf
         assert 0 <= estimate.slope_s < math.inf
         assert 0 <= estimate.spread < math.inf
+
+
+def test_a_profile_of_a_model_that_is_no_line_is_taken_as_it_is() -> None:
+    """Batches of traffic that are so far off the line would be a change of the model, and move all sizes."""
+    seen = {rows: 0.005 + 1e-6 * rows * rows for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)}
+    profiled = BatchTimeEstimator()
+    profiled.observe_profile([*seen.items()])
+    observed = after(seen, lambda rows: seen[rows])
+
+    for rows in (1, 8, 64, 128):
+        assert profiled.estimate.seconds(rows) == pytest.approx(seen[rows], rel=0.35)
+    assert observed.estimate.seconds(64) > 2 * seen[64]
+    assert profiled.estimate.earned_rows == 1024
+
+
+def test_a_profile_gives_the_line_exactly() -> None:
+    """It is forgotten as batches of traffic are."""
+    estimator = BatchTimeEstimator()
+    estimator.observe_profile([(rows, model(rows)) for rows in (1, 2, 4, 8)])
+    assert estimator.estimate.seconds(100) == pytest.approx(model(100))
+    assert estimator.estimate.earned_rows == 0
+
+    for _ in range(100):
+        estimator.observe(4, 2 * model(4))
+    assert estimator.estimate.seconds(4) == pytest.approx(2 * model(4), rel=0.05)
+
+
+def test_a_profile_of_nothing_says_nothing() -> None:
+    """As of a worker whose sizes are all beyond the limit."""
+    estimator = BatchTimeEstimator()
+    estimator.observe_profile([])
+
+    assert estimator.estimate == Estimate()

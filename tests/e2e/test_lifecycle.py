@@ -18,7 +18,7 @@ from tests.e2e.server import PROBE, SERVICES, Server, eventually, run_uncork, se
         (f"{SERVICES / 'broken.py'}:Broken", "No module named 'a_module_that_does_not_exist'"),
         ("no_such_module_here:Service", "there is no module 'no_such_module_here'"),
         (f"{SERVICES / 'missing.py'}:Service", "there is no file"),
-        (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, NoApi"),
+        (f"{SERVICES / 'probe.py'}:Missing", "has no 'Missing'; it has Probe, NoSetup, Warm, NoApi"),
         (f"{SERVICES / 'probe.py'}:os", "os is not a subclass of uncork.Service"),
         (f"{SERVICES / 'probe.py'}:NoApi", "service NoApi has no api"),
         ("probe", "is not of the form MODULE:SERVICE or FILE.py:SERVICE"),
@@ -84,6 +84,14 @@ def test_a_setup_that_fails_is_shown_and_told() -> None:
 
         server.terminate()
         assert server.exit_code() == 0
+
+
+def test_an_example_is_run_before_anybody_comes() -> None:
+    """When the service is ready its batch time is known; batches are as large as the command line allows."""
+    with serving(f"{SERVICES / 'probe.py'}:Warm", "--mb-max-batch-size", "6") as server:
+        assert server.metric("uncork_estimate_intercept_seconds", api="echo") > 0.001
+        assert server.metric("uncork_requests_total") == 0
+        assert "echo: warmed up with 1 .. 6 rows in " in server.output
 
 
 async def drain(server: Server, number: int) -> list[httpx.Response]:

@@ -120,7 +120,7 @@ def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
             assert (await first).headers["x-batch-size"] == "1"
             named = good.headers["x-batch-id"]
             assert (batch, payload) == (
-                Batch(2, "echo", 1000, [3, 7, 1], [1, 1, 1], id=named),
+                Batch(2, "echo", 1000, [3, 7, 1], [1, 1, 1], id=named, left_s=batch.left_s),
                 b'"a"{"b":2}3',
             )
             assert (good.status_code, good.json(), good.headers["x-batch-size"]) == (200, "A", "3")

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ApiDescription, ApiSettings
-from uncork_workers.frames import Failed, Hello
+from uncork_workers.frames import Failed, Hello, Ready
 
 from .fake_worker import json_api, service
 from .gateway_stage import GatewayStage, gateway, problem
@@ -156,8 +156,9 @@ def test_a_service_that_cannot_be_loaded_is_unusable(
     assert caplog.text.count("line 2") == 1
 
 
+@pytest.mark.parametrize("stage", ["setup", "warmup"])
 def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: Literal["setup", "warmup"]
 ) -> None:
     """The next start may work: a crash loop is for the operator to see, in /readyz and in the log."""
 
@@ -165,11 +166,11 @@ def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
         async with gateway(tmp_path) as on:
             worker = await on.connect()
             worker.send(Hello(index=2, pid=1, service=service()))
-            worker.send(Failed(2, "setup", "OSError: no model", "line 1"))
+            worker.send(Failed(2, stage, "OSError: no model", "line 1"))
             await on.gateway.described
             await turns(50)
             on.gateway.worker_exited(2, "exited with code 1")
-            reason = "worker 2 failed in setup: OSError: no model"
+            reason = f"worker 2 failed in {stage}: OSError: no model"
             assert problem(await on.ready(), 503) == f"no worker is ready: {reason}"
             on.gateway.worker_exited(2, "exited with code 9")
             assert problem(await on.ready(), 503) == "no worker is ready: worker 2 exited with code 9"
@@ -179,7 +180,7 @@ def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
     run(scenario())
     messages = [(record.levelno, record.getMessage()) for record in caplog.records]
     assert messages == [
-        (logging.ERROR, "worker 2 failed in setup: OSError: no model\nline 1"),
+        (logging.ERROR, f"worker 2 failed in {stage}: OSError: no model\nline 1"),
         (logging.WARNING, "worker 2 exited with code 9"),
     ]
 
@@ -235,6 +236,43 @@ async def estimate(on: GatewayStage) -> float:
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     (value,) = [sample.value for sample in samples if sample.name == "uncork_estimate_intercept_seconds"]
     return value
+
+
+def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) -> None:
+    """Before any request. Batches that are larger than any may be do not count, nor apis not in force."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides={"mb_max_batch_size": 10}) as on:
+            worker = await on.connect()
+            worker.send(Hello(index=0, pid=1, service=service()))
+            worker.send(Ready(profile={"echo": [(1, 0.5), (10, 0.5), (20, 70.0)], "other": [(1, 1.0)]}))
+            await on.gateway.ready.wait()
+
+            assert await estimate(on) == pytest.approx(0.5)
+
+    run(scenario())
+
+
+def test_the_worker_is_told_how_much_time_is_left(tmp_path: Path) -> None:
+    """Of the goal, or as the client says."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides={"mb_max_latency": 60_000}) as on:
+            worker = await on.worker()
+            asking = [on.post("/echo", 1)]
+            patience = {"x-request-timeout-ms": "30000"}
+            asking.append(asyncio.create_task(on.http.post("/echo", json=2, headers=patience)))
+            left_s: list[float] = []
+            while len(left_s) < 2:
+                batch, _ = await worker.batch()
+                left_s += batch.left_s
+                worker.answer(batch, [b"1"] * len(batch.rows))
+            await asyncio.gather(*asking)
+
+            least_s, most_s = sorted(left_s)
+            assert 0 < least_s <= 30 < most_s <= 60
+
+    run(scenario())
 
 
 def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from typing import Any
 
 import pytest
@@ -56,6 +58,27 @@ def test_a_handler_knows_its_batch(to: str) -> None:
     ]
     with pytest.raises(LookupError, match=r"uncork.context\(\) is for handlers, while they run a batch"):
         context()
+
+
+def test_a_handler_knows_how_much_time_is_left() -> None:
+    """From when the worker has the batch on; the first that is due counts, and late ones are below 0."""
+    service = Curious()
+    batch = Batch(batch=1, api="plain", limit_rows=9, lengths=[1, 1], rows=[1, 1], left_s=[50.0, -5.0])
+    before = time.monotonic()
+    Executor(service).run(batch, [b"1", b"2"])
+    after = time.monotonic()
+
+    (seen,) = service.seen
+    assert before + 50 <= seen.due[0] <= after + 50
+    assert before - 5 <= seen.due[1] <= after - 5
+    assert -5 - (time.monotonic() - before) <= seen.deadline_left_s <= -5
+
+
+def test_where_nobody_waits_there_is_time() -> None:
+    """As during the warm-up."""
+    batch = Context(batch_id="x", api="plain", worker_index=0, requests=1, rows=1)
+
+    assert batch.deadline_left_s == math.inf
 
 
 def test_log_lines_say_which_batch_they_are_from(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,11 +1,15 @@
 """How a service is written: the decorator, and what is found of it."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
-from uncork_workers.adapters import Adapter, Json, NdArray
+from uncork_workers.adapters import Adapter, Json, NdArray, Requests
+from uncork_workers.adapters.base import Sample
 from uncork_workers.description import ApiSettings, DefinitionError
 from uncork_workers.outputs.kinds import Csv
 from uncork_workers.outputs.kinds import Json as OutputJson
@@ -116,12 +120,43 @@ def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
     assert message.startswith("api 'predict': cost must be a number or 'bytes' for this input")
 
 
-@pytest.mark.parametrize("value", [5, 0, []])
-def test_arguments_of_later_versions_are_refused(value: Any) -> None:
-    """It is named in the design, so that somebody will try it; whatever the value."""
-    message = refusal(api(input=Json(), warmup=value), predict)
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            {"input": NdArray(shape=(2,)), "warmup": [1, 2, 3]},
+            "got a row of shape (3,); a row must have shape",
+        ),
+        ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array`"),
+        ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is no JSON"),
+        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "a row lacks the field 'n', by which it is"),
+        (
+            {"input": Requests(), "warmup": "text"},
+            "it must be bytes, a pathlib.Path or a Request, got 'text'",
+        ),
+        ({"input": Requests(), "warmup": Path("/nothing")}, "it cannot be read: [Errno 2] No such file"),
+        ({"input": Requests(), "warmup": b"{"}, "the body is not valid JSON"),
+    ],
+)
+def test_an_example_that_would_be_refused_is_refused(arguments: dict[str, Any], reason: str) -> None:
+    """At the line where it is written, with what a client would be told."""
+    message = refusal(api(**arguments), predict)
 
-    assert message == "api 'predict': warmup is not available in this version of uncork; leave it out"
+    assert message.startswith(f"api 'predict': warmup must be an example of one row: {reason}")
+
+
+def test_an_example_is_kept_for_the_workers() -> None:
+    """The gateway is not told of it."""
+
+    class Warm(Service):
+        @api(input=NdArray(shape=(2,)), warmup=np.ones(2))
+        def predict(self, rows: Any) -> Any:
+            return rows
+
+    (definition,) = find_apis(Warm)
+
+    assert definition.sample == Sample(b"[1.0,1.0]")
+    assert b"1.0,1.0" not in msgspec.msgpack.encode(describe_service(Warm))
 
 
 @pytest.mark.parametrize("value", ["csv", [], [Csv(), "json"], Csv])

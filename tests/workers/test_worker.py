@@ -75,6 +75,35 @@ class Slow(Service):
             self.seen.append(await self.queue.get())
             self.queue.task_done()
 """
+WARM = """
+from pathlib import Path
+from uncork_workers.adapters import Json
+from uncork_workers.context import context
+from uncork_workers.service import Service, api
+
+class Warm(Service):
+    def setup(self):
+        self.seen = []
+
+    def teardown(self):
+        Path("told").write_text("teardown")
+
+    @api(input=Json(), warmup="a")
+    def echo(self, items):
+        self.seen.append((context().batch_id, len(items)))
+        return [self.seen] * len(items)
+
+    @api(input=Json())
+    def cold(self, items):
+        raise RuntimeError("never called")
+
+class Wrong(Warm):
+    @api(input=Json(), warmup="a")
+    def echo(self, items):
+        if len(items) == 2:
+            raise ValueError("two is too many")
+        return items
+"""
 HELLO = Hello(
     index=4,
     pid=os.getpid(),
@@ -103,12 +132,14 @@ def place(project: Path, signals: None) -> Path:
     return project
 
 
-def serve(place: Path, target: str, *frames: tuple[Message, Sequence[bytes]]) -> tuple[int, list[Frame]]:
+def serve(
+    place: Path, target: str, *frames: tuple[Message, Sequence[bytes]], arguments: Sequence[str] = ()
+) -> tuple[int, list[Frame]]:
     """Run a worker in this process against a gateway that sends frames and goes; exit code, what it said."""
     socket = place / "s"
     with listening(socket) as gateway:
         said = gateway.say(*frames)
-        code = main([target, "--socket", str(socket), "--index", "4"])
+        code = main([target, "--socket", str(socket), "--index", "4", *arguments])
         return code, said.result()
 
 
@@ -122,6 +153,47 @@ def test_a_service_knows_its_number_and_is_told_of_the_end(place: Path) -> None:
         serve(place, "told.py:Told", (Ready(), ()))
 
     assert (place / "told").read_text() == "setup 4, teardown, setup 4, teardown, "
+
+
+def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
+    """Under the settings in force; the gateway is told how long each size took."""
+    (place / "warm.py").write_text(WARM)
+    batch = Batch(batch=1, api="echo", limit_rows=9, lengths=[1], rows=[1], id="x-1")
+    arguments = ["--warmup-seconds", "60", "--overrides", '{"mb_max_batch_size": 3}']
+
+    code, said = serve(place, "warm.py:Warm", (batch, [b"0"]), arguments=arguments)
+
+    _, (ready, _), (_, payload) = said
+    assert isinstance(ready, Ready)
+    assert {api: [rows for rows, _ in chunks] for api, chunks in ready.profile.items()} == {"echo": [1, 2, 3]}
+    assert all(seconds > 0 for _, seconds in ready.profile["echo"])
+    warmed = [["warm-up", rows] for rows in (1, 1, 2, 2, 3, 3)]
+    assert msgspec.json.decode(payload) == [*warmed, ["x-1", 1]]
+    assert code == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["--warmup-seconds", "0"]])
+def test_a_worker_need_not_warm_up(place: Path, arguments: list[str]) -> None:
+    """Then its handlers are called for clients only."""
+    (place / "warm.py").write_text(WARM)
+    _, (_, (ready, _)) = serve(place, "warm.py:Wrong", arguments=arguments)
+
+    assert isinstance(ready, Ready)
+    assert ready.profile == {}
+
+
+def test_a_warm_up_that_fails_is_told_with_its_traceback(place: Path) -> None:
+    """The worker never was ready, and leaves as one whose setup failed; but setup is undone."""
+    (place / "warm.py").write_text(WARM)
+    code, said = serve(place, "warm.py:Wrong", arguments=["--warmup-seconds", "60"])
+
+    _, (failed, _) = said
+    assert isinstance(failed, Failed)
+    message = "echo raised ValueError on its example (rows: 2): two is too many"
+    assert (failed.index, failed.stage, failed.message) == (4, "warmup", message)
+    assert 'raise ValueError("two is too many")' in failed.traceback
+    assert code == EXIT_SETUP
+    assert (place / "told").read_text() == "teardown"
 
 
 def test_asynchronous_handlers_share_one_loop(place: Path) -> None:

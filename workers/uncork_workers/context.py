@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +21,8 @@ class Context:
         worker_index: number of the worker, from 0.
         requests: how many share it.
         rows: how many rows they have together.
+        due: when each of them should be done here, for its answer to be in time: within its goal, and before
+            its client gives up. In seconds of ``time.monotonic()``; empty while the worker warms up.
     """
 
     batch_id: str
@@ -26,6 +30,16 @@ class Context:
     worker_index: int
     requests: int
     rows: int
+    due: tuple[float, ...] = ()
+
+    @property
+    def deadline_left_s(self) -> float:
+        """Seconds from now until the first of the requests is due; negative if it is late.
+
+        A handler that can be quicker at a price, such as a smaller beam, asks this. Infinite while the worker
+        warms up.
+        """
+        return min(self.due, default=math.inf) - time.monotonic()
 
 
 _current: ContextVar[Context] = ContextVar("uncork_context")

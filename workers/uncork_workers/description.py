@@ -17,8 +17,15 @@ COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 """Media types that bodies have on both sides."""
 MAX_COST = 10**9
+# Multiples of a power of two add up without rounding, up to 2**53 of them, which is more than a hundred
+# requests of the largest cost: what is put on the dispatcher's totals and taken off again leaves nothing
+# behind, whatever clients say that their requests weigh.
+_COST_UNITS = 2**16
+_SHOWN_CHARACTERS = 40
 # Kinds of input whose rows are JSON values, which may be objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
+
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class DefinitionError(ValueError):
@@ -112,6 +119,45 @@ class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     apis: list[ApiDescription]
+
+
+def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
+    """What a row weighs, given as JSON text, whose api has ``field`` as its ``cost``.
+
+    A number is the weight itself; a string, list or object weighs its JSON text, a string without quotes.
+    An empty string weighs 1: nothing can be had for nothing.
+
+    Raises:
+        ValueError: if there is nothing to weigh the row by.
+    """
+    try:
+        fields = _fields_decoder.decode(row)
+    except msgspec.ValidationError:
+        raise ValueError(
+            f"a row must be an object with the field {field!r}, by which it is weighed"
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"the body is not valid JSON: {error}") from error
+    if field not in fields:
+        raise ValueError(f"a row lacks the field {field!r}, by which it is weighed")
+    text = bytes(fields[field])
+    first = text[:1]
+    if first in (b"[", b"{"):
+        return len(text)
+    if first == b'"':
+        return max(1, len(text) - len(b'""'))
+    number = float(text) if first == b"-" or first.isdigit() else 0.0
+    if not 0 < number <= MAX_COST:
+        raise ValueError(
+            f"the field {field!r}, by which a row is weighed, must be a number above 0 and at most "
+            f"{MAX_COST}, a string, a list or an object, got {text[:_SHOWN_CHARACTERS].decode()}"
+        )
+    return rounded_cost(number)
+
+
+def rounded_cost(number: float) -> float:
+    """The multiple of 1 / 2**16 that is nearest to a cost, but at least that."""
+    return max(1, round(number * _COST_UNITS)) / _COST_UNITS
 
 
 def check_route(api: str, route: object) -> None:

@@ -5,7 +5,7 @@ payload of the second. The header is one of the messages below; payload is the b
 
     worker                         gateway
       Hello    (apis) ------------>          after the import of the service
-      Ready ---------------------->          after its setup
+      Ready ---------------------->          after its setup and warm-up
              <------------------- Batch      then, one at a time,
       Reply ---------------------->          until either side closes
       Failed --------------------->          instead of Hello or Ready
@@ -34,6 +34,9 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Cost = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
 
 
+Stage = Literal["load", "setup", "warmup"]
+
+
 class FrameError(ValueError):
     """The other side sent something that is not a frame, or not one that belongs here."""
 
@@ -48,19 +51,23 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """The worker has set its service up, and takes batches. By now the service is made of ``files``."""
+    """The worker has set its service up, and takes batches. By now the service is made of ``files``.
+
+    ``profile`` gives (cost, seconds) of batches with which it has warmed up, by api.
+    """
 
     files: list[str] = []
+    profile: dict[str, list[tuple[_Cost, _Seconds]]] = {}
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    """The worker could not load or set up its service, and exits.
+    """The worker could not load, set up or warm up its service, and exits.
 
     ``traceback`` is that of the user's code, or empty if there is nothing in it to see.
     """
 
     index: int
-    stage: Literal["load", "setup"]
+    stage: Stage
     message: str
     traceback: str = ""
 
@@ -100,7 +107,8 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
     run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, unless
     ``form`` says otherwise; ``metas`` go with raw ones. ``accept`` is the media type that all callers
-    are to get; if it is empty, JSON rows.
+    are to get; if it is empty, JSON rows. ``left_s`` is per request how many seconds were left for the worker
+    when the batch was released, negative if it was late.
     """
 
     batch: int
@@ -115,6 +123,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     metas: list[Meta] | None = None
     accept: str = ""
     id: str = ""
+    left_s: list[float] = []
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):

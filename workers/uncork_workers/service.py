@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from uncork_workers.adapters import Adapter
+from uncork_workers.adapters.base import Adapter, Sample
 from uncork_workers.checks import check_start, not_a_method, warn_of_units
 from uncork_workers.description import (
+    COST_IN_BYTES,
     ApiDescription,
     ApiSettings,
     DefinitionError,
     ServiceDescription,
     check_route,
+    field_cost,
 )
 from uncork_workers.outputs.kinds import UNASKED, Output
 
@@ -40,11 +42,12 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class ApiDefinition:
-    """What ``@api`` wrote on a handler."""
+    """What ``@api`` wrote on a handler. ``sample`` is what a worker warms up with, if it is to do so."""
 
     name: str
     adapter: Adapter
     description: ApiDescription
+    sample: Sample | None = None
 
 
 def api(
@@ -59,7 +62,7 @@ def api(
     timeout: float = 60,
     idempotent: bool = True,
     cost: float | str | None = None,
-    warmup: None = None,
+    warmup: Any = None,
     allowed_batch_sizes: Sequence[int] | None = None,
 ) -> Callable[[H], H]:
     """Make a method, plain or ``async``, an api, called once per batch with the rows of all its requests.
@@ -86,7 +89,11 @@ def api(
             that are JSON objects, where a number is the weight itself (at most 1e9), and a string, list or
             object weighs the length of its JSON text in bytes (a string without its quotes, at least 1);
             a request without it gets 400.
-        warmup: not available in this version.
+        warmup: an example of a row. Each worker calls the method with batches of it before it is ready, so
+            that the first clients find a model that is warm, and the time of their batches known. For rows:
+            a value as a JSON client would send it, or what becomes that (an array, a row as a dict, an
+            instance of the type). For files, images and whole requests: bytes, a ``pathlib.Path``, or a
+            ``Request``.
         allowed_batch_sizes: rising numbers of rows; the method is called with these only. A batch of another
             size has its last row repeated, and the results of the surplus are dropped. For models that are
             compiled for some sizes.
@@ -97,14 +104,6 @@ def api(
 
     def decorate(handler: H) -> H:
         name = getattr(handler, "__name__", repr(handler))
-        later = {
-            "warmup": warmup,
-        }
-        for argument, value in later.items():
-            if value is not None:
-                raise DefinitionError(
-                    f"api {name!r}: {argument} is not available in this version of uncork; leave it out"
-                )
         _check_input(name, input)
         _check_handler(name, handler)
         settings = ApiSettings(
@@ -130,10 +129,26 @@ def api(
         )
         description.check()
         warn_of_units(name, settings)
-        setattr(handler, _MARK, ApiDefinition(name, input, description))
+        sample = None if warmup is None else _sample(name, input, warmup, cost)
+        setattr(handler, _MARK, ApiDefinition(name, input, description, sample))
         return handler
 
     return decorate
+
+
+def _sample(api: str, adapter: Adapter, example: object, cost: object) -> Sample:
+    """The request for the warm-up, once the adapter has found it as good as one of a client."""
+    try:
+        sample = adapter.sample(example)
+        if sample.meta is None:
+            adapter.merge([sample.body])
+        else:
+            adapter.merge_raw([sample.body], [sample.meta])
+        if isinstance(cost, str) and cost != COST_IN_BYTES:
+            field_cost(sample.body, cost)
+    except ValueError as error:
+        raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {error}") from error
+    return sample
 
 
 def _sizes(sizes: object) -> Any:

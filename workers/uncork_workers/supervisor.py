@@ -68,6 +68,7 @@ class Supervisor:
             by themselves, when they have nothing to do any more. ValueError if it cannot be.
         gpus: what a worker sees in ``CUDA_VISIBLE_DEVICES``, one after the other and from the start again.
         environment: more variables for the workers.
+        arguments: more arguments of the workers.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Supervisor:
         take_over: Callable[[Collection[int]], Collection[int]],
         gpus: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         self._target = target
         self._workers = workers
@@ -92,6 +94,7 @@ class Supervisor:
         self._take_over = take_over
         self._gpus = gpus
         self._environment = {**_environment(workers), **(environment or {})}
+        self._arguments = arguments
         self._lives: dict[int, _Life] = {}
         """All processes, by their numbers."""
         self._places: list[_Place] = []
@@ -217,6 +220,7 @@ class Supervisor:
             str(index),
             "--log-level",
             self._log_level,
+            *self._arguments,
             stdin=asyncio.subprocess.DEVNULL,
             # Ctrl-C in the terminal is for the gateway, which lets the workers finish.
             start_new_session=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import os
 import signal
@@ -13,7 +14,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from io import TextIOWrapper
-from typing import Literal
 
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
@@ -26,6 +26,7 @@ from uncork_workers.frames import (
     Hello,
     Message,
     Ready,
+    Stage,
     encode_frame,
     split_payload,
 )
@@ -33,6 +34,7 @@ from uncork_workers.hints import Hinting
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.service import Service, describe_service
+from uncork_workers.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.watching import service_files
 
 log = logging.getLogger("uncork.worker")
@@ -43,12 +45,14 @@ EXIT_SETUP = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until the gateway closes the socket. Exit code 2: no such service; 1: its setup failed."""
+    """Serve until the gateway closes the socket. Exit code 2: no such service; 1: setup or warm-up failed."""
     parser = argparse.ArgumentParser(prog="python -m uncork_workers", description=__doc__)
     parser.add_argument("target", help="MODULE:SERVICE or FILE.py:SERVICE")
     parser.add_argument("--socket", required=True, help="Unix socket of the gateway")
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
+    parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
+    parser.add_argument("--overrides", default="{}", type=json.loads, help="JSON of settings for all apis")
     options = parser.parse_args(arguments)
     keep_freed_memory()
     if isinstance(sys.stdout, TextIOWrapper):
@@ -66,12 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(options.socket)
-            return _serve(options.target, options.index, connection)
+            return _serve(options, connection)
         except (BrokenPipeError, ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
             return 0  # the gateway is gone
 
 
-def _serve(target: str, index: int, connection: socket.socket) -> int:
+def _serve(options: argparse.Namespace, connection: socket.socket) -> int:
+    target, index = options.target, options.index
     try:
         service_class = load_service(target)
     except TargetError as error:
@@ -92,15 +97,12 @@ def _serve(target: str, index: int, connection: socket.socket) -> int:
     except (Exception, SystemExit) as error:
         _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
         return EXIT_SETUP
-    # What setup has made lives as long as the worker: a look at all of it is a pause in some batch.
-    gc.collect()
-    gc.freeze()
-    _send(connection, Ready(files=service_files(target)))
+    _keep_all()
     try:
-        run_batches(service, connection)
+        with closing(Executor(service)) as executor:
+            return _warm_up_and_run(service_class, executor, options, connection)
     finally:
         _tear_down(service)
-    return 0
 
 
 def _tear_down(service: Service) -> None:
@@ -111,18 +113,38 @@ def _tear_down(service: Service) -> None:
         log.exception("teardown of %s failed; the worker ends all the same", type(service).__name__)
 
 
-def run_batches(service: Service, connection: socket.socket) -> None:
+def _warm_up_and_run(
+    service: type[Service], executor: Executor, options: argparse.Namespace, connection: socket.socket
+) -> int:
+    try:
+        examples = examples_of(service, options.overrides) if options.warmup_seconds else []
+        profile = warm_up(executor, examples, seconds=options.warmup_seconds)
+    except WarmupFailed as error:
+        _send(connection, _failed(options.index, "warmup", str(error), error.__cause__))
+        return EXIT_SETUP
+    _keep_all()
+    _send(connection, Ready(files=service_files(options.target), profile=profile))
+    run_batches(executor, connection)
+    return 0
+
+
+def _keep_all() -> None:
+    """What has been made by now lives as long as the worker: a look at all of it is a pause in some batch."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_batches(executor: Executor, connection: socket.socket) -> None:
     """Run the batches that come on a socket until the gateway closes it.
 
     Raises:
         FrameError: if it sends something else.
     """
-    with closing(Executor(service)) as executor:
-        for message, payload in _frames(connection):
-            if not isinstance(message, Batch):
-                raise FrameError(f"a worker takes batches, not {type(message).__name__}")
-            reply, bodies = executor.run(message, split_payload(payload, message.lengths))
-            _send(connection, reply, bodies)
+    for message, payload in _frames(connection):
+        if not isinstance(message, Batch):
+            raise FrameError(f"a worker takes batches, not {type(message).__name__}")
+        reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+        _send(connection, reply, bodies)
 
 
 def _frames(connection: socket.socket) -> Iterator[Frame]:
@@ -135,6 +157,6 @@ def _send(connection: socket.socket, message: Message, bodies: Sequence[bytes] =
     connection.sendall(encode_frame(message, bodies))
 
 
-def _failed(index: int, stage: Literal["load", "setup"], message: str, cause: BaseException | None) -> Failed:
+def _failed(index: int, stage: Stage, message: str, cause: BaseException | None) -> Failed:
     text = "" if cause is None else "".join(traceback.format_exception(cause))
     return Failed(index=index, stage=stage, message=message, traceback=text)

@@ -31,6 +31,8 @@ log = logging.getLogger("uncork.gateway")
 _SMALL_BYTES = 64 * 1024
 
 WorkerState = Literal["starting", "idle", "busy"]
+Profile = dict[str, list[tuple[float, float]]]
+"""By api: what batches cost, and the seconds that they took."""
 
 
 class Executed(NamedTuple):
@@ -59,11 +61,14 @@ class PoolListener(Protocol):
     def worker_ready(self, worker: int) -> None:
         """A worker takes batches."""
 
+    def worker_profiled(self, worker: int, profile: Profile) -> None:
+        """A worker has warmed up with batches that took so long."""
+
     def worker_lost(self, worker: int) -> None:
         """The connection to a worker that took batches is gone."""
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        """A worker could not load or set up its service; ``standby`` if it was to take over from another."""
+        """A worker could not be made ready; ``standby`` if it was to take over from another."""
 
     def worker_stands_by(self, pid: int) -> None:
         """A worker is ready to take over."""
@@ -154,6 +159,7 @@ class WorkerPool:
         del self._standbys[heir.number]
         heir.number, heir.standby = number, False
         self._connections[number] = heir
+        self._listener.worker_profiled(number, heir.profile)
 
     def states(self) -> list[WorkerState]:
         """What each connected worker does now."""
@@ -215,6 +221,7 @@ class _Connection(asyncio.Protocol):
         self._is_retiring = False
         self.is_ready = False
         self.hello: Hello | None = None
+        self.profile: Profile = {}
 
     @property
     def index(self) -> int | None:
@@ -268,8 +275,9 @@ class _Connection(asyncio.Protocol):
         match frame.message:
             case Hello():
                 self._said_hello(frame.message)
-            case Ready(files=files):
+            case Ready(files=files, profile=profile):
                 self._listener.worker_imported(files)
+                self.profile = profile
                 self._is_now_ready()
             case Failed():
                 self._listener.worker_failed(frame.message, standby=self.standby)
@@ -287,6 +295,7 @@ class _Connection(asyncio.Protocol):
     def _is_now_ready(self) -> None:
         self.is_ready = True
         if not self.standby:
+            self._listener.worker_profiled(self.number, self.profile)
             self._listener.worker_ready(self.number)
         elif self.hello is not None:
             self._listener.worker_stands_by(self.hello.pid)

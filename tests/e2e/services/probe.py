@@ -84,5 +84,15 @@ class NoSetup(Service):
         return items
 
 
+class Warm(Service):
+    """A service that gives an example."""
+
+    @api(input=Json(), warmup={"a": 1})
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Return the items after 5 ms."""
+        time.sleep(0.005)
+        return items
+
+
 class NoApi(Service):
     """A service without an api."""

@@ -12,6 +12,9 @@ from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
+from uncork_workers.adapters.base import Sample
+from uncork_workers.description import ApiSettings
+from uncork_workers.warmup import Example
 
 from .bodies import SCALARS, VALUES, mutated, written
 
@@ -149,3 +152,12 @@ def test_weights_that_are_taken_off_leave_nothing(numbers: list[float], order: A
         total -= cost
 
     assert total == 0
+
+
+@pytest.mark.parametrize("cost", [None, 1, 2.5, 1e-9, "bytes", "n"])
+def test_a_worker_weighs_its_example_alike(cost: float | str | None) -> None:
+    """What it measures in the warm-up is what the dispatcher counts."""
+    body = b'{"n":"some text","m":[1,2]}'
+    example = Example(api="a", sample=Sample(body), settings=ApiSettings(cost=cost))
+
+    assert example.cost == JsonCodec(make_weigh(cost)).decode(body).cost

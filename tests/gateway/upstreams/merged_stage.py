@@ -50,7 +50,7 @@ class Stage:
                 self.permits.out.remove(permit)
             ended.set_result(outcome)
 
-        self.merged.start(Job(start, list(batch), rows, list(map(float, rows))), end)
+        self.merged.start(Job(start, list(batch), rows, list(map(float, rows)), [1.0] * len(rows)), end)
         return ended
 
     @property

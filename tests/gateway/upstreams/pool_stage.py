@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.upstreams.worker_pool import Executed, WorkerPool
+from uncork_gateway.upstreams.worker_pool import Executed, Profile, WorkerPool
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch, Failed, Hello, Ready
 
@@ -36,6 +36,11 @@ class Listener:
     def worker_ready(self, worker: int) -> None:
         """Note it."""
         self.news.put_nowait(("ready", worker))
+
+    def worker_profiled(self, worker: int, profile: Profile) -> None:
+        """Note it, unless there is nothing in it."""
+        if profile:
+            self.news.put_nowait(("profiled", (worker, profile)))
 
     def worker_lost(self, worker: int) -> None:
         """Note it."""

@@ -62,6 +62,24 @@ def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path) -> N
     run(scenario())
 
 
+def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Path) -> None:
+    """Not before: under the number that it has then."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            _, number = await on.ready(pid=1)
+            new = await FakeWorker.connect(on.standby_path)
+            new.send(Hello(index=0, pid=7, service=service()))
+            new.send(Ready(profile={"echo": [(1.0, 0.5)]}))
+            assert await on.news() == ("stands by", 7)
+            on.pool.take_over([7])
+
+            assert await on.news() == ("profiled", (number, {"echo": [(1.0, 0.5)]}))
+            new.close()
+
+    run(scenario())
+
+
 def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
     """Batches for its number go to the one of the same index, whatever the order in which they came."""
 

@@ -34,6 +34,22 @@ def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
+    """The first batch is predicted already."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker = await on.connect()
+            worker.send(Hello(index=3, pid=1, service=service()))
+            worker.send(Ready(profile={"echo": [(1.0, 0.5), (2.0, 0.75)]}))
+            await on.news()
+
+            assert await on.news() == ("profiled", (1, {"echo": [(1.0, 0.5), (2.0, 0.75)]}))
+            assert await on.news() == ("ready", 1)
+
+    run(scenario())
+
+
 def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path: Path) -> None:
     """A worker that comes back under its index is another worker."""
 

@@ -9,13 +9,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
 
 from uncork_workers.frames import Meta, TensorForm
 
 
 class InvalidInput(ValueError):
     """A request is not what the api accepts; the message says what was wrong, and goes to the client."""
+
+
+class Sample(NamedTuple):
+    """A request of one row in the form in which the gateway's codec hands it on.
+
+    ``body`` is the row as JSON, or as a client sends it if there is a ``meta``.
+    """
+
+    body: bytes
+    meta: Meta | None = None
 
 
 class Adapter(ABC):
@@ -35,6 +48,17 @@ class Adapter(ABC):
     def schema(self) -> dict[str, Any]:
         """JSON schema of a row."""
         return {}
+
+    def sample(self, example: object) -> Sample:
+        """The request of a client that sends ``example`` as its only row.
+
+        Raises:
+            InvalidInput: if it cannot be sent.
+        """
+        try:
+            return Sample(msgspec.json.encode(example, enc_hook=_to_builtins))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"it cannot be written as JSON: {error}") from error
 
     @abstractmethod
     def merge(self, bodies: Sequence[bytes]) -> Any:
@@ -67,6 +91,15 @@ class Adapter(ABC):
             InvalidInput: if at least one of them is not valid, or this kind of input takes only rows.
         """
         raise InvalidInput("this api does not take bodies of this kind")
+
+
+def _to_builtins(value: Any) -> Any:
+    """What JSON can hold, of the values that service authors have at hand."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import mimetypes
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
-from urllib.parse import parse_qsl
+from pathlib import Path
+from typing import Any, NoReturn, TypeGuard
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from uncork_workers.adapters.base import Adapter, InvalidInput
+from uncork_workers.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.adapters.uploads import MOST_PARTS, MULTIPART, decode_text, media_type_of, read_parts
 from uncork_workers.description import JSON, DefinitionError
 from uncork_workers.frames import Meta
@@ -108,6 +110,29 @@ class RequestAdapter(Adapter):
             )
         return {"kind": self.kind, "accepts": list(self.accepts)}
 
+    def sample(self, example: object) -> Sample:
+        """The request of a client that sends a file or some bytes, or a :class:`Request` itself.
+
+        The media type of a file is told by the end of its name. Where that is not accepted, and for bytes, it
+        is the one that is assumed where a client says none.
+        """
+        match example:
+            case Request():
+                meta = Meta(example.content_type, urlencode(example.query), list(example.headers.items()))
+                return Sample(example.body, meta)
+            case Path():
+                guessed = mimetypes.guess_type(example)[0]
+                return Sample(_content(example), Meta(guessed if self._takes(guessed) else self.accepts[0]))
+            case bytes():
+                return Sample(example, Meta(self.accepts[0]))
+        raise InvalidInput(f"it must be bytes, a pathlib.Path or a Request, got {example!r}")
+
+    def _takes(self, media_type: str | None) -> TypeGuard[str]:
+        if media_type is None:
+            return False
+        kind = media_type.partition("/")[0]
+        return any(one in ("*", media_type, f"{kind}/*") for one in self.accepts)
+
     def merge(self, bodies: Sequence[bytes]) -> NoReturn:
         """Rows of JSON are no requests."""
         raise InvalidInput("this api takes no rows of JSON, only requests at its own route")
@@ -135,6 +160,13 @@ def _request(body: bytes, meta: Meta) -> Request:
         query=dict(parse_qsl(meta.query, keep_blank_values=True)),
         headers=headers,
     )
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"it cannot be read: {error}") from error
 
 
 def _parse_json(body: bytes) -> Any:
