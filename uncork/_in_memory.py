@@ -218,8 +218,15 @@ class _ServerEnd(asyncio.Transport):
             self._changed.set()
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
+    def abort(self) -> None:
+        self._written.clear()
+        self.close()
+
     def is_closing(self) -> bool:
         return self._closed
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._written)
 
     def pause_reading(self) -> None:
         """A client that waits for each answer sends no more than one request."""

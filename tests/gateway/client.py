@@ -52,7 +52,8 @@ class Connection(asyncio.Transport):
     def __init__(self, server: Server) -> None:
         super().__init__()
         self.received = b""
-        self.closed = False
+        self.closed = self.aborted = False
+        self.unread = 0
         self.reading = True
         self.protocol = server.protocol()
         self.protocol.connection_made(self)
@@ -80,6 +81,14 @@ class Connection(asyncio.Transport):
     def close(self) -> None:
         """Note that the server closed."""
         self.closed = True
+
+    def abort(self) -> None:
+        """Note that the server threw away what it had not sent."""
+        self.closed = self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait for a client that does not read."""
+        return self.unread
 
     def is_closing(self) -> bool:
         """Whether either side has closed."""
@@ -181,7 +190,8 @@ class _Reading:
         self._body += body
 
     def on_message_complete(self) -> None:
-        assert self._headers["content-length"] == str(len(self._body))
+        if "transfer-encoding" not in self._headers:
+            assert self._headers["content-length"] == str(len(self._body))
         self.replies.append(Reply(self._parser.get_status_code(), self._headers, self._body))
 
 

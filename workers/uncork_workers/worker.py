@@ -9,30 +9,19 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Literal
 
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
-from uncork_workers.frames import (
-    Batch,
-    Failed,
-    Frame,
-    FrameDecoder,
-    FrameError,
-    Hello,
-    Message,
-    Ready,
-    encode_frame,
-    split_payload,
-)
+from uncork_workers.frames import Failed, Hello, Message, Ready, encode_frame, split_payload
+from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.service import Service, describe_service
 from uncork_workers.watching import service_files
 
-_READ_BYTES = 256 * 1024
 EXIT_LOAD = 2
 EXIT_SETUP = 1
 
@@ -100,18 +89,11 @@ def run_batches(service: Service, connection: socket.socket) -> None:
     Raises:
         FrameError: if it sends something else.
     """
-    with closing(Executor(service)) as executor:
-        for message, payload in _frames(connection):
-            if not isinstance(message, Batch):
-                raise FrameError(f"a worker takes batches, not {type(message).__name__}")
+    link = Link(connection)
+    with closing(Executor(service, link)) as executor:
+        for message, payload in link.batches():
             reply, bodies = executor.run(message, split_payload(payload, message.lengths))
             _send(connection, reply, bodies)
-
-
-def _frames(connection: socket.socket) -> Iterator[Frame]:
-    decoder = FrameDecoder()
-    while data := connection.recv(_READ_BYTES):
-        yield from decoder.feed(data)
 
 
 def _send(connection: socket.socket, message: Message, bodies: Sequence[bytes] = ()) -> None:
