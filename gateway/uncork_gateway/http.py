@@ -174,11 +174,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Tell the requests that wait for an answer."""
         if self._idle_check is not None:
             self._idle_check.cancel()
-        current: Any = self.cycle
-        for cycle in (current, self._serving, *(cycle for cycle, _ in self.pipeline)):
+        for cycle in (self._serving, *(cycle for cycle, _ in self.pipeline)):
             if _is_exchange(cycle):
                 cycle.leave()
-        if _is_exchange(current):
+        if _is_exchange(self.cycle):
             self.cycle = None  # type: ignore[assignment]
         self._exchange = None
         super().connection_lost(exc)
