@@ -53,6 +53,8 @@ class Connection(asyncio.Transport):
         super().__init__()
         self.received = b""
         self.closed = self.aborted = False
+        self.ended = asyncio.Event()
+        """Set when the server has ended the connection."""
         self.unread = 0
         self.reading = True
         self.protocol = server.protocol()
@@ -81,10 +83,12 @@ class Connection(asyncio.Transport):
     def close(self) -> None:
         """Note that the server closed."""
         self.closed = True
+        self.ended.set()
 
     def abort(self) -> None:
         """Note that the server threw away what it had not sent."""
-        self.closed = self.aborted = True
+        self.aborted = True
+        self.close()
 
     def get_write_buffer_size(self) -> int:
         """Bytes that wait for a client that does not read."""
