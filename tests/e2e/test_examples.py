@@ -98,6 +98,7 @@ def test_a_story_is_told_word_by_word() -> None:
             events = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
         wrong = httpx.post(f"{server.base}/events", json={"words": 0})
         left = server.metric("uncork_requests_total", status="499")
+        assert f"POST {server.base}/tell   streams, one request at a time, for at most 600 s" in server.output
 
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
     assert text.text.split() == events
