@@ -1,6 +1,7 @@
 """Tests of services with ``uncork.testing``: what a service's author sees of it."""
 
 import asyncio
+import itertools
 import logging
 import sys
 import threading
@@ -531,3 +532,61 @@ class PlainUnittest(unittest.TestCase):
     def test_predict(self) -> None:
         """As above."""
         assert self.client.post("/predict", json=[1, 2]).json() == 3
+
+
+class Telling(Service):
+    """Streams what it is told to."""
+
+    closed = 0
+
+    @api(input=Json(), policy="none")
+    async def tell(self, items: list[Any]) -> AsyncIterator[Any]:
+        """Each, or what it stands for; without end if it is one number."""
+        [words] = items
+        try:
+            for word in itertools.count(words) if isinstance(words, int) else words:
+                await asyncio.sleep(0)
+                if word == "raise":
+                    raise KeyError("the culprit")
+                yield {"word": word}
+        finally:
+            type(self).closed += 1
+
+
+def test_what_is_streamed_is_read_whole() -> None:
+    """With the client for threads, which has no other way; another policy for all does not batch it."""
+    with client(Telling, policy="cork") as c:
+        replies = c.post_all("/tell", json=[["a", "b"], ["c"]])
+
+    assert [reply.text for reply in replies] == ['{"word":"a"}\n{"word":"b"}\n', '{"word":"c"}\n']
+    assert {reply.headers["x-batch-size"] for reply in replies} == {"1"}
+
+
+def test_a_stream_that_fails_raises_what_the_handler_raised() -> None:
+    """In its middle too, where there is no answer any more that would say so."""
+    with client(Telling) as c:
+        for words in (["raise"], ["a", "raise"]):
+            with pytest.raises(KeyError, match="the culprit"):
+                c.post("/tell", json=words)
+        assert c.post("/tell", json=["a"]).status_code == 200
+    with (
+        client(Telling, raise_handler_errors=False) as c,
+        pytest.raises(httpx.RemoteProtocolError, match="incomplete"),
+    ):
+        c.post("/tell", json=["a", "raise"])
+
+
+def test_an_asynchronous_client_streams() -> None:
+    """It reads pieces as they come, and what it leaves is closed."""
+
+    async def scenario() -> None:
+        async with async_client(Telling) as c:
+            before = Telling.closed
+            async with c.stream("POST", "/tell", json=5) as reply:
+                lines = reply.aiter_lines()
+                assert [await anext(lines) for _ in range(2)] == ['{"word":5}', '{"word":6}']
+            # There is one worker: who is answered comes after the end of the one before.
+            assert (await c.post("/tell", json=[])).content == b""
+            assert Telling.closed == before + 2
+
+    asyncio.run(scenario())

@@ -69,9 +69,16 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             answer.status,
             headers=answer.headers,
-            stream=_Body(answer.stream, ended=lambda: self._ended(connection)),
+            stream=_Body(
+                answer.stream, ended=lambda: self._ended(connection), failure=lambda: self._failure(answer)
+            ),
             extensions=answer.extensions,
         )
+
+    def _failure(self, answer: httpcore.Response) -> Exception | None:
+        """What the service raised in the middle of an answer."""
+        batch_id = dict(answer.headers).get(b"x-batch-id", b"")
+        return self._server.failure_in_batch(batch_id.decode()) if self._raises else None
 
     def _take(self) -> httpcore.AsyncHTTP11Connection:
         while self._idle:
@@ -89,16 +96,29 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer; ``ended`` is called when it is not needed any more."""
+    """The body of an answer; ``ended`` is called when it is not needed any more.
 
-    def __init__(self, pieces: AsyncIterable[bytes], *, ended: Callable[[], None]) -> None:
+    ``failure`` says what to raise if it is not whole, if that is known.
+    """
+
+    def __init__(
+        self,
+        pieces: AsyncIterable[bytes],
+        *,
+        ended: Callable[[], None],
+        failure: Callable[[], Exception | None],
+    ) -> None:
         self._pieces = pieces
         self._ended = ended
+        self._failure = failure
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _as_httpx_errors():
-            async for piece in self._pieces:
-                yield piece
+        try:
+            with _as_httpx_errors():
+                async for piece in self._pieces:
+                    yield piece
+        except httpx.RemoteProtocolError as error:
+            raise self._failure() or error from None
 
     async def aclose(self) -> None:
         close = getattr(self._pieces, "aclose", None)
@@ -218,8 +238,15 @@ class _ServerEnd(asyncio.Transport):
             self._changed.set()
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
+    def abort(self) -> None:
+        self._written.clear()
+        self.close()
+
     def is_closing(self) -> bool:
         return self._closed
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._written)
 
     def pause_reading(self) -> None:
         """A client that waits for each answer sends no more than one request."""

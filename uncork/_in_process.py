@@ -19,10 +19,12 @@ import uvicorn
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_gateway.http import HttpProtocol
+from uncork_workers.context import context
 from uncork_workers.description import DefinitionError
 from uncork_workers.execution import Executor
-from uncork_workers.frames import Hello, Ready, encode_frame
+from uncork_workers.frames import Hello, Ready
 from uncork_workers.hints import Hinting
+from uncork_workers.link import Link
 from uncork_workers.service import Service, describe_service
 from uncork_workers.worker import run_batches
 
@@ -104,6 +106,10 @@ class InProcess:
         if status == _WORKER_DIED and self._death is not None:
             return _raisable(self._death)
         return self._failures.find(answer)
+
+    def failure_in_batch(self, batch_id: str) -> Exception | None:
+        """What the service raised after it had begun to stream its answer."""
+        return self._failures.find_batch(batch_id)
 
     async def _attach(self) -> None:
         """Connect the thread to the gateway, as a worker process would connect itself."""
@@ -188,9 +194,11 @@ class _WorkerThread:
 
     def _serve(self, service: Service, connection: socket.socket) -> None:
         try:
-            connection.sendall(encode_frame(self._hello) + encode_frame(Ready()))
-            with contextlib.closing(Executor(service)) as executor:
-                run_batches(executor, connection)
+            link = Link(connection)
+            link.send(self._hello)
+            link.send(Ready())
+            with contextlib.closing(Executor(service, link)) as executor:
+                run_batches(executor, link)
         except OSError:
             pass  # the gateway has cut it off
         except BaseException as error:
@@ -209,15 +217,19 @@ class _WorkerThread:
         self._loop.call_soon_threadsafe(settle)
 
 
+_Raised = tuple[BaseException, TracebackType | None]
+
+
 class _Failures(logging.Filter):
-    """Keeps what is logged under the ids that clients are told.
+    """Keeps what is logged under the ids that clients are told, and in which batch it was.
 
     A filter sees every record of its logger, and changes nothing of where they go.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_id: dict[str, tuple[BaseException, TracebackType | None]] = {}
+        self._by_id: dict[str, _Raised] = {}
+        self._by_batch: dict[str, _Raised] = {}
 
     def listen(self) -> None:
         for name in _LOGS_WITH_IDS:
@@ -232,15 +244,25 @@ class _Failures(logging.Filter):
         found = _ID_IN_LOG.search(record.getMessage()) if error is not None else None
         if found is not None and error is not None:
             self._by_id[found[1]] = error, error.__traceback__
+            with contextlib.suppress(LookupError):  # it was not in a handler
+                self._by_batch[context().batch_id] = error, error.__traceback__
         return True
 
     def find(self, answer: str) -> Exception | None:
         """What was raised, with the traceback that it had then."""
         found = _ID_IN_ANSWER.search(answer)
-        if found is None or found[1] not in self._by_id:
-            return None
-        error, raised_at = self._by_id[found[1]]
-        return _raisable(error.with_traceback(raised_at))
+        return None if found is None else _as_raised(self._by_id.get(found[1]))
+
+    def find_batch(self, batch_id: str) -> Exception | None:
+        """What was raised in a batch."""
+        return _as_raised(self._by_batch.get(batch_id))
+
+
+def _as_raised(raised: _Raised | None) -> Exception | None:
+    if raised is None:
+        return None
+    error, raised_at = raised
+    return _raisable(error.with_traceback(raised_at))
 
 
 def _raisable(error: BaseException) -> Exception:

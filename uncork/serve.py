@@ -23,7 +23,7 @@ from uncork.serving import log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
-from uncork_workers.description import ServiceDescription
+from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.supervisor import ReplacementFailed, Supervisor
 from uncork_workers.watching import Watch
 
@@ -165,12 +165,18 @@ def _names(files: Sequence[str]) -> str:
 
 def _banner(service: ServiceDescription, workers: int, doors: Doors) -> str:
     lines = [f"uncork {version('uncork')}: {service.name} with {workers} worker{'s'[: workers > 1]}"]
-    for api in service.apis:
-        settings = api.settings
-        counted = "rows" if settings.cost is None else "in cost"
-        lines.append(
-            f"  POST {doors.url}{api.route}   goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
-            f"at most {settings.mb_max_batch_size} {counted} a batch"
-        )
+    lines += [f"  POST {doors.url}{api.route}   {_manner(api)}" for api in service.apis]
     lines.append(f"  GET  {doors.admin_url}/readyz  /livez  /metrics")
     return "\n".join(lines)
+
+
+def _manner(api: ApiDescription) -> str:
+    """How an api answers."""
+    settings = api.settings
+    if api.streams:
+        return f"streams, one request at a time, for at most {settings.timeout:g} s"
+    counted = "rows" if settings.cost is None else "in cost"
+    return (
+        f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
+        f"at most {settings.mb_max_batch_size} {counted} a batch"
+    )

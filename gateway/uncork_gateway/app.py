@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,8 +26,9 @@ from uncork_gateway.keys import ApiKeys
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.pages import Pages
+from uncork_gateway.stream_route import StreamRoute
 from uncork_gateway.upstreams.worker_pool import Profile, WorkerPool
-from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.frames import Failed, FrameError
 
 log = logging.getLogger("uncork.gateway")
@@ -92,7 +94,7 @@ class Gateway:
         self._batch_head = BatchHead(secrets.token_hex(4))
         self.service: ServiceDescription | None = None
         """As the workers say it, without the overrides."""
-        self._in_force: dict[str, ApiSettings] = {}
+        self._in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
         self.draining = False
         self.trouble = "workers are starting"
@@ -237,10 +239,15 @@ class Gateway:
     # Apis
 
     def _effective(self, service: ServiceDescription) -> ServiceDescription:
-        """The service with the overrides in place of its own settings."""
+        """The service with the overrides in place of its own settings.
+
+        What is streamed goes one by one and once, whatever they say.
+        """
         apis = []
         for api in service.apis:
             settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
+            if api.streams:
+                settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
             apis.append(msgspec.structs.replace(api, settings=settings))
             apis[-1].check()
         return msgspec.structs.replace(service, apis=apis)
@@ -263,7 +270,7 @@ class Gateway:
                 routes[path.encode()] = self._hot_route(api, dialect)
         for one in rules:
             self._dispatcher.set_api(one)
-        self._in_force = {api.name: api.settings for api in apis}
+        self._in_force = {api.name: api for api in apis}
         self._hot.replace(routes)
         self.models = models
         return effective
@@ -286,7 +293,8 @@ class Gateway:
         )
 
     def _hot_route(self, api: ApiDescription, dialect: Dialect) -> HotRoute:
-        return HotRoute(
+        route = StreamRoute if api.streams else HotRoute
+        return route(
             api.name,
             dialect=dialect,
             dispatcher=self._dispatcher,
@@ -299,17 +307,27 @@ class Gateway:
 
     def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
         """Have a worker run a batch."""
-        start = job.start
-        settings = self._in_force.get(start.api)
-        if settings is None:
+        start, sink = job.start, job.payloads[0].sink
+        api = self._in_force.get(start.api)
+        if api is None or api.streams != (sink is not None):
             gone = Unavailable("this api was taken away while the request was held", retry_after_s=1)
             asyncio.get_running_loop().call_soon(ended, gone)
             return
-        batch, bodies = to_frame(job, settings, batch_id=self._batch_head.id_of(start.batch))
+        batch, bodies = to_frame(job, api.settings, batch_id=self._batch_head.id_of(start.batch))
+        on_piece = None if sink is None else sink.piece
         try:
-            self._pool.execute(start.worker, batch, bodies, lambda outcome: ended(from_frame(start, outcome)))
+            self._pool.execute(
+                start.worker,
+                batch,
+                bodies,
+                lambda outcome: ended(from_frame(start, outcome)),
+                on_piece=on_piece,
+            )
         except FrameError as error:
             asyncio.get_running_loop().call_soon(ended, error)
+            return
+        if sink is not None:
+            sink.started(start.batch, partial(self._pool.cancel, start.batch))
 
     def abandon(self, batch: int, worker: int) -> None:
         """End a worker that hangs."""

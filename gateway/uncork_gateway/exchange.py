@@ -17,7 +17,7 @@ from uncork_gateway.metrics import ApiTally
 
 log = logging.getLogger("uncork.gateway")
 
-_CLIENT_GONE = 499
+CLIENT_GONE = 499
 
 
 class Head(NamedTuple):
@@ -89,6 +89,14 @@ class BatchHead:
             )
         before, after = self._lines
         return b"%b%.2f%b" % (before, held_s * 1000, after)
+
+    def opening_lines(self, batch: int, rows: int, held_s: float) -> bytes:
+        """The lines for an answer that begins before its batch has ended."""
+        return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
+            self.id_of(batch).encode(),
+            rows,
+            held_s * 1000,
+        )
 
 
 class BodyExchange(ABC):
@@ -164,19 +172,23 @@ class BodyExchange(ABC):
         if not self.response_complete:
             self.response_complete = True
             self._withdraw()
-            self._count(_CLIENT_GONE)
+            self._count(CLIENT_GONE)
 
     # Replies
 
     def failed(self, error: Exception) -> None:
         """Reply with what went wrong, in the form that the route has for it."""
-        if isinstance(error, DispatchError):
-            error = from_dispatcher(error, executor=self._to.executor)
-        failure = error if isinstance(error, GatewayError) else _unexpected(error)
+        failure = self._failure(error)
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read
         content_type, body = self._to.error(failure.status, str(failure))
         self._reply(failure.status, header_lines(failure.headers()) + content_type, body)
+
+    def _failure(self, error: Exception) -> GatewayError:
+        """What to tell of an error."""
+        if isinstance(error, DispatchError):
+            error = from_dispatcher(error, executor=self._to.executor)
+        return error if isinstance(error, GatewayError) else _unexpected(error)
 
     def _reply(self, status: int, head: bytes, body: bytes) -> None:
         self._connection.reply(self, status, head, body)

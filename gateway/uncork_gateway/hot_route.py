@@ -80,8 +80,10 @@ class HotRequest(BodyExchange):
         self._route.dispatcher.cancel(self._number)
 
     def _dispatch(self, body: bytes) -> None:
-        route = self._route
-        asked = self._asked = route.dialect.read(body, self._head.headers)
+        self._submit(self._route.dialect.read(body, self._head.headers))
+
+    def _submit(self, asked: Marshalled) -> None:
+        route, self._asked = self._route, asked
         self._number = route.dispatcher.submit(
             self,
             route.api,

@@ -156,6 +156,20 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
         self.on_response_complete()
 
+    def begin(self, exchange: Exchange, status: int, head: bytes) -> None:
+        """Begin the answer to a request whose turn it is, up to its body; :meth:`end` comes later."""
+        if not exchange.keep_alive:
+            head += b"connection: close\r\n"
+        start = self._routes.reply_start(status, self.server_state.default_headers)
+        self.transport.write(b"%b%b\r\n" % (start, head))
+
+    def end(self, exchange: Exchange) -> None:
+        """The answer that was begun is whole, as the client can see."""
+        exchange.response_complete = True
+        if not exchange.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
     def continue_(self) -> None:
         """Tell a client that waits for it (``Expect: 100-continue``) to send its body."""
         self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -171,11 +185,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Tell the requests that wait for an answer."""
         if self._idle_check is not None:
             self._idle_check.cancel()
-        current: Any = self.cycle
-        for cycle in (current, *(cycle for cycle, _ in self.pipeline)):
+        for cycle in (self._serving, *(cycle for cycle, _ in self.pipeline)):
             if _is_exchange(cycle):
                 cycle.leave()
-        if _is_exchange(current):
+        if _is_exchange(self.cycle):
             self.cycle = None  # type: ignore[assignment]
         self._exchange = None
         super().connection_lost(exc)

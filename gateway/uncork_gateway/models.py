@@ -36,11 +36,14 @@ class Model(NamedTuple):
 
 
 def models_of(service: ServiceDescription) -> dict[str, Model]:
-    """The models of a service: its own name in lower case means ``predict``, or its only api."""
-    apis = {api.name: api for api in service.apis}
+    """The models of a service: its own name in lower case means ``predict``, or its only api.
+
+    Those that stream are none: other protocols have no words for it.
+    """
+    apis = {api.name: api for api in service.apis if not api.streams}
     name = service.name.lower()
-    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None) for api in service.apis}
-    main = service.apis[0] if len(apis) == 1 else apis.get(_MAIN)
+    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None) for api in apis.values()}
+    main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
     if main is not None:
         models[name] = Model(name, main, apis.get(_EXPLAIN))
     return models

@@ -44,6 +44,12 @@ _REPLY_HEADERS = {
         "schema": {"type": "string"},
     },
 }
+_STREAM: Schema = {
+    "description": "Sent piece by piece while it is made: text, bytes, lines of JSON, or what its type says. "
+    "If it ends before its last chunk, the handler failed.",
+    "headers": _REPLY_HEADERS,
+    "content": {"*/*": {}},
+}
 # Kinds of input whose JSON may be one row, or many with a leading axis.
 _ONE_OR_MANY = ("ndarray", "dataframe")
 
@@ -70,11 +76,7 @@ def _operation(api: ApiDescription, schemas: Schema) -> Schema:
         "parameters": [_TIMEOUT],
         "requestBody": {"required": True, "content": _body(api, row)},
         "responses": {
-            "200": {
-                "description": "One result, or one for each row.",
-                "headers": _REPLY_HEADERS,
-                "content": _answers(api.offers),
-            },
+            "200": _STREAM if api.streams else _results(api.offers),
             **{status: _error(status, text) for status, text in _ERRORS.items()},
         },
     }
@@ -91,8 +93,12 @@ def _body(api: ApiDescription, row: Schema) -> Schema:
     return content
 
 
-def _answers(offers: Sequence[str]) -> Schema:
-    return {media_type: {"schema": {}} if media_type == JSON else {} for media_type in offers}
+def _results(offers: Sequence[str]) -> Schema:
+    return {
+        "description": "One result, or one for each row.",
+        "headers": _REPLY_HEADERS,
+        "content": {media_type: {"schema": {}} if media_type == JSON else {} for media_type in offers},
+    }
 
 
 def _error(status: str, description: str) -> Schema:

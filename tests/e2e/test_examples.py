@@ -81,3 +81,29 @@ def test_whole_requests_are_answered_each_in_its_form() -> None:
     assert (good.json(), good.headers["x-words"]) == ({"score": 1}, "3")
     assert (bad.text, bad.headers["content-type"]) == ("-2\n", "text/plain; charset=utf-8")
     assert (refused.status_code, refused.json()["status"]) == (422, 422)
+
+
+def test_a_story_is_told_word_by_word() -> None:
+    """As text and as events. A client that has heard enough leaves, and the worker is free for the next."""
+    wish = {"words": 12, "seed": 5, "pause_s": 0}
+    with serving(f"{EXAMPLES / 'story/service.py'}:Story") as server:
+        text = httpx.post(f"{server.base}/tell", json=wish)
+        for path in ("/tell", "/events"):
+            # To its end, this would take longer than anybody waits.
+            endless = {"words": 10**9, "pause_s": 0.01}
+            with httpx.stream("POST", server.base + path, json=endless, timeout=30) as reply:
+                heard = "".join(piece for piece, _ in zip(reply.iter_text(), range(3), strict=False))
+                assert "Once" in heard
+        with httpx.stream("POST", f"{server.base}/events", json=wish, timeout=30) as reply:
+            events = [line.removeprefix("data: ") for line in reply.iter_lines() if line]
+        wrong = httpx.post(f"{server.base}/events", json={"words": 0})
+        left = server.metric("uncork_requests_total", status="499")
+        assert f"POST {server.base}/tell   streams, one request at a time, for at most 600 s" in server.output
+
+    assert text.headers["content-type"] == "text/plain; charset=utf-8"
+    assert text.text.split() == events
+    assert len(events) == 12
+    assert reply.headers["content-type"] == "text/event-stream"
+    assert reply.headers["cache-control"] == "no-cache"
+    assert (wrong.status_code, wrong.json()["status"]) == (400, 400)
+    assert left == 2

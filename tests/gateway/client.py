@@ -52,7 +52,10 @@ class Connection(asyncio.Transport):
     def __init__(self, server: Server) -> None:
         super().__init__()
         self.received = b""
-        self.closed = False
+        self.closed = self.aborted = False
+        self.ended = asyncio.Event()
+        """Set when the server has ended the connection."""
+        self.unread = 0
         self.reading = True
         self.protocol = server.protocol()
         self.protocol.connection_made(self)
@@ -80,6 +83,16 @@ class Connection(asyncio.Transport):
     def close(self) -> None:
         """Note that the server closed."""
         self.closed = True
+        self.ended.set()
+
+    def abort(self) -> None:
+        """Note that the server threw away what it had not sent."""
+        self.aborted = True
+        self.close()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait for a client that does not read."""
+        return self.unread
 
     def is_closing(self) -> bool:
         """Whether either side has closed."""
@@ -181,7 +194,8 @@ class _Reading:
         self._body += body
 
     def on_message_complete(self) -> None:
-        assert self._headers["content-length"] == str(len(self._body))
+        if "transfer-encoding" not in self._headers:
+            assert self._headers["content-length"] == str(len(self._body))
         self.replies.append(Reply(self._parser.get_status_code(), self._headers, self._body))
 
 

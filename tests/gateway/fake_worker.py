@@ -57,6 +57,10 @@ class FakeWorker:
         assert isinstance(message, Batch)
         return message, payload
 
+    async def next(self) -> Message:
+        """Wait for whatever the gateway says next."""
+        return (await anext(self._frames)).message
+
     def answer(
         self,
         batch: Batch,

@@ -51,7 +51,7 @@ class EchoRequest:
 
     def __init__(self, echo: Echo, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
-        self.response_complete = False
+        self.response_complete = self._has_left = False
         self._echo = echo
         self._connection = connection
         self._head = head
@@ -81,6 +81,8 @@ class EchoRequest:
 
     def leave(self) -> None:
         """The client has gone."""
+        assert not self._has_left
+        self._has_left = True
         self._echo.left += 1
 
     def answer(self) -> None:

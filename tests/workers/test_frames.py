@@ -10,7 +10,9 @@ from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescr
 from uncork_workers.frames import (
     MAX_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
+    AnswerHead,
     Batch,
+    Cancel,
     Failed,
     Frame,
     FrameDecoder,
@@ -18,6 +20,7 @@ from uncork_workers.frames import (
     Hello,
     Message,
     Meta,
+    Piece,
     RawForm,
     Ready,
     Reply,
@@ -35,6 +38,7 @@ TIMES = st.floats(allow_nan=False)
 COSTS = st.floats(0, 1e18, exclude_min=True)
 PAIRS = st.lists(st.tuples(st.text(), st.text()), max_size=2)
 METAS = st.builds(Meta, content_type=st.text(), query=st.text(), headers=PAIRS)
+HEADS = st.builds(AnswerHead, status=st.integers(200, 599), content_type=st.text(), headers=PAIRS)
 SETTINGS = st.builds(
     ApiSettings,
     mb_max_latency=TIMES,
@@ -46,7 +50,13 @@ SETTINGS = st.builds(
 )
 INPUTS = st.dictionaries(st.text(), SCALARS.filter(lambda value: not isinstance(value, int)) | NUMBERS)
 APIS = st.builds(
-    ApiDescription, name=st.text(), route=st.text(), input=INPUTS, settings=SETTINGS, doc=st.text()
+    ApiDescription,
+    name=st.text(),
+    route=st.text(),
+    input=INPUTS,
+    settings=SETTINGS,
+    doc=st.text(),
+    streams=st.booleans(),
 )
 SERVICES = st.builds(ServiceDescription, name=st.text(), apis=st.lists(APIS, max_size=2))
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
@@ -88,6 +98,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         content_types=st.none() | st.lists(st.text(), max_size=2),
         headers=st.none() | st.lists(PAIRS, max_size=2),
     ),
+    st.builds(Piece, batch=NUMBERS, head=st.none() | HEADS),
+    st.builds(Cancel, batch=NUMBERS),
 )
 FRAMES = st.builds(Frame, MESSAGES, st.binary(max_size=50))
 HELLO = Hello(

@@ -223,12 +223,12 @@ async def coroutine(self: Service, rows: Any) -> Any:
 
 
 async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
-    """A handler of a later version."""
+    """A handler that yields, and may await."""
     yield rows
 
 
 def generator(self: Service, rows: Any) -> Iterator[Any]:
-    """Another."""
+    """A handler that yields."""
     yield rows
 
 
@@ -254,12 +254,46 @@ def test_coroutines_are_handlers() -> None:
 
 
 @pytest.mark.parametrize("handler", [generator, stream])
-def test_generators_are_refused(handler: Any) -> None:
-    """The message says what to do instead."""
-    name = handler.__name__
-    message = refusal(api(input=Json()), handler)
+def test_generators_stream(handler: Any) -> None:
+    """Which the gateway is told."""
+    decorated = api(input=Json(), policy="none")(handler)
+    service = type("Streaming", (Service,), {handler.__name__: decorated})
 
-    assert message == f"api {name!r}: generators are not available in this version; return a list"
+    [described] = describe_service(service).apis
+
+    assert described.streams
+
+
+def test_other_handlers_do_not_stream() -> None:
+    """Whatever their policy is."""
+    service = type("Singly", (Service,), {"predict": api(input=Json(), policy="none")(predict)})
+
+    [described] = describe_service(service).apis
+
+    assert not described.streams
+
+
+@pytest.mark.parametrize("handler", [generator, stream])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "a generator streams its answers, one request at a time; write policy='none', or return a list"),
+        ({"policy": "fixed"}, "a generator streams its answers, one request at a time; write policy='none'"),
+        ({"output": Csv()}, "output is not for streamed answers: the first piece says what they are; leave"),
+        ({"cost": 1}, "cost is not for streamed answers: how long one takes is not predicted; leave it out"),
+        ({"allowed_batch_sizes": [1]}, "allowed_batch_sizes is not for streamed answers: they are not batch"),
+        ({"warmup": 1}, "warmup is not for streamed answers: setup can run the model once; leave it out"),
+    ],
+)
+def test_what_makes_no_sense_with_a_generator_is_refused(
+    handler: Any, arguments: dict[str, Any], reason: str
+) -> None:
+    """The message says what to write instead."""
+    given = arguments if "policy" in arguments or not arguments else {"policy": "none", **arguments}
+
+    message = refusal(api(input=Json(), **given), handler)
+
+    assert message.startswith(f"api {handler.__name__!r}: {reason}")
 
 
 @pytest.mark.parametrize("handler", [without_self, without_rows, with_more, with_keyword])

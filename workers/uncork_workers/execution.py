@@ -7,8 +7,9 @@ import inspect
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, NamedTuple
 
 from uncork_workers.adapters import InvalidInput
@@ -16,10 +17,11 @@ from uncork_workers.bisection import bisect
 from uncork_workers.context import Context, running
 from uncork_workers.frames import Batch, Meta, RawForm, Reply, TableForm, TensorForm
 from uncork_workers.hints import Hinting, telling_of_blocks
-from uncork_workers.outputs import Answer, Encoded, WrongResult, encode, encode_each
+from uncork_workers.outputs import Answer, Encoded, Rejected, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
 from uncork_workers.service import ApiDefinition, Service, find_apis
+from uncork_workers.streaming import Outlet, Stream
 
 log = logging.getLogger("uncork.worker")
 
@@ -55,15 +57,16 @@ class _Part(NamedTuple):
 
 
 class Executor:
-    """Runs the batches of one service object."""
+    """Runs the batches of one service object. One with generators needs an ``outlet`` for what they yield."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, outlet: Outlet | None = None) -> None:
         self._service = service
+        self._outlet = outlet
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         # One loop for all batches: what a handler opens in one, it can use in the next.
         self._loop = asyncio.Runner()
-        hinting = Hinting(service)
-        self._handlers = {name: hinting(self._plain(getattr(service, name))) for name in self._apis}
+        self._hinting = Hinting(service)
+        self._handlers = {name: self._hinting(self._plain(getattr(service, name))) for name in self._apis}
 
     def close(self) -> None:
         """Give the event loop of asynchronous handlers back."""
@@ -88,6 +91,17 @@ class Executor:
             if not run.chunks:
                 raise InvalidInput(run.answers[0].decode())
 
+    def _stream(self, batch: int, handler: Callable[[Any], Any], rows: Any) -> Rejected | None:
+        """Send what a generator yields; returns what it yielded instead of an answer."""
+        assert self._outlet is not None
+        stream, pieces = Stream(batch, self._outlet), handler(rows)
+        with self._hinting:
+            if isinstance(pieces, AsyncGenerator):
+                self._loop.run(stream.run_async(pieces), context=copy_context())
+            else:
+                stream.run(pieces)
+        return stream.refusal
+
     def _context(self, batch: Batch) -> Context:
         now = time.monotonic()
         return Context(
@@ -106,8 +120,11 @@ class Executor:
 
     def _run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         began = time.perf_counter()
-        definition = self._apis[batch.api]
-        run = _Running(definition, self._handlers[batch.api], batch, bodies)
+        definition, handler = self._apis[batch.api], self._handlers[batch.api]
+        if definition.description.streams:
+            run: _Running = _Streaming(definition, partial(self._stream, batch.batch, handler), batch, bodies)
+        else:
+            run = _Running(definition, handler, batch, bodies)
         failure: BaseException | None = None
         try:
             run.run()
@@ -272,6 +289,17 @@ class _Running:
         answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:
             self.statuses[at], self.answers[at] = _FAILED, answer
+
+
+class _Streaming(_Running):
+    """A batch of one request, whose answer leaves in pieces while the handler runs."""
+
+    def _call(self, requests: _Requests, merged: Any) -> Sequence[bytes | Answer]:
+        """Call the handler with all rows; what is left to answer is nothing, or a refusal."""
+        if not requests.bodies:
+            return []
+        refusal = self._handler(merged)
+        return [b"" if refusal is None else Answer(refusal.status, refusal.detail.encode())]
 
 
 def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Part]:

@@ -7,6 +7,8 @@ payload of the second. The header is one of the messages below; payload is the b
       Hello    (apis) ------------>          after the import of the service
       Ready ---------------------->          after its setup and warm-up
              <------------------- Batch      then, one at a time,
+      Piece, Piece, ... ---------->          of an answer that is streamed
+             <------------------ Cancel      if nobody wants the rest of it
       Reply ---------------------->          until either side closes
       Failed --------------------->          instead of Hello or Ready
 
@@ -149,7 +151,31 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     headers: list[list[tuple[str, str]]] | None = None
 
 
-Message = Hello | Ready | Failed | Batch | Reply
+class AnswerHead(msgspec.Struct, frozen=True):
+    """What is told of a streamed answer before its first bytes; ``headers`` are the handler's own."""
+
+    status: _Status
+    content_type: str
+    headers: list[tuple[str, str]] = []
+
+
+class Piece(msgspec.Struct, tag="piece", frozen=True):
+    """The payload is the next bytes of the answer to a batch's only request; the first has the ``head``.
+
+    A :class:`Reply` ends the answer. Its body is empty, unless the handler failed.
+    """
+
+    batch: int
+    head: AnswerHead | None = None
+
+
+class Cancel(msgspec.Struct, tag="cancel", frozen=True):
+    """Nobody waits for more pieces of a batch, which may have ended already; it is to be replied to soon."""
+
+    batch: int
+
+
+Message = Hello | Ready | Failed | Batch | Reply | Piece | Cancel
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -70,10 +70,18 @@ def api(
     The method gets what ``input`` makes of the rows, and returns as many results, in order: an array
     whose first axis is the rows, or a list.
 
+    With ``policy="none"`` it may also be a generator, plain or ``async``: it is called with one request, all
+    its rows, and each piece that it yields is sent to the client at once. Text and bytes are sent as they
+    are, anything else as a line of JSON; all pieces of an answer must be of one of these kinds. The first
+    may be a ``Response`` that says status, headers and content type, or a ``Rejected``. It is closed when the
+    client has left, so that its ``finally`` runs; this is noticed when it yields. Such a request is never
+    run a second time, whatever ``idempotent`` says.
+
     Args:
         input: adapter, for example ``NdArray(dtype="float32", shape=(64,))``.
         output: in which media types the api answers, for example ``Csv()``; of several, the first to clients
-            that do not ask with ``Accept``. If it is not given: JSON, and on demand ``.npy`` and CSV.
+            that do not ask with ``Accept``. If it is not given: JSON, and on demand ``.npy`` and CSV. Not for
+            generators.
         route: path of the api; ``/<method name>`` if not given.
         mb_max_latency: latency goal in milliseconds. Requests are held only as long as it can be met.
         mb_max_batch_size: most rows in a batch, and in one call of the method.
@@ -106,6 +114,16 @@ def api(
         name = getattr(handler, "__name__", repr(handler))
         _check_input(name, input)
         _check_handler(name, handler)
+        streams = inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
+        if streams:
+            _check_stream(
+                name,
+                policy,
+                output=output,
+                cost=cost,
+                allowed_batch_sizes=allowed_batch_sizes,
+                warmup=warmup,
+            )
         settings = ApiSettings(
             mb_max_latency=mb_max_latency,
             mb_max_batch_size=mb_max_batch_size,
@@ -126,6 +144,7 @@ def api(
             schema=input.schema(),
             settings=settings,
             doc=inspect.getdoc(handler) or "",
+            streams=streams,
         )
         description.check()
         warn_of_units(name, settings)
@@ -223,8 +242,6 @@ def _check_input(name: str, adapter: object) -> None:
 def _check_handler(name: str, handler: object) -> None:
     if not inspect.isfunction(handler):
         raise DefinitionError(not_a_method(handler))
-    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise DefinitionError(f"api {name!r}: generators are not available in this version; return a list")
     try:
         inspect.signature(handler).bind("self", "rows")
     except TypeError:
@@ -232,3 +249,26 @@ def _check_handler(name: str, handler: object) -> None:
             f"api {name!r}: the handler is called with self and the rows of the batch; write "
             f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
         ) from None
+
+
+_NOT_FOR_STREAMS = {
+    "output": "the first piece says what they are",
+    "cost": "how long one takes is not predicted",
+    "allowed_batch_sizes": "they are not batched",
+    "warmup": "setup can run the model once",
+}
+
+
+def _check_stream(name: str, policy: object, **arguments: object) -> None:
+    """Check what was given for a generator."""
+    if policy != "none":
+        raise DefinitionError(
+            f"api {name!r}: a generator streams its answers, one request at a time; write policy='none', or "
+            f"return a list"
+        )
+    for argument, value in arguments.items():
+        if value is not None:
+            raise DefinitionError(
+                f"api {name!r}: {argument} is not for streamed answers: {_NOT_FOR_STREAMS[argument]}; "
+                f"leave it out"
+            )

@@ -11,26 +11,15 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from io import TextIOWrapper
 
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
-from uncork_workers.frames import (
-    Batch,
-    Failed,
-    Frame,
-    FrameDecoder,
-    FrameError,
-    Hello,
-    Message,
-    Ready,
-    Stage,
-    encode_frame,
-    split_payload,
-)
+from uncork_workers.frames import Failed, Hello, Ready, Stage, split_payload
 from uncork_workers.hints import Hinting
+from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.service import Service, describe_service
@@ -39,7 +28,6 @@ from uncork_workers.watching import service_files
 
 log = logging.getLogger("uncork.worker")
 
-_READ_BYTES = 256 * 1024
 EXIT_LOAD = 2
 EXIT_SETUP = 1
 
@@ -70,17 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(options.socket)
-            return _serve(options, connection)
+            return _serve(options, Link(connection))
         except (BrokenPipeError, ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
             return 0  # the gateway is gone
 
 
-def _serve(options: argparse.Namespace, connection: socket.socket) -> int:
+def _serve(options: argparse.Namespace, link: Link) -> int:
     target, index = options.target, options.index
     try:
         service_class = load_service(target)
     except TargetError as error:
-        _send(connection, _failed(index, "load", str(error), error.__cause__))
+        link.send(_failed(index, "load", str(error), error.__cause__))
         return EXIT_LOAD
     hello = Hello(
         index=index,
@@ -88,19 +76,19 @@ def _serve(options: argparse.Namespace, connection: socket.socket) -> int:
         service=describe_service(service_class),
         files=service_files(target),
     )
-    _send(connection, hello)
+    link.send(hello)
     try:
         service = service_class()
         service.worker_index = index
         with Hinting(service):
             service.setup()
     except (Exception, SystemExit) as error:
-        _send(connection, _failed(index, "setup", f"{type(error).__name__}: {error}", error))
+        link.send(_failed(index, "setup", f"{type(error).__name__}: {error}", error))
         return EXIT_SETUP
     _keep_all()
     try:
-        with closing(Executor(service)) as executor:
-            return _warm_up_and_run(service_class, executor, options, connection)
+        with closing(Executor(service, link)) as executor:
+            return _warm_up_and_run(service_class, executor, options, link)
     finally:
         _tear_down(service)
 
@@ -114,17 +102,17 @@ def _tear_down(service: Service) -> None:
 
 
 def _warm_up_and_run(
-    service: type[Service], executor: Executor, options: argparse.Namespace, connection: socket.socket
+    service: type[Service], executor: Executor, options: argparse.Namespace, link: Link
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
         profile = warm_up(executor, examples, seconds=options.warmup_seconds)
     except WarmupFailed as error:
-        _send(connection, _failed(options.index, "warmup", str(error), error.__cause__))
+        link.send(_failed(options.index, "warmup", str(error), error.__cause__))
         return EXIT_SETUP
     _keep_all()
-    _send(connection, Ready(files=service_files(options.target), profile=profile))
-    run_batches(executor, connection)
+    link.send(Ready(files=service_files(options.target), profile=profile))
+    run_batches(executor, link)
     return 0
 
 
@@ -134,27 +122,15 @@ def _keep_all() -> None:
     gc.freeze()
 
 
-def run_batches(executor: Executor, connection: socket.socket) -> None:
-    """Run the batches that come on a socket until the gateway closes it.
+def run_batches(executor: Executor, link: Link) -> None:
+    """Run the batches that come until the gateway closes the connection.
 
     Raises:
         FrameError: if it sends something else.
     """
-    for message, payload in _frames(connection):
-        if not isinstance(message, Batch):
-            raise FrameError(f"a worker takes batches, not {type(message).__name__}")
+    for message, payload in link.batches():
         reply, bodies = executor.run(message, split_payload(payload, message.lengths))
-        _send(connection, reply, bodies)
-
-
-def _frames(connection: socket.socket) -> Iterator[Frame]:
-    decoder = FrameDecoder()
-    while data := connection.recv(_READ_BYTES):
-        yield from decoder.feed(data)
-
-
-def _send(connection: socket.socket, message: Message, bodies: Sequence[bytes] = ()) -> None:
-    connection.sendall(encode_frame(message, bodies))
+        link.send(reply, bodies)
 
 
 def _failed(index: int, stage: Stage, message: str, cause: BaseException | None) -> Failed:

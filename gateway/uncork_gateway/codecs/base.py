@@ -7,13 +7,23 @@ client's form. It must be cheap: it runs on the event loop, once per request.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from uncork_workers.description import JSON
-from uncork_workers.frames import Form, Meta, RawForm, TableForm, TensorForm
+from uncork_workers.frames import AnswerHead, Form, Meta, RawForm, TableForm, TensorForm
+
+
+class Sink(Protocol):
+    """Takes an answer that comes in pieces. It must not raise."""
+
+    def started(self, batch: int, cancel: Callable[[], None]) -> None:
+        """A worker has been given the request, as a batch of its own; ``cancel`` tells it to stop."""
+
+    def piece(self, head: AnswerHead | None, data: bytes) -> None:
+        """The next bytes of the answer; the first with a head."""
 
 
 class Marshalled(NamedTuple):
@@ -23,7 +33,7 @@ class Marshalled(NamedTuple):
     requests that must not share a batch. ``single`` says that the client sent one row without the leading
     axis, and gets its answer so. ``cost`` is what all its rows weigh together; None if the api gives no cost.
     ``note`` is what the client's dialect wants to know again when it writes the answer. ``meta`` goes with a
-    raw body.
+    raw body. ``sink`` is who takes the answer, if it is streamed.
     """
 
     body: bytes
@@ -33,6 +43,7 @@ class Marshalled(NamedTuple):
     cost: float | None = None
     note: Any = None
     meta: Meta | None = None
+    sink: Sink | None = None
 
 
 class TensorKey(NamedTuple):

@@ -13,14 +13,18 @@ from typing import Literal, NamedTuple, Protocol, cast
 from uncork_dispatcher import WorkerLost
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import (
+    AnswerHead,
     Batch,
+    Cancel,
     Failed,
     Frame,
     FrameDecoder,
     FrameError,
     Hello,
+    Piece,
     Ready,
     Reply,
+    encode_frame,
     frame_buffers,
     split_payload,
 )
@@ -44,6 +48,9 @@ class Executed(NamedTuple):
 
 Done = Callable[[Executed | WorkerLost], object]
 """What came of a batch: the reply, or that the worker died before it had answered."""
+
+OnPiece = Callable[[AnswerHead | None, bytes], object]
+"""Told the next bytes of an answer that is streamed; the first with a head."""
 
 
 class PoolListener(Protocol):
@@ -102,8 +109,18 @@ class WorkerPool:
         """Take a socket at whose other end is a worker already."""
         await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
 
-    def execute(self, worker: int, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
+    def execute(
+        self,
+        worker: int,
+        batch: Batch,
+        bodies: Sequence[bytes],
+        done: Done,
+        *,
+        on_piece: OnPiece | None = None,
+    ) -> None:
         """Have a worker run a batch; ``done`` is called once, after this has returned.
+
+        If ``on_piece`` is given, the answer may come in pieces before that.
 
         Raises:
             FrameError: if the batch is larger than a frame may be.
@@ -112,12 +129,22 @@ class WorkerPool:
         if connection is None:
             asyncio.get_running_loop().call_soon(done, WorkerLost(f"worker {worker} is gone"))
         else:
-            connection.execute(batch, bodies, done)
+            connection.execute(batch, bodies, done, on_piece)
+
+    def cancel(self, batch: int) -> None:
+        """Tell the worker that runs a batch, if one does, that nobody waits for more pieces."""
+        connection = self._running(batch)
+        if connection is not None:
+            connection.cancel()
 
     def runner_of(self, batch: int) -> Hello | None:
         """What the worker that runs a batch has said of itself; None if no one does."""
+        connection = self._running(batch)
+        return None if connection is None else connection.hello
+
+    def _running(self, batch: int) -> _Connection | None:
         running = (one for one in (*self._connections.values(), *self._retiring) if one.runs(batch))
-        return next((connection.hello for connection in running), None)
+        return next(running, None)
 
     def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
         """What the processes serve that are to take over.
@@ -200,6 +227,14 @@ class WorkerPool:
                 self._listener.worker_lost(number)
 
 
+class _Run(NamedTuple):
+    """A batch that a worker runs, and who is told of it."""
+
+    batch: Batch
+    done: Done
+    on_piece: OnPiece | None
+
+
 class _Connection(asyncio.Protocol):
     """One worker."""
 
@@ -217,7 +252,9 @@ class _Connection(asyncio.Protocol):
         self._gone = gone
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
-        self._running: tuple[Batch, Done] | None = None
+        self._running: _Run | None = None
+        self._is_streaming = False
+        """Whether the first piece of the answer has come."""
         self._is_retiring = False
         self.is_ready = False
         self.hello: Hello | None = None
@@ -234,16 +271,22 @@ class _Connection(asyncio.Protocol):
         return "idle" if self._running is None else "busy"
 
     def runs(self, batch: int) -> bool:
-        return self._running is not None and self._running[0].batch == batch
+        return self._running is not None and self._running.batch.batch == batch
 
-    def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done) -> None:
+    def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
         assert self._transport is not None
         frame = frame_buffers(batch, bodies)
-        self._running = (batch, done)
+        self._running = _Run(batch, done, on_piece)
+        self._is_streaming = False
         if sum(map(len, bodies)) < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
         else:
             self._transport.writelines(frame)
+
+    def cancel(self) -> None:
+        assert self._transport is not None
+        assert self._running is not None
+        self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
 
     def retire(self) -> None:
         self._is_retiring = True
@@ -268,7 +311,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._running is not None:
-            self._running[1](WorkerLost(f"worker {self.index} died"))
+            self._running.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)
 
     def _received(self, frame: Frame) -> None:
@@ -283,7 +326,9 @@ class _Connection(asyncio.Protocol):
                 self._listener.worker_failed(frame.message, standby=self.standby)
             case Reply():
                 self._replied(frame.message, frame.payload)
-            case Batch():
+            case Piece(batch=batch, head=head):
+                self._streamed(batch, head, frame.payload)
+            case Batch() | Cancel():
                 raise FrameError("a worker sends no batches")
 
     def _said_hello(self, hello: Hello) -> None:
@@ -306,10 +351,18 @@ class _Connection(asyncio.Protocol):
             if self.hello is not None:
                 self._listener.worker_retired(self.hello.pid)
 
+    def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
+        if self._running is None or self._running.batch.batch != batch or self._running.on_piece is None:
+            raise FrameError(f"it streams the answer to batch {batch}, which nobody asked of it")
+        if (head is None) != self._is_streaming:
+            raise FrameError("the first piece of an answer has a head, and no other")
+        self._is_streaming = True
+        self._running.on_piece(head, data)
+
     def _replied(self, reply: Reply, payload: bytes) -> None:
-        if self._running is None or self._running[0].batch != reply.batch:
+        if self._running is None or self._running.batch.batch != reply.batch:
             raise FrameError(f"it answers batch {reply.batch}, which it was not given")
-        batch, done = self._running
+        batch, done, _ = self._running
         if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
             raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
         bodies = split_payload(payload, reply.lengths)

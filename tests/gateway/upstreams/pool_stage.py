@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.upstreams.worker_pool import Executed, Profile, WorkerPool
+from uncork_gateway.upstreams.worker_pool import Executed, OnPiece, Profile, WorkerPool
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch, Failed, Hello, Ready
 
@@ -99,7 +99,9 @@ class Stage:
         assert isinstance(number, int)
         return worker, number
 
-    def execute(self, number: int, batch: Batch = BATCH) -> asyncio.Future[Executed]:
+    def execute(
+        self, number: int, batch: Batch = BATCH, *, on_piece: OnPiece | None = None
+    ) -> asyncio.Future[Executed]:
         """Have a worker run a batch."""
         future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
 
@@ -111,7 +113,7 @@ class Stage:
             else:
                 future.set_result(outcome)
 
-        self.pool.execute(number, batch, BODIES, done)
+        self.pool.execute(number, batch, BODIES, done, on_piece=on_piece)
         return future
 
     async def close(self) -> None:

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from uncork_dispatcher import WorkerLost
-from uncork_workers.frames import Failed, Reply, encode_frame
+from uncork_workers.frames import AnswerHead, Cancel, Failed, Piece, Reply, encode_frame
 
 from ..running import run
 from .pool_stage import BATCH, BODIES, stage
 
+HEAD = AnswerHead(status=200, content_type="text/plain")
 NONSENSE = {
     "no frame": b"HTTP/1.1 200 OK\r\n\r\n",
     "no header": b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0",
     "a batch": encode_frame(BATCH, BODIES),
+    "a cancel": encode_frame(Cancel(5)),
+    "a piece that nobody asked for": encode_frame(Piece(5, HEAD), [b"x"]),
     "another batch's answer": encode_frame(Reply(6, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"]),
     "too few answers": encode_frame(Reply(5, True, 0.5, [200], [1], []), [b"x"]),
     "too many answers": encode_frame(Reply(5, True, 0.5, [200] * 3, [1] * 3, []), [b"xyz"]),
@@ -73,3 +76,30 @@ def test_an_answer_without_a_batch_is_nonsense(tmp_path: Path, caplog: pytest.Lo
 
     run(scenario())
     assert "it answers batch 5, which it was not given" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [[Piece(5)], [Piece(5, HEAD), Piece(5, HEAD)], [Piece(6, HEAD)]],
+    ids=["no head", "two heads", "another batch's"],
+)
+def test_pieces_out_of_order_are_nonsense(
+    tmp_path: Path, nonsense: list[Piece], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What has come before is passed on."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready()
+            pieces: list[bytes] = []
+            executing = on.execute(number, on_piece=lambda head, data: pieces.append(data))
+            await worker.batch()
+            for number, piece in enumerate(nonsense):
+                worker.send(piece, [b"%d" % number])
+
+            with pytest.raises(WorkerLost):
+                await executing
+            assert pieces == [b"%d" % number for number in range(len(nonsense) - 1)]
+
+    run(scenario())
+    assert "talks nonsense and is dropped" in caplog.text
