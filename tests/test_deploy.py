@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import tomllib
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from uncork import proxy as command
 from uncork.cli import app
+from uncork.serving import Drain
 from uncork_gateway.proxy import Proxy
 
 ROOT = Path(__file__).parent.parent
@@ -68,13 +70,14 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         listener: socket.socket,
         *,
         announcing: Coroutine[Any, Any, None],
-        drain_timeout_s: float,
-        close: Callable[[], Awaitable[None]],
+        drain: Drain,
+        close: Callable[[asyncio.Event], Awaitable[None]],
+        reload: Callable[[], None],
     ) -> int:
         started.paths = {getattr(route, "path", "") for route in front.app.routes}
-        started.drain_timeout_s = drain_timeout_s
+        started.drain_timeout_s = drain.timeout_s
         announcing.close()
-        await close()
+        await close(asyncio.Event())
         return 0
 
     monkeypatch.setattr(command, "listening_socket", listening_socket)

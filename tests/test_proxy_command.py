@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from uncork import proxy as command
 from uncork.cli import app
+from uncork.serving import Drain
 
 URL = "http://127.0.0.1:1"
 OFF = {"max_batch_size": 0, "max_batch_time": 0.25}
@@ -34,8 +35,9 @@ async def end_at_once(
     listener: socket.socket,
     *,
     announcing: Coroutine[Any, Any, None],
-    drain_timeout_s: float,
-    close: Callable[[], Awaitable[None]],
+    drain: Drain,
+    close: Callable[[asyncio.Event], Awaitable[None]],
+    reload: Callable[[], None],
 ) -> int:
     """Announce, and stop as if a signal had come."""
     announced = asyncio.create_task(announcing)
@@ -43,7 +45,7 @@ async def end_at_once(
     announced.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await announced
-    await close()
+    await close(asyncio.Event())
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
+from uncork.control import Outcome, listening
 from uncork.proxy_settings import (
     Imported,
     WrongSettings,
@@ -23,12 +25,14 @@ from uncork.proxy_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
-from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
+from uncork.serve_options import DrainDelay, DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
+from uncork.serving import Drain, base_url, listening_socket, log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage, in_options, refusals
 from uncork_dispatcher import POLICIES
 from uncork_gateway.merged_route import HeaderRules
 from uncork_gateway.proxy import Proxy, ProxySettings
+
+log = logging.getLogger("uncork.gateway")
 
 _DEFAULTS = ProxySettings()
 # Settings speak of their own fields, people of options.
@@ -39,6 +43,7 @@ _OPTIONS = {
     "max_queue_rows": "--max-queue-rows",
     "the health path": "--health-path",
 }
+_NOTHING_TO_RELOAD = "a proxy has no workers to reload"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -148,6 +153,7 @@ def proxy(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows held per model; requests beyond get 503.")
     ] = _DEFAULTS.max_queue_rows,
+    drain_delay: DrainDelay = 0.0,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
 ) -> None:
@@ -179,7 +185,8 @@ def proxy(
     log_to_terminal(log_level.value)
     try:
         with refusals("proxy"), listening_socket(host, port) as listener:
-            code = uvloop.run(_serve(urls, settings, listener, imported, drain_timeout_s=drain_timeout))
+            drain = Drain(delay_s=drain_delay, timeout_s=drain_timeout)
+            code = uvloop.run(_serve(urls, settings, listener, imported, drain=drain))
     except OSError as error:
         typer.echo(f"uncork proxy: {error.strerror or error}", err=True)
         code = 1
@@ -242,20 +249,26 @@ async def _serve(
     listener: socket.socket,
     imported: Imported | None,
     *,
-    drain_timeout_s: float,
+    drain: Drain,
 ) -> int:
     try:
         front = Proxy(urls, settings)
     except ValueError as error:
         raise in_options(error, _OPTIONS) from None
     front.start()
-    return await serve_until_signal(
-        front,
-        listener,
-        announcing=_announce(front, _banner(urls, settings, base_url(listener), imported)),
-        drain_timeout_s=drain_timeout_s,
-        close=front.close,
-    )
+    async with listening(listener.getsockname()[1], _refuse_reload):
+        return await serve_until_signal(
+            front,
+            listener,
+            announcing=_announce(front, _banner(urls, settings, base_url(listener), imported)),
+            drain=drain,
+            close=lambda hurry: front.close(),
+            reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
+        )
+
+
+async def _refuse_reload() -> Outcome:
+    return Outcome(2, _NOTHING_TO_RELOAD)
 
 
 async def _announce(front: Proxy, banner: str) -> None:

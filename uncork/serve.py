@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import socket
-import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -18,16 +14,18 @@ from typing import Any
 
 import uvloop
 
-from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
+from uncork.control import listening
+from uncork.folders import own_folder
+from uncork.reloading import Reloader
+from uncork.serving import Drain, base_url, listening_socket, log_to_terminal, serve_until_signal
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ServiceDescription
-from uncork_workers.supervisor import ReplacementFailed, Supervisor
-from uncork_workers.watching import Watch
+from uncork_workers.recycling import Recycler, RecyclingLimits
+from uncork_workers.supervisor import Supervisor, WorkerExit
 
-log = logging.getLogger("uncork.gateway")
-
-_MOST_FILES_NAMED = 3
+_WORKERS = "workers.sock"
+_STANDBYS = "standby.sock"
 # What Python keeps of a module passes for that of another which was written within the same second.
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -47,10 +45,11 @@ class ServeOptions:
     overrides: dict[str, Any]
     max_body_bytes: int
     max_queue_rows: int
-    drain_timeout_s: float
+    drain: Drain
     log_level: str
     reload: bool
     gpus: Sequence[str]
+    recycling: RecyclingLimits
 
 
 def run(options: ServeOptions) -> int:
@@ -65,14 +64,46 @@ def run(options: ServeOptions) -> int:
     log_to_terminal(options.log_level)
     with (
         listening_socket(options.host, options.port) as listener,
-        # Made accessible to this user alone.
-        tempfile.TemporaryDirectory(prefix="uncork-") as folder,
+        own_folder() as folder,
     ):
-        return uvloop.run(_serve(options, listener, Path(folder)))
+        return uvloop.run(_serve(options, listener, folder))
 
 
 async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -> int:
-    socket_path, standby_path = str(folder / "workers.sock"), str(folder / "standby.sock")
+    gateway, supervisor = _make(options, folder)
+    reloader = Reloader(gateway, supervisor)
+    beside: list[asyncio.Task[None]] = []
+
+    async def close(hurry: asyncio.Event) -> None:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, reloader.close(), return_exceptions=True)
+        await gateway.close()
+        await supervisor.stop(hurry=hurry)
+
+    await gateway.listen(str(folder / _WORKERS))
+    await gateway.listen(str(folder / _STANDBYS), standby=True)
+    supervisor.start()
+    if options.reload:
+        beside.append(asyncio.create_task(reloader.watch()))
+    if options.recycling.any:
+        beside.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
+    try:
+        async with listening(listener.getsockname()[1], reloader.wished):
+            return await serve_until_signal(
+                gateway,
+                listener,
+                announcing=_announce(gateway, options, listener, beside),
+                drain=options.drain,
+                close=close,
+                reload=reloader.on_hangup,
+            )
+    except ServiceUnusable as error:
+        raise UsageError(str(error)) from None
+
+
+def _make(options: ServeOptions, folder: Path) -> tuple[Gateway, Supervisor]:
+    """Gateway and supervisor, each of which tells the other what it hears."""
     supervisor: Supervisor
     gateway = Gateway(
         GatewaySettings(
@@ -83,42 +114,25 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
         stands_by=lambda pid: supervisor.stands_by(pid),
+        finished_batch=lambda pid: supervisor.finished_batch(pid),
     )
+
+    def exited(end: WorkerExit) -> None:
+        gateway.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
+
     supervisor = Supervisor(
         options.target,
         workers=options.workers,
-        socket_path=socket_path,
-        standby_path=standby_path,
+        socket_path=str(folder / _WORKERS),
+        standby_path=str(folder / _STANDBYS),
         log_level=options.log_level,
-        on_exit=gateway.worker_exited,
+        on_exit=exited,
         take_over=gateway.take_over,
+        explain=gateway.why_no_standby,
         gpus=options.gpus,
         environment=_RELOADING if options.reload else {},
     )
-    beside: list[asyncio.Task[None]] = []
-
-    async def close() -> None:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-        await gateway.close()
-        await supervisor.stop()
-
-    await gateway.listen(socket_path)
-    await gateway.listen(standby_path, standby=True)
-    supervisor.start()
-    if options.reload:
-        beside.append(asyncio.create_task(_reload(gateway, supervisor)))
-    try:
-        return await serve_until_signal(
-            gateway,
-            listener,
-            announcing=_announce(gateway, options, listener, beside),
-            drain_timeout_s=options.drain_timeout_s,
-            close=close,
-        )
-    except ServiceUnusable as error:
-        raise UsageError(str(error)) from None
+    return gateway, supervisor
 
 
 async def _announce(
@@ -131,30 +145,6 @@ async def _announce(
     await gateway.ready.wait()
     print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
     await asyncio.gather(*beside)
-
-
-async def _reload(gateway: Gateway, supervisor: Supervisor) -> None:
-    """Replace the workers whenever files of the service change."""
-    await gateway.described
-    watch = Watch(gateway.files)
-    async with aclosing(watch.changes()) as changes:
-        async for files in changes:
-            started, names = time.monotonic(), _names(files)
-            log.info("%s changed: starting new workers", names)
-            try:
-                await supervisor.replace()
-            except ReplacementFailed as error:
-                watch.take_all()
-                log.error("%s changed, but the old workers go on: %s", names, error)
-            else:
-                print(f"reloaded after {time.monotonic() - started:.1f} s: {names} changed", flush=True)
-
-
-def _names(files: Sequence[str]) -> str:
-    """Some files for people, as seen from the current folder."""
-    named = ", ".join(os.path.relpath(file) for file in files[:_MOST_FILES_NAMED])
-    more = len(files) - _MOST_FILES_NAMED
-    return f"{named} and {more} more" if more > 0 else named
 
 
 def _banner(service: ServiceDescription, workers: int, base: str) -> str:

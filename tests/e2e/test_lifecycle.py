@@ -89,7 +89,7 @@ def test_a_setup_that_fails_is_shown_and_told() -> None:
 async def drain(server: Server, number: int) -> list[httpx.Response]:
     """Stop a server with one batch running and one request held; return all answers."""
     async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
-        running = asyncio.create_task(http.post("/sleep", json=0.5))
+        running = asyncio.create_task(http.post("/sleep", json=2))
         await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
         held = asyncio.create_task(http.post("/remember", json="held"))
         await asyncio.to_thread(eventually, lambda: server.metric("uncork_queue_rows") == 1)

@@ -74,7 +74,7 @@ class Crowd:
             socket_path=self.socket_path,
             standby_path=self.standby_path,
             log_level="info",
-            on_exit=lambda index, how: self.exits.put_nowait((index, how)),
+            on_exit=lambda end: self.exits.put_nowait((end.index, end.how)),
             take_over=self.take_over,
             gpus=gpus,
             environment={"GREETING": "hello"},

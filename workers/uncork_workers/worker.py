@@ -29,6 +29,7 @@ from uncork_workers.frames import (
 )
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
+from uncork_workers.parent import die_with
 from uncork_workers.service import Service, describe_service
 from uncork_workers.watching import service_files
 
@@ -44,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--socket", required=True, help="Unix socket of the gateway")
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
+    parser.add_argument("--parent", type=int, help="process with which this one ends")
     options = parser.parse_args(arguments)
+    if options.parent is not None:
+        die_with(options.parent)
     keep_freed_memory()
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
