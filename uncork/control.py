@@ -37,15 +37,19 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
     reached in this way says so in its log, and goes on.
     """
 
+    answering: set[asyncio.Task[None] | None] = set()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            if await reader.readline() == _RELOAD:
-                outcome = await _unless_closed(reader, reload())
-            else:
-                outcome = Outcome(2, "this server knows only how to reload")
-            writer.write(msgspec.json.encode(outcome))
+        task = asyncio.current_task()
+        answering.add(task)
+        try:
+            # Cancelled when the server ends; the other side sees its connection close.
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                writer.write(msgspec.json.encode(await _fulfil(reader, reload)))
+                await writer.drain()
+        finally:
             writer.close()
-            await writer.wait_closed()
+            answering.discard(task)
 
     try:
         path = _free_path(port)
@@ -59,11 +63,15 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
     finally:
         server.close()
         path.unlink(missing_ok=True)
+        for task in filter(None, answering):
+            task.cancel()
 
 
-async def _unless_closed(reader: asyncio.StreamReader, wish: Awaitable[Outcome]) -> Outcome:
+async def _fulfil(reader: asyncio.StreamReader, reload: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """What came of a wish; it is given up if the other side closes the connection."""
-    fulfilling = asyncio.ensure_future(wish)
+    if await reader.readline() != _RELOAD:
+        return Outcome(2, "this server knows only how to reload")
+    fulfilling = asyncio.ensure_future(reload())
     closed = asyncio.create_task(reader.read())
     try:
         await asyncio.wait({fulfilling, closed}, return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +89,9 @@ def _free_path(port: int) -> Path:
     folder = next(place for place in shared_folders() if place.parent.is_dir())
     make_private(folder)
     path = folder / f"{port}.sock"
-    if _connected(path) is not None:
+    connection = _connected(path)
+    if connection is not None:
+        connection.close()
         raise OSError(f"{path} is that of another server on port {port}")
     path.unlink(missing_ok=True)
     return path

@@ -28,17 +28,21 @@ class Reloader:
     def __init__(self, gateway: Gateway, supervisor: Supervisor) -> None:
         self._gateway = gateway
         self._supervisor = supervisor
-        self._hangups: set[asyncio.Task[Outcome]] = set()
+        self._wished: set[asyncio.Task[Outcome]] = set()
 
     def on_hangup(self) -> None:
         """SIGHUP has come."""
-        task = asyncio.create_task(self.reload("SIGHUP"))
-        self._hangups.add(task)
-        task.add_done_callback(self._hangups.discard)
+        self._begin("SIGHUP")
 
     async def wished(self) -> Outcome:
-        """Somebody has called `uncork reload`."""
-        return await self.reload("uncork reload")
+        """Somebody has called `uncork reload`; if they leave, they do not wish it any more."""
+        return await self._begin("uncork reload")
+
+    def _begin(self, reason: str) -> asyncio.Task[Outcome]:
+        task = asyncio.create_task(self._reload(reason))
+        self._wished.add(task)
+        task.add_done_callback(self._wished.discard)
+        return task
 
     async def watch(self) -> None:
         """Replace the workers whenever files of the service change."""
@@ -46,11 +50,11 @@ class Reloader:
         watch = Watch(self._gateway.files)
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
-                outcome = await self.reload(f"{_names(files)} changed")
+                outcome = await self._reload(f"{_names(files)} changed")
                 if outcome.code:
                     watch.take_all()
 
-    async def reload(self, reason: str) -> Outcome:
+    async def _reload(self, reason: str) -> Outcome:
         """Replace the workers; tells terminal and log what came of it."""
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
@@ -66,9 +70,9 @@ class Reloader:
 
     async def close(self) -> None:
         """Give up what is being done."""
-        for task in self._hangups:
+        for task in self._wished:
             task.cancel()
-        await asyncio.gather(*self._hangups, return_exceptions=True)
+        await asyncio.gather(*self._wished, return_exceptions=True)
 
 
 def _names(files: Sequence[str]) -> str:

@@ -192,3 +192,58 @@ def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
                 await goes(worker)
 
     asyncio.run(scenario())
+
+
+def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path: Path) -> None:
+    """The second may know of newer code."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=2) as on:
+            old = await on.workers(2)
+            on.leaving = {worker.pid for worker in old.values()}
+            await asyncio.gather(on.supervisor.replace_all(), on.supervisor.replace_all())
+            new = [await on.newcomers.get() for _ in range(4)]
+
+            assert on.took_over == [{one.pid for one in new[:2]}, {one.pid for one in new[2:]}]
+            assert [one.hello.index for one in new] in (
+                [0, 1, 0, 1],
+                [0, 1, 1, 0],
+                [1, 0, 0, 1],
+                [1, 0, 1, 0],
+            )
+
+    asyncio.run(scenario())
+
+
+def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
+    """The other is left in peace, and both are healed from then on."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=2) as on:
+            old = await on.workers(2)
+            await on.supervisor.replace(1)
+            new = await on.newcomers.get()
+            await goes(old[1])  # it is not among those that leave by themselves
+            assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)
+            on.supervisor.kill(new.pid)
+            assert await on.exits.get() == (1, "was killed by SIGKILL")
+            on.supervisor.kill(old[0].pid)
+            assert await on.exits.get() == (0, "was killed by SIGKILL")
+            assert sorted(await on.workers(2)) == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> None:
+    """Nobody closes their connections here, and they would stay."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=1) as on:
+            [worker] = (await on.workers(1)).values()
+            hurry = asyncio.Event()
+            stopping = asyncio.create_task(on.supervisor.stop(grace_s=10 * PATIENCE_S, hurry=hurry))
+            hurry.set()
+            await stopping
+            assert not worker.alive()
+
+    asyncio.run(scenario())
