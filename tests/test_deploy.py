@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import tomllib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from uncork import proxy as command
 from uncork.cli import app
 from uncork.doors import DoorOptions, Doors, open_doors
+from uncork.serving import Drain
 from uncork_gateway.proxy import Proxy
 
 ROOT = Path(__file__).parent.parent
@@ -69,14 +71,15 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         doors: Doors,
         *,
         announcing: Coroutine[Any, Any, None],
-        drain_timeout_s: float,
-        close: Callable[[], Awaitable[None]],
+        drain: Drain,
+        close: Callable[[asyncio.Event], Awaitable[None]],
+        reload: Callable[[], None],
     ) -> int:
         assert isinstance(front.app, Starlette)
         started.paths = {getattr(route, "path", "") for route in front.app.routes}
-        started.drain_timeout_s = drain_timeout_s
+        started.drain_timeout_s = drain.timeout_s
         announcing.close()
-        await close()
+        await close(asyncio.Event())
         return 0
 
     monkeypatch.setattr(command, "open_doors", elsewhere)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from uncork import proxy as command
 from uncork.cli import app
 from uncork.doors import Doors
+from uncork.serving import Drain
 
 URL = "http://127.0.0.1:1"
 OFF = {"max_batch_size": 0, "max_batch_time": 0.25}
@@ -35,8 +36,9 @@ async def end_at_once(
     doors: Doors,
     *,
     announcing: Coroutine[Any, Any, None],
-    drain_timeout_s: float,
-    close: Callable[[], Awaitable[None]],
+    drain: Drain,
+    close: Callable[[asyncio.Event], Awaitable[None]],
+    reload: Callable[[], None],
 ) -> int:
     """Announce, and stop as if a signal had come."""
     announced = asyncio.create_task(announcing)
@@ -44,7 +46,7 @@ async def end_at_once(
     announced.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await announced
-    await close()
+    await close(asyncio.Event())
     return 0
 
 

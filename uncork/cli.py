@@ -11,11 +11,13 @@ from uncork.compare import compare
 from uncork.doors import DoorOptions
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
+from uncork.reload import reload as reload_workers
 from uncork.serve import ServeOptions, run
 from uncork.serve_options import (
     AdminHost,
     AdminPort,
     ApiKeyFile,
+    DrainDelay,
     DrainTimeout,
     Host,
     LogLevel,
@@ -26,11 +28,14 @@ from uncork.serve_options import (
     TlsClientCa,
     TlsKey,
 )
+from uncork.serving import Drain
 from uncork.simulate import simulate
+from uncork.sizes import read_size
 from uncork.tune import tune
 from uncork.usage import refusals
 from uncork_dispatcher import POLICIES
-from uncork_workers.supervisor import read_gpus
+from uncork_workers.gpus import read_gpus
+from uncork_workers.recycling import RecyclingLimits
 
 app = typer.Typer(
     name="uncork",
@@ -89,7 +94,24 @@ def serve(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows (or their cost) held per api; requests beyond get 503.")
     ] = 20_000,
+    drain_delay: DrainDelay = 0.0,
     drain_timeout: DrainTimeout = 30.0,
+    max_batches_per_worker: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Batches after which a worker is replaced, without a gap; looked at once a second.",
+            show_default="never",
+        ),
+    ] = None,
+    max_worker_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Resident memory above which a worker is replaced, without a gap: bytes, 500MB, 2GiB.",
+            show_default="never",
+        ),
+    ] = None,
     log_level: LogLevelOption = LogLevel.info,
     reload: Annotated[
         bool,
@@ -139,11 +161,14 @@ def serve(
         overrides={name: value for name, value in overrides.items() if value is not None},
         max_body_bytes=max_body_bytes,
         max_queue_rows=max_queue_rows,
-        drain_timeout_s=drain_timeout,
+        drain=Drain(delay_s=drain_delay, timeout_s=drain_timeout),
         log_level=log_level.value,
         reload=reload,
         gpus=_read_gpus(gpus),
         warmup_s=warmup_seconds,
+        recycling=RecyclingLimits(
+            batches=max_batches_per_worker, memory_bytes=_read_size(max_worker_memory, "--max-worker-memory")
+        ),
     )
     try:
         with refusals("serve"):
@@ -161,6 +186,14 @@ def _read_gpus(text: str | None) -> list[str]:
         raise typer.BadParameter(str(error), param_hint="--gpus") from None
 
 
+def _read_size(text: str | None, option: str) -> int | None:
+    try:
+        return None if text is None else read_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+app.command("reload")(reload_workers)
 app.command()(proxy)
 app.command()(simulate)
 app.command()(loadtest)

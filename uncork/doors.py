@@ -45,6 +45,12 @@ class Doors:
     keys: ApiKeys | None
 
     @property
+    def port(self) -> int:
+        """On which clients reach it."""
+        port: int = self.public.getsockname()[1]
+        return port
+
+    @property
     def url(self) -> str:
         """Where clients reach it."""
         return _url("https" if self.tls else "http", self.public)

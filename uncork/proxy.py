@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -15,6 +16,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
+from uncork.control import Outcome, listening
 from uncork.doors import DoorOptions, Doors, open_doors
 from uncork.proxy_settings import (
     Imported,
@@ -27,6 +29,7 @@ from uncork.serve_options import (
     AdminHost,
     AdminPort,
     ApiKeyFile,
+    DrainDelay,
     DrainTimeout,
     Host,
     LogLevel,
@@ -37,11 +40,13 @@ from uncork.serve_options import (
     TlsClientCa,
     TlsKey,
 )
-from uncork.serving import log_to_terminal, serve_until_signal
+from uncork.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage, in_options, refusals
 from uncork_dispatcher import POLICIES
 from uncork_gateway.merged_route import HeaderRules
 from uncork_gateway.proxy import Proxy, ProxySettings
+
+log = logging.getLogger("uncork.gateway")
 
 _DEFAULTS = ProxySettings()
 # Settings speak of their own fields, people of options.
@@ -52,6 +57,7 @@ _OPTIONS = {
     "max_queue_rows": "--max-queue-rows",
     "the health path": "--health-path",
 }
+_NOTHING_TO_RELOAD = "a proxy has no workers to reload"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -161,6 +167,7 @@ def proxy(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows held per model; requests beyond get 503.")
     ] = _DEFAULTS.max_queue_rows,
+    drain_delay: DrainDelay = 0.0,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
     admin_host: AdminHost = "127.0.0.1",
@@ -208,7 +215,8 @@ def proxy(
     log_to_terminal(log_level.value)
     try:
         with refusals("proxy"), open_doors(door_options) as doors:
-            code = uvloop.run(_serve(urls, settings, doors, imported, drain_timeout_s=drain_timeout))
+            drain = Drain(delay_s=drain_delay, timeout_s=drain_timeout)
+            code = uvloop.run(_serve(urls, settings, doors, imported, drain=drain))
     except OSError as error:
         typer.echo(f"uncork proxy: {error.strerror or error}", err=True)
         code = 1
@@ -271,20 +279,26 @@ async def _serve(
     doors: Doors,
     imported: Imported | None,
     *,
-    drain_timeout_s: float,
+    drain: Drain,
 ) -> int:
     try:
         front = Proxy(urls, replace(settings, keys=doors.keys, admin=doors.admin is not None))
     except ValueError as error:
         raise in_options(error, _OPTIONS) from None
     front.start()
-    return await serve_until_signal(
-        front,
-        doors,
-        announcing=_announce(front, _banner(urls, settings, doors, imported)),
-        drain_timeout_s=drain_timeout_s,
-        close=front.close,
-    )
+    async with listening(doors.port, _refuse_reload):
+        return await serve_until_signal(
+            front,
+            doors,
+            announcing=_announce(front, _banner(urls, settings, doors, imported)),
+            drain=drain,
+            close=lambda hurry: front.close(),
+            reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
+        )
+
+
+async def _refuse_reload() -> Outcome:
+    return Outcome(2, _NOTHING_TO_RELOAD)
 
 
 async def _announce(front: Proxy, banner: str) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
-import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -18,18 +14,20 @@ from typing import Any
 
 import uvloop
 
+from uncork.control import listening
 from uncork.doors import DoorOptions, Doors, open_doors
-from uncork.serving import log_to_terminal, serve_until_signal
+from uncork.folders import own_folder
+from uncork.reloading import Reloader
+from uncork.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.supervisor import ReplacementFailed, Supervisor
-from uncork_workers.watching import Watch
+from uncork_workers.recycling import Recycler, RecyclingLimits
+from uncork_workers.supervisor import Supervisor, WorkerExit
 
-log = logging.getLogger("uncork.gateway")
-
-_MOST_FILES_NAMED = 3
+_WORKERS = "workers.sock"
+_STANDBYS = "standby.sock"
 # What Python keeps of a module passes for that of another which was written within the same second.
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -44,11 +42,12 @@ class ServeOptions:
     overrides: dict[str, Any]
     max_body_bytes: int
     max_queue_rows: int
-    drain_timeout_s: float
+    drain: Drain
     log_level: str
     reload: bool
     gpus: Sequence[str]
     warmup_s: float
+    recycling: RecyclingLimits
 
 
 def run(options: ServeOptions) -> int:
@@ -63,14 +62,46 @@ def run(options: ServeOptions) -> int:
     log_to_terminal(options.log_level)
     with (
         open_doors(options.doors) as doors,
-        # Made accessible to this user alone.
-        tempfile.TemporaryDirectory(prefix="uncork-") as folder,
+        own_folder() as folder,
     ):
-        return uvloop.run(_serve(options, doors, Path(folder)))
+        return uvloop.run(_serve(options, doors, folder))
 
 
 async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
-    socket_path, standby_path = str(folder / "workers.sock"), str(folder / "standby.sock")
+    gateway, supervisor = _make(options, doors, folder)
+    reloader = Reloader(gateway, supervisor)
+    beside: list[asyncio.Task[None]] = []
+
+    async def close(hurry: asyncio.Event) -> None:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, reloader.close(), return_exceptions=True)
+        await gateway.close()
+        await supervisor.stop(hurry=hurry)
+
+    await gateway.listen(str(folder / _WORKERS))
+    await gateway.listen(str(folder / _STANDBYS), standby=True)
+    supervisor.start()
+    if options.reload:
+        beside.append(asyncio.create_task(reloader.watch()))
+    if options.recycling.any:
+        beside.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
+    try:
+        async with listening(doors.port, reloader.wished):
+            return await serve_until_signal(
+                gateway,
+                doors,
+                announcing=_announce(gateway, options, doors, beside),
+                drain=options.drain,
+                close=close,
+                reload=reloader.on_hangup,
+            )
+    except ServiceUnusable as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, Supervisor]:
+    """Gateway and supervisor, each of which tells the other what it hears."""
     supervisor: Supervisor
     gateway = Gateway(
         GatewaySettings(
@@ -83,43 +114,26 @@ async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
         stands_by=lambda pid: supervisor.stands_by(pid),
+        finished_batch=lambda pid: supervisor.finished_batch(pid),
     )
+
+    def exited(end: WorkerExit) -> None:
+        gateway.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
+
     supervisor = Supervisor(
         options.target,
         workers=options.workers,
-        socket_path=socket_path,
-        standby_path=standby_path,
+        socket_path=str(folder / _WORKERS),
+        standby_path=str(folder / _STANDBYS),
         log_level=options.log_level,
-        on_exit=gateway.worker_exited,
+        on_exit=exited,
         take_over=gateway.take_over,
+        explain=gateway.why_no_standby,
         gpus=options.gpus,
         environment=_RELOADING if options.reload else {},
         arguments=_worker_arguments(options),
     )
-    beside: list[asyncio.Task[None]] = []
-
-    async def close() -> None:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-        await gateway.close()
-        await supervisor.stop()
-
-    await gateway.listen(socket_path)
-    await gateway.listen(standby_path, standby=True)
-    supervisor.start()
-    if options.reload:
-        beside.append(asyncio.create_task(_reload(gateway, supervisor)))
-    try:
-        return await serve_until_signal(
-            gateway,
-            doors,
-            announcing=_announce(gateway, options, doors, beside),
-            drain_timeout_s=options.drain_timeout_s,
-            close=close,
-        )
-    except ServiceUnusable as error:
-        raise WrongUsage(str(error)) from None
+    return gateway, supervisor
 
 
 def _worker_arguments(options: ServeOptions) -> list[str]:
@@ -137,30 +151,6 @@ async def _announce(
     await gateway.ready.wait()
     print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
     await asyncio.gather(*beside)
-
-
-async def _reload(gateway: Gateway, supervisor: Supervisor) -> None:
-    """Replace the workers whenever files of the service change."""
-    await gateway.described
-    watch = Watch(gateway.files)
-    async with aclosing(watch.changes()) as changes:
-        async for files in changes:
-            started, names = time.monotonic(), _names(files)
-            log.info("%s changed: starting new workers", names)
-            try:
-                await supervisor.replace()
-            except ReplacementFailed as error:
-                watch.take_all()
-                log.error("%s changed, but the old workers go on: %s", names, error)
-            else:
-                print(f"reloaded after {time.monotonic() - started:.1f} s: {names} changed", flush=True)
-
-
-def _names(files: Sequence[str]) -> str:
-    """Some files for people, as seen from the current folder."""
-    named = ", ".join(os.path.relpath(file) for file in files[:_MOST_FILES_NAMED])
-    more = len(files) - _MOST_FILES_NAMED
-    return f"{named} and {more} more" if more > 0 else named
 
 
 def _banner(service: ServiceDescription, workers: int, doors: Doors) -> str:

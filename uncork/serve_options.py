@@ -62,4 +62,11 @@ MaxBodyBytes = Annotated[int, typer.Option(min=1, help="Largest request body in 
 DrainTimeout = Annotated[
     float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
 ]
+DrainDelay = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds that a stop goes on taking requests, not ready any more, for load balancers to notice.",
+    ),
+]
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much is logged.")]

@@ -5,37 +5,46 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import uvicorn
-
 from uncork.doors import Doors
-from uncork_gateway.http import HotRoutes, HttpProtocol
+from uncork.servers import Apps, Servers
 from uncork_workers.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
 
-# Load balancers keep connections open for about a minute; they should be the ones to close them.
-_KEEP_ALIVE_S = 75
 
+class Front(Apps, Protocol):
+    """What answers, and how it is stopped."""
 
-class Front(Protocol):
-    """What answers."""
-
-    app: Any
-    admin_app: Any
-
-    def protocol(self, **uvicorn: Any) -> HttpProtocol:
-        """A new connection."""
+    def retire(self) -> None:
+        """Have /readyz say no from now on; requests are taken all the same."""
         ...
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered."""
         ...
+
+    def give_up(self) -> None:
+        """Refuse what has not been answered yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """How a server stops.
+
+    Attributes:
+        delay_s: seconds for which requests are still taken, so that load balancers notice.
+        timeout_s: seconds after that in which what was accepted is to be answered.
+    """
+
+    delay_s: float
+    timeout_s: float
 
 
 async def serve_until_signal(
@@ -43,21 +52,23 @@ async def serve_until_signal(
     doors: Doors,
     *,
     announcing: Coroutine[Any, Any, None],
-    drain_timeout_s: float,
-    close: Callable[[], Awaitable[None]],
+    drain: Drain,
+    close: Callable[[asyncio.Event], Awaitable[None]],
+    reload: Callable[[], None],
 ) -> int:
     """Serve until SIGTERM or SIGINT, then answer what was accepted; returns the exit code.
 
     ``announcing`` runs beside; what it raises ends the server and is raised here. ``close`` is awaited at
-    the end, when nobody asks any more.
+    the end, when nobody asks any more; its argument is set when there is to be no more waiting. ``reload`` is
+    called on SIGHUP.
     """
-    stop = _stop_on_signals()
+    signals = _Signals(reload)
     _calm_garbage_collector()
     keep_freed_memory()
-    server = _Servers(front, doors, drain_timeout_s=drain_timeout_s)
+    server = Servers(front, doors, drain_timeout_s=drain.timeout_s)
     serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
-    stopping = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(signals.stop.wait())
     try:
         waiting: set[asyncio.Task[Any]] = {serving, stopping, announced}
         while not stopping.done():
@@ -66,35 +77,85 @@ async def serve_until_signal(
                 task.result()  # raises what makes it useless to go on, or broke the server
             if serving in done:
                 return 1
+        await _let_notice(front, serving, signals.hurry, drain.delay_s)
         return 0
     finally:
-        stop.clear()
-        await _take_down(front, server, serving, again=stop, drain_timeout_s=drain_timeout_s)
-        await close()
+        signals.stop.set()  # whatever the reason: from now on a signal ends the waiting
+        await _take_down(front, server, serving, hurry=signals.hurry, timeout_s=drain.timeout_s)
+        await close(signals.hurry)
         for task in (announced, stopping):
             task.cancel()
 
 
+class _Signals:
+    """SIGTERM and SIGINT: the first sets ``stop``, the second ``hurry``. SIGHUP calls ``reload``.
+
+    SIGHUP because the terminal is gone, in which the server was started, is a SIGTERM.
+    """
+
+    def __init__(self, reload: Callable[[], None]) -> None:
+        self.stop, self.hurry = asyncio.Event(), asyncio.Event()
+        self._reload = reload
+        self._had_terminal = _has_terminal()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _end(self) -> None:
+        (self.hurry if self.stop.is_set() else self.stop).set()
+
+    def _hang_up(self) -> None:
+        if self._had_terminal and not _has_terminal():
+            self.stop.set()
+        elif not self.stop.is_set():
+            self._reload()
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+async def _let_notice(
+    front: Front, serving: asyncio.Task[None], hurry: asyncio.Event, delay_s: float
+) -> None:
+    """Go on for a while, but not ready any more."""
+    front.retire()
+    if delay_s > 0:
+        log.info("stopping: not ready any more, requests are taken for another %g s", delay_s)
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait({serving, hurried}, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+
+
 async def _take_down(
     front: Front,
-    server: _Servers,
+    server: Servers,
     serving: asyncio.Task[None],
     *,
-    again: asyncio.Event,
-    drain_timeout_s: float,
+    hurry: asyncio.Event,
+    timeout_s: float,
 ) -> None:
-    """Answer everything that was accepted, within bounds; a second signal ends the wait."""
+    """Answer everything that was accepted, within bounds."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + timeout_s
     draining = asyncio.create_task(front.drain())
-    interrupted = asyncio.create_task(again.wait())
-    await asyncio.wait({draining, interrupted}, timeout=drain_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    hurried = asyncio.create_task(hurry.wait())
+    await asyncio.wait({draining, hurried}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
         log.warning("stopping with requests unanswered")
+        front.give_up()
         server.force_exit()
     server.exit()
-    await asyncio.wait({serving, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+    left_s = max(0.0, ends_at - loop.time())
+    await asyncio.wait({serving, hurried}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
     server.force_exit()
     await serving
-    for task in (draining, interrupted):
+    for task in (draining, hurried):
         task.cancel()
 
 
@@ -108,62 +169,3 @@ def _calm_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _stop_on_signals() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
-
-
-def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever it is
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        **others,
-    )
-
-
-class _Servers:
-    """One server for each door; they begin and end together."""
-
-    def __init__(self, front: Front, doors: Doors, *, drain_timeout_s: float) -> None:
-        patience: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
-        public = _http_config(front.app, front.protocol, **patience, **doors.tls)
-        self._servers = [(_HttpServer(public), doors.public)]
-        if doors.admin is not None:
-            admin = _http_config(front.admin_app, partial(HttpProtocol, HotRoutes()), **patience)
-            self._servers.append((_HttpServer(admin), doors.admin))
-
-    async def serve(self) -> None:
-        """Return when all have ended."""
-        await asyncio.gather(*(server.serve([listener]) for server, listener in self._servers))
-
-    def exit(self) -> None:
-        """Have them end when their connections have."""
-        for server, _ in self._servers:
-            server.should_exit = True
-
-    def force_exit(self) -> None:
-        """Have them end at once, if they are to end."""
-        for server, _ in self._servers:
-            server.force_exit = True
-
-
-class _HttpServer(uvicorn.Server):
-    """uvicorn, with the signals left to us: it would end the process by the signal instead of with 0."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield

@@ -30,6 +30,8 @@ R = TypeVar("R")
 
 
 _FAR_S = 0.1
+# Nobody knows when whoever comes after a server that stopped is there.
+_RETRY_S = 1.0
 
 
 class _Silence:
@@ -199,6 +201,11 @@ class AsyncDispatcher(Generic[P, R]):
         while not self._core.is_empty:
             self._idle.clear()
             await self._idle.wait()
+
+    def give_up(self) -> None:
+        """Refuse what has not been answered yet, also what runs. To be called at the end of a drain."""
+        for request in list(self._waiting):
+            self._fail(request, RequestShed("draining", _RETRY_S))
 
     def close(self) -> None:
         """Give the timer back. Nothing that is held is released any more."""

@@ -27,6 +27,7 @@ from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.pages import Pages
 from uncork_gateway.stream_route import StreamRoute
+from uncork_gateway.troubles import Troubles
 from uncork_gateway.upstreams.worker_pool import Profile, WorkerPool
 from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.frames import Failed, FrameError
@@ -36,6 +37,8 @@ log = logging.getLogger("uncork.gateway")
 _QUEUE_BATCHES = 20
 # A worker that was told to go, because another has taken over, does so in a moment unless something is stuck.
 _LEAVING_S = 10.0
+# So many deaths in a row are not chance; the log says so once.
+_CRASH_LOOP = 5
 
 
 class ServiceUnusable(Exception):
@@ -70,6 +73,7 @@ class Gateway:
         kill_worker: ends a worker process by its number; if it is in force, another is started then.
         restarts: how many workers have been started again so far.
         stands_by: told the number of a worker process that is ready to take over.
+        finished_batch: told the number of a worker process for each batch that it has answered.
     """
 
     def __init__(
@@ -79,10 +83,12 @@ class Gateway:
         kill_worker: Callable[[int], None],
         restarts: Callable[[], int],
         stands_by: Callable[[int], object] = lambda pid: None,
+        finished_batch: Callable[[int], object] = lambda pid: None,
     ) -> None:
         self._settings = settings
         self._kill_worker = kill_worker
         self._stands_by = stands_by
+        self._finished_batch = finished_batch
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
@@ -97,9 +103,10 @@ class Gateway:
         self._in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
         self.draining = False
-        self.trouble = "workers are starting"
+        self._troubles = Troubles()
+        self.why_no_standby = self._troubles.why_no_standby
+        """Why the worker of an index that was to take over could not, if it has said so."""
         self._shown_traceback = ""
-        self._failures: dict[int, str] = {}
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
         """Done when the first worker has said what it serves; :class:`ServiceUnusable` if it cannot."""
         self.ready = asyncio.Event()
@@ -120,31 +127,44 @@ class Gateway:
         await self._pool.listen(socket_path, standby=standby)
 
     def take_over(self, pids: Collection[int]) -> set[int]:
-        """Have worker processes that stand by take the places of all others, and what they serve be in force.
+        """Have worker processes that stand by take the places of those of the same indexes.
 
-        The others get no more batches, and are told to go when what they run has ended. Returns the processes
-        of those that had been ready.
+        What they serve is in force then. The old ones get no more batches, and are told to go when what they
+        run has ended. Returns the processes of those that had been ready.
 
         Raises:
-            ValueError: if one of the new workers has gone, they differ in what they serve, or that cannot be
-                served; nothing has changed then.
+            ValueError: if one of the new workers has gone, they differ in what they serve from each other or
+                from workers that stay, or it cannot be served; nothing has changed then.
         """
         first, *rest = self._pool.standbys(pids)
         if any(service != first for service in rest):
             raise ValueError("the new workers differ in what they serve")
         if first != self.service:
-            self._put_in_force(first)
-            self.service = first
+            if self._pool.any_left_by(pids):
+                raise ValueError("it does not serve what the other workers serve; all need a reload")
+            self._serve(first)
         return self._pool.take_over(pids)
 
     async def attach(self, connected: socket.socket) -> None:
         """Take a socket at whose other end is a worker already."""
         await self._pool.attach(connected)
 
-    async def drain(self) -> None:
-        """Refuse new requests, and return when all others have been answered."""
+    def retire(self) -> None:
+        """Have /readyz say no from now on; requests are taken all the same."""
         self.draining = True
+
+    async def drain(self) -> None:
+        """Refuse new requests, and return when all others have been answered.
+
+        Connections are closed with the next answer on them.
+        """
+        self.retire()
+        self._hot.closing = True
         await self._dispatcher.drain()
+
+    def give_up(self) -> None:
+        """Refuse what has not been answered yet."""
+        self._dispatcher.give_up()
 
     async def close(self) -> None:
         """Let the workers go."""
@@ -166,12 +186,24 @@ class Gateway:
         """All that is counted, for Prometheus."""
         return self._metrics.render()
 
-    def worker_exited(self, index: int, how: str) -> None:
-        """The supervisor's word on a worker process that ended; /readyz tells it when none is left."""
-        reason = self._failures.pop(index, None)
-        self.trouble = reason or f"worker {index} {how}"
-        if reason is None:
-            log.warning("%s", self.trouble)
+    @property
+    def trouble(self) -> str:
+        """Why no worker is ready, if none is."""
+        return self._troubles.text()
+
+    def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
+        """The supervisor's word on a worker process that ended; /readyz tells it when none is left.
+
+        ``failures`` is how often in a row the worker has ended without having finished a batch, ``retry_s``
+        when it is started again.
+        """
+        unsaid = self._troubles.exited(index, how, failures=failures, retry_s=retry_s)
+        if unsaid is not None:
+            log.warning("%s", unsaid)
+        if failures == _CRASH_LOOP:
+            log.error(
+                "worker %d has ended %d times in a row before its first batch was done", index, failures
+            )
 
     # The pool's listener
 
@@ -184,17 +216,26 @@ class Gateway:
         if service == self.service:
             return
         try:
-            effective = self._put_in_force(service)
+            self._serve(service)
         except ValueError as error:
             self._unusable(str(error))
-        else:
-            self.service = service
-            if not self.described.done():
-                self.described.set_result(effective)
+
+    def worker_connected(self, index: int) -> None:
+        """Note since when it is in setup."""
+        self._troubles.setting_up(index)
+
+    def batch_finished(self, pid: int) -> None:
+        """Tell the supervisor, which counts them."""
+        self._finished_batch(pid)
+
+    def worker_dropped(self, pid: int) -> None:
+        """End it: what it does is not to be trusted."""
+        self._kill_worker(pid)
 
     def worker_ready(self, worker: int) -> None:
         """Give it batches."""
         self.ready.set()
+        self._troubles.ready()
         self._dispatcher.worker_ready(worker)
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:
@@ -219,8 +260,7 @@ class Gateway:
         """Say why, with the traceback of the user's code once per reason."""
         who = "new worker" if standby else "worker"
         reason = f"{who} {failed.index} failed in {failed.stage}: {failed.message}"
-        if not standby:
-            self._failures[failed.index] = reason
+        self._troubles.failed(failed.index, reason, standby=standby)
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
             log.error("%s\n%s", reason, failed.traceback)
@@ -251,6 +291,12 @@ class Gateway:
             apis.append(msgspec.structs.replace(api, settings=settings))
             apis[-1].check()
         return msgspec.structs.replace(service, apis=apis)
+
+    def _serve(self, service: ServiceDescription) -> None:
+        effective = self._put_in_force(service)
+        self.service = service
+        if not self.described.done():
+            self.described.set_result(effective)
 
     def _put_in_force(self, service: ServiceDescription) -> ServiceDescription:
         """Have what ``service`` says, under the overrides, be what is served; returns it so."""

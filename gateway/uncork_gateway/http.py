@@ -91,6 +91,8 @@ class HotRoutes:
         self.known: dict[bytes, _Known] = {}
         self._headers: list[Header] = []
         self._starts: dict[int, bytes] = {}
+        self.closing = False
+        """Whether connections are closed when what was asked on them has been answered."""
 
     def replace(self, handlers: Mapping[bytes, HotHandler[Any]]) -> None:
         """Put other handlers in force for the requests to come."""
@@ -148,6 +150,8 @@ class HttpProtocol(HttpToolsProtocol):
         exchange.response_complete = True
         if self.transport.is_closing():
             return
+        if self._routes.closing and not self.pipeline:
+            exchange.keep_alive = False
         if not exchange.keep_alive:
             head += b"connection: close\r\n"
         start = self._routes.reply_start(status, self.server_state.default_headers)
@@ -330,6 +334,8 @@ class HttpProtocol(HttpToolsProtocol):
         for name, value in headers:
             super().on_header(name, value)
         super().on_headers_complete()
+        if self._routes.closing:
+            self.cycle.keep_alive = False
 
 
 def _is_exchange(cycle: Any) -> bool:

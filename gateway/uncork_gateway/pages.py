@@ -29,14 +29,17 @@ class Served(Protocol):
     Attributes:
         service: with the settings of its own; None until a worker has said it.
         models: by name.
-        trouble: why no worker is ready, if none is.
         draining: whether new requests are refused.
     """
 
     service: ServiceDescription | None
     models: dict[str, Model]
-    trouble: str
     draining: bool
+
+    @property
+    def trouble(self) -> str:
+        """Why no worker is ready, if none is."""
+        ...
 
     @property
     def any_ready(self) -> bool:

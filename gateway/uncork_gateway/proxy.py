@@ -163,10 +163,22 @@ class Proxy:
         """Begin to look after the servers."""
         self._servers.start()
 
+    def retire(self) -> None:
+        """Have /readyz say no from now on; requests are taken all the same."""
+        self._draining = True
+
     async def drain(self) -> None:
-        """Refuse new requests, and return when all others have been answered."""
-        self._draining = self._pass_through.draining = True
+        """Refuse new requests, and return when all others have been answered.
+
+        Connections are closed with the next answer on them.
+        """
+        self.retire()
+        self._pass_through.draining = self._hot.closing = True
         await self._dispatcher.drain()
+
+    def give_up(self) -> None:
+        """Refuse what has not been answered yet, unless it is passed through."""
+        self._dispatcher.give_up()
 
     async def close(self) -> None:
         """Close all connections to servers."""

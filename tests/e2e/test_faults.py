@@ -106,6 +106,17 @@ def test_a_hung_worker_is_replaced() -> None:
         assert httpx.post(f"{server.base}/hang", json=0, timeout=30).json() not in before
 
 
+def test_a_stopped_worker_is_replaced() -> None:
+    """To the gateway it hangs; it can be killed although it does not run."""
+    with serving(PROBE) as server:
+        [before] = server.workers()
+        os.kill(before, signal.SIGSTOP)
+
+        assert httpx.post(f"{server.base}/hang", json=0, timeout=30).status_code == 504
+        eventually(server.ready)
+        assert httpx.post(f"{server.base}/hang", json=0, timeout=30).json() != before
+
+
 def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
     """What it asked for is not run, and those around it are answered."""
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -94,10 +95,25 @@ def test_an_example_is_run_before_anybody_comes() -> None:
         assert "echo: warmed up with 1 .. 6 rows in " in server.output
 
 
+SLOW_SETUP = """
+import time
+from uncork import Service, api
+from uncork.adapters import Json
+
+class Slow(Service):
+    def setup(self):
+        time.sleep(600)
+
+    @api(input=Json())
+    def echo(self, items):
+        return items
+"""
+
+
 async def drain(server: Server, number: int) -> list[httpx.Response]:
     """Stop a server with one batch running and one request held; return all answers."""
     async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
-        running = asyncio.create_task(http.post("/sleep", json=0.5))
+        running = asyncio.create_task(http.post("/sleep", json=2))
         await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
         held = asyncio.create_task(http.post("/remember", json="held"))
         await asyncio.to_thread(eventually, lambda: server.metric("uncork_queue_rows") == 1)
@@ -153,16 +169,73 @@ def test_a_second_signal_ends_the_wait() -> None:
         assert not any(is_alive(worker) for worker in workers)
 
 
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_delay(second: int) -> None:
+    """Requests are taken for an hour, but nobody wants to wait so long; both signals do."""
+    with serving(PROBE, "--drain-delay", "3600") as server:
+        workers = server.workers()
+        server.terminate()
+        eventually(lambda: not server.ready())
+        reply = httpx.post(f"{server.base}/remember", json="during the delay")
+        server.process.send_signal(second)
+
+        assert reply.json() == "during the delay"
+        assert server.exit_code() == 0
+        assert not any(is_alive(worker) for worker in workers)
+
+
+def test_a_drain_follows_its_delay() -> None:
+    """Not ready at once, then refusing; connections that are idle are closed."""
+    with serving(PROBE, "--drain-delay", "0.5") as server, httpx.Client(base_url=server.base) as idle:
+        assert idle.get("/livez").status_code == 200
+        server.terminate()
+        assert server.exit_code() == 0
+        with pytest.raises(httpx.TransportError):
+            idle.get("/livez")
+
+
+def test_a_drain_is_bounded() -> None:
+    """What is not done in time gets an honest answer."""
+    with serving(PROBE, "--drain-timeout", "0.5") as server, ThreadPoolExecutor(1) as pool:
+        workers = server.workers()
+        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=25, timeout=30)
+        eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
+        server.terminate()
+
+        assert server.exit_code() == 0
+        assert slow.result().status_code == 503
+        assert slow.result().headers["connection"] == "close"
+        assert not any(is_alive(worker) for worker in workers)
+
+
+def test_a_server_whose_workers_are_starting_can_be_stopped(tmp_path: Path) -> None:
+    """Also at once."""
+    (tmp_path / "slow.py").write_text(SLOW_SETUP)
+    with serving(f"{tmp_path}/slow.py:Slow", wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: "worker 0 is in setup for" in httpx.get(f"{server.base}/readyz").text)
+        workers = server.workers()
+        server.terminate()
+        server.terminate()
+
+        assert server.exit_code() == 0
+        assert len(workers) == 1
+        assert not is_alive(workers[0])
+
+
 def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
-    """They see their socket close, and exit."""
-    with serving(PROBE, "--workers", "2") as server:
+    """Neither one that waits for a batch nor one that is inside a handler."""
+    with serving(PROBE, "--workers", "2") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
         assert len(workers) == 2
+        slow = pool.submit(httpx.post, f"{server.base}/sleep", json=600, timeout=600)
+        eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
 
         server.process.kill()
         server.process.wait()
 
-        eventually(lambda: not any(is_alive(worker) for worker in workers))
+        eventually(lambda: not any(is_alive(worker) for worker in workers), within_s=5)
+        assert isinstance(slow.exception(), httpx.TransportError)
 
 
 def test_help_shows_the_defaults() -> None:

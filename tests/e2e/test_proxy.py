@@ -114,6 +114,22 @@ def test_one_bad_row_fails_alone(proxy: Server) -> None:
     assert [reply.json()["predictions"][0]["item"] for reply in replies[:-1]] == items
 
 
+def test_a_proxy_has_nothing_to_reload(model_server: Server) -> None:
+    """Neither the command nor SIGHUP does anything to it; it drains like a server."""
+    with proxying(model_server.base, *UNBATCHED, "--drain-delay", "3600") as server:
+        reload = run_uncork("reload", "--port", server.base.rpartition(":")[2])
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "SIGHUP: a proxy has no workers to reload" in server.output)
+
+        assert (reload.returncode, reload.stdout) == (2, "")
+        assert reload.stderr == "uncork reload: a proxy has no workers to reload\n"
+        server.terminate()
+        eventually(lambda: not server.ready())
+        assert texts(server, ["during the delay"]).status_code == 200
+        server.terminate()
+        assert server.exit_code() == 0
+
+
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
     """Other paths, methods and errors of the server."""
     for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):

@@ -256,6 +256,75 @@ def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
+    """But load balancers see that they should send no more."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            on.gateway.retire()
+            assert problem(await on.ready(), 503) == "the server is shutting down"
+            _, reply = await on.echo(worker, "/echo", 5)
+            assert (reply.json(), "connection" in reply.headers) == (5, False)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/echo", "/livez"])
+def test_connections_are_closed_with_their_next_answer_in_a_drain(tmp_path: Path, path: str) -> None:
+    """On the short way and on the long one."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            await on.worker()
+            await on.gateway.drain()
+            reply = await (on.http.get(path) if path == "/livez" else on.http.post(path, json=1))
+            assert reply.headers["connection"] == "close"
+
+    run(scenario())
+
+
+def test_what_is_not_answered_in_a_drain_is_refused_at_its_end(tmp_path: Path) -> None:
+    """Also what runs; an honest answer is better than a connection that breaks."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            asking = [on.post("/echo", 1)]
+            await worker.batch()
+            asking.append(on.post("/echo", 2))
+            await turns(50)
+            draining = asyncio.create_task(on.gateway.drain())
+            await turns()
+            on.gateway.give_up()
+
+            for one in asking:
+                assert problem(await one, 503) == "the server is shutting down"
+                assert (await one).headers["retry-after"] == "1"
+            draining.cancel()
+
+    run(scenario())
+
+
+def test_a_worker_that_talks_nonsense_is_killed(tmp_path: Path) -> None:
+    """Its batch is run by another."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            bad = await on.worker()
+            asking = on.post("/echo", 1)
+            await bad.batch()
+            good = await on.worker(index=1)
+            bad.send_bytes(b"nonsense" * 2)
+            batch, payload = await good.batch()
+            good.answer(batch, [payload])
+
+            assert (await asking).json() == 1
+            assert on.killed == [1]
+
+    run(scenario())
+
+
 def test_metrics_are_for_prometheus(tmp_path: Path) -> None:
     """With its content type, workers by state, and restarts as the supervisor counts them."""
 

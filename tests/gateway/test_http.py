@@ -491,3 +491,23 @@ def test_an_exchange_is_what_the_protocol_asks_for() -> None:
     """The fake of these tests fits; mypy sees to the rest."""
     exchange: type[Exchange] = EchoRequest
     assert exchange is EchoRequest
+
+
+def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
+    """With the last answer."""
+
+    async def scenario() -> None:
+        echo = Echo(at_once=False)
+        server = Server({b"/": echo})
+        connection = Connection(server)
+        connection.send(request(b"1") + request(b"2"))
+        server.routes.closing = True
+        closed = []
+        for _ in range(2):
+            echo.answer()
+            closed.append(connection.closed)
+
+        assert closed == [False, True]
+        assert [reply.headers.get("connection") for reply in connection.replies()] == [None, "close"]
+
+    run(scenario())

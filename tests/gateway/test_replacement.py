@@ -213,3 +213,35 @@ def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
             new.close()
 
     run(scenario())
+
+
+def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
+    """The others would not know them; when all are replaced it is fine."""
+    new = service(json_api("new"))
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            await on.worker()
+            await on.worker(index=1)
+            await on.standby(10, serves=new)
+            with pytest.raises(ValueError, match="it does not serve what the other workers serve"):
+                on.gateway.take_over([10])
+            await on.standby(11, index=1, serves=new)
+            on.gateway.take_over([10, 11])
+            problem(await on.http.get("/new"), 405)
+
+    run(scenario())
+
+
+def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
+    """Those before may never have said what they serve."""
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            new = await on.standby(10)
+            assert on.gateway.take_over([10]) == set()
+            assert [api.name for api in (await on.gateway.described).apis] == ["echo"]
+            _, reply = await on.echo(new, "/echo", 5)
+            assert reply.json() == 5
+
+    run(scenario())

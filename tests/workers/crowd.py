@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uncork_workers.frames import FrameDecoder, Hello, Ready
-from uncork_workers.supervisor import Supervisor
+from uncork_workers.supervisor import Supervisor, WorkerExit
 
 # The documentation of its api carries the worker's environment; a file says that it left by itself.
 SERVICE = """
@@ -61,6 +61,8 @@ class Crowd:
         self.arrivals: asyncio.Queue[Worker] = asyncio.Queue()
         self.newcomers: asyncio.Queue[Worker] = asyncio.Queue()
         self.exits: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+        self.ends: asyncio.Queue[WorkerExit] = asyncio.Queue()
+        """The same, with all that is said of them."""
         self.socket_path = str(folder / "s")
         self.standby_path = str(folder / "s2")
         self.refusal: str | None = None
@@ -74,12 +76,17 @@ class Crowd:
             socket_path=self.socket_path,
             standby_path=self.standby_path,
             log_level="info",
-            on_exit=lambda index, how: self.exits.put_nowait((index, how)),
+            on_exit=self.exited,
             take_over=self.take_over,
             gpus=gpus,
             environment={"GREETING": "hello"},
         )
         self._open: set[asyncio.StreamWriter] = set()
+
+    def exited(self, end: WorkerExit) -> None:
+        """Note that a worker ended."""
+        self.exits.put_nowait((end.index, end.how))
+        self.ends.put_nowait(end)
 
     def take_over(self, pids: Collection[int]) -> set[int]:
         """Let new workers take over, unless the test wants something else."""

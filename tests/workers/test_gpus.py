@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.supervisor import read_gpus
+from uncork_workers.gpus import read_gpus
 
 
 @pytest.mark.parametrize(

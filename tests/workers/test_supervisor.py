@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from .crowd import PATIENCE_S, SERVICE, crowd, left_in_peace, processes_with
+from .crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, processes_with
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -72,6 +72,26 @@ def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
+    """A worker that has finished one is started again at once, whatever was before."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=1) as on:
+            for batches in (0, 0, 2, 0):
+                [worker] = (await on.workers(1)).values()
+                for _ in range(batches):
+                    on.supervisor.finished_batch(worker.pid)
+                on.supervisor.kill(worker.pid)
+            ends = [await on.ends.get() for _ in range(3)]
+            await goes(worker)
+            ends.append(await on.ends.get())
+
+            assert [end.failures for end in ends] == [1, 2, 0, 1]
+            assert [end.retry_s > 0 for end in ends] == [True, True, False, True]
+
+    asyncio.run(scenario())
+
+
 def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
     """Here because there is nothing to serve; and it is started again, in case that there is later."""
 
@@ -90,7 +110,7 @@ def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> None:
-    """After 0.1 s, 0.2 s, 0.4 s: a crash loop leaves the machine some air. Here it cannot even be started."""
+    """After 0.1 s, 0.2 s, 0.4 s, about: a crash loop leaves some air. Here it cannot even be started."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -104,7 +124,7 @@ def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> 
             assert all(how.startswith("could not be started (") for _, how in exits)
             assert "Argument list too long" in exits[0][1]
             waits = [later - earlier for earlier, later in itertools.pairwise(times)]
-            assert all(wait >= least for wait, least in zip(waits, (0.099, 0.199, 0.399), strict=True))
+            assert all(wait >= least for wait, least in zip(waits, (0.074, 0.149, 0.299), strict=True))
             assert all_of_them.supervisor.restarts == 3
 
     asyncio.run(scenario())

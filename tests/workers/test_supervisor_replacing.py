@@ -17,7 +17,7 @@ def test_new_workers_take_over_together(tmp_path: Path) -> None:
         async with crowd(tmp_path, workers=2) as on:
             old = await on.workers(2)
             on.leaving = {worker.pid for worker in old.values()}
-            await on.supervisor.replace()
+            await on.supervisor.replace_all()
             new = {one.hello.index: one for one in (await on.newcomers.get(), await on.newcomers.get())}
 
             assert sorted(new) == [0, 1]
@@ -47,7 +47,7 @@ def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> None:
         async with crowd(tmp_path, workers=2) as on:
             old = await on.workers(2)
             on.leaving = {old[0].pid}
-            await on.supervisor.replace()
+            await on.supervisor.replace_all()
             await goes(old[1])
 
             assert old[0].alive()
@@ -66,7 +66,7 @@ def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp_path:
             workers = [(await on.workers(1))[0]]
             for _ in range(2):
                 on.leaving = {workers[-1].pid}
-                await on.supervisor.replace()
+                await on.supervisor.replace_all()
                 workers.append(await on.newcomers.get())
 
             assert all(worker.alive() for worker in workers)
@@ -92,13 +92,13 @@ def test_new_workers_that_fail_leave_the_old_ones_in_force(tmp_path: Path, chang
             on.leaving = {old.pid}
             (tmp_path / "echo.py").write_text(change)
             with pytest.raises(ReplacementFailed, match=says):
-                await on.supervisor.replace()
+                await on.supervisor.replace_all()
 
             assert (on.took_over, on.exits.empty(), old.alive()) == ([], True, True)
             await only_alive(tmp_path, old)
 
             (tmp_path / "echo.py").write_text(SERVICE)
-            await on.supervisor.replace()
+            await on.supervisor.replace_all()
             assert len(on.took_over) == 1
             on.supervisor.kill(old.pid)
             await goes(old)
@@ -116,7 +116,7 @@ def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
             old = await on.workers(2)
             (tmp_path / "echo.py").write_text(picky)
             with pytest.raises(ReplacementFailed, match="new worker 1 exited with code 2"):
-                await on.supervisor.replace()
+                await on.supervisor.replace_all()
 
             await only_alive(tmp_path, *old.values())
             assert on.took_over == []
@@ -132,11 +132,11 @@ def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
             old = (await on.workers(1))[0]
             on.refusal = "there is no policy 'magic'"
             with pytest.raises(ReplacementFailed, match="there is no policy 'magic'"):
-                await on.supervisor.replace()
+                await on.supervisor.replace_all()
             await only_alive(tmp_path, old)
 
             on.refusal, on.leaving = None, {old.pid}
-            await on.supervisor.replace()
+            await on.supervisor.replace_all()
             assert old.alive()
 
     asyncio.run(scenario())
@@ -149,7 +149,7 @@ def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -> None
         async with crowd(tmp_path, workers=1, target="x" * 200_000) as on:
             await on.exits.get()
             with pytest.raises(ReplacementFailed, match="Argument list too long"):
-                await on.supervisor.replace()
+                await on.supervisor.replace_all()
 
     asyncio.run(scenario())
 
@@ -162,7 +162,7 @@ def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
             for _ in range(2):
                 await on.exits.get()
             (tmp_path / "later.py").write_text(SERVICE)
-            await on.supervisor.replace()
+            await on.supervisor.replace_all()
             new = await on.newcomers.get()
             on.supervisor.kill(new.pid)
             again = await on.workers(1)
@@ -181,7 +181,7 @@ def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
         async with crowd(tmp_path, workers=2) as on:
             old = await on.workers(2)
             (tmp_path / "echo.py").write_text(slow)
-            replacing = asyncio.create_task(on.supervisor.replace())
+            replacing = asyncio.create_task(on.supervisor.replace_all())
             new = [await on.newcomers.get() for _ in range(2)]
             replacing.cancel()
             await asyncio.gather(replacing, return_exceptions=True)
@@ -190,5 +190,60 @@ def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
             assert replacing.cancelled()
             for worker in new:
                 await goes(worker)
+
+    asyncio.run(scenario())
+
+
+def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path: Path) -> None:
+    """The second may know of newer code."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=2) as on:
+            old = await on.workers(2)
+            on.leaving = {worker.pid for worker in old.values()}
+            await asyncio.gather(on.supervisor.replace_all(), on.supervisor.replace_all())
+            new = [await on.newcomers.get() for _ in range(4)]
+
+            assert on.took_over == [{one.pid for one in new[:2]}, {one.pid for one in new[2:]}]
+            assert [one.hello.index for one in new] in (
+                [0, 1, 0, 1],
+                [0, 1, 1, 0],
+                [1, 0, 0, 1],
+                [1, 0, 1, 0],
+            )
+
+    asyncio.run(scenario())
+
+
+def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
+    """The other is left in peace, and both are healed from then on."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=2) as on:
+            old = await on.workers(2)
+            await on.supervisor.replace(1)
+            new = await on.newcomers.get()
+            await goes(old[1])  # it is not among those that leave by themselves
+            assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)
+            on.supervisor.kill(new.pid)
+            assert await on.exits.get() == (1, "was killed by SIGKILL")
+            on.supervisor.kill(old[0].pid)
+            assert await on.exits.get() == (0, "was killed by SIGKILL")
+            assert sorted(await on.workers(2)) == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> None:
+    """Nobody closes their connections here, and they would stay."""
+
+    async def scenario() -> None:
+        async with crowd(tmp_path, workers=1) as on:
+            [worker] = (await on.workers(1)).values()
+            hurry = asyncio.Event()
+            stopping = asyncio.create_task(on.supervisor.stop(grace_s=10 * PATIENCE_S, hurry=hurry))
+            hurry.set()
+            await stopping
+            assert not worker.alive()
 
     asyncio.run(scenario())

@@ -22,6 +22,7 @@ from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
+from uncork_workers.parent import die_with
 from uncork_workers.service import Service, describe_service
 from uncork_workers.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.watching import service_files
@@ -41,7 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
     parser.add_argument("--overrides", default="{}", type=json.loads, help="JSON of settings for all apis")
+    parser.add_argument("--parent", type=int, help="process with which this one ends")
     options = parser.parse_args(arguments)
+    if options.parent is not None:
+        die_with(options.parent)
     keep_freed_memory()
     if isinstance(sys.stdout, TextIOWrapper):
         # What handlers print is seen at once, also where it goes into a file.

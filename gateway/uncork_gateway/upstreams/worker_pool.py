@@ -74,6 +74,15 @@ class PoolListener(Protocol):
     def worker_lost(self, worker: int) -> None:
         """The connection to a worker that took batches is gone."""
 
+    def worker_connected(self, index: int) -> None:
+        """A worker has said which one it is, and sets its service up now; not told of those that stand by."""
+
+    def batch_finished(self, pid: int) -> None:
+        """A worker process has answered a batch."""
+
+    def worker_dropped(self, pid: int) -> None:
+        """A worker does not keep to the protocol, and its connection was closed."""
+
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         """A worker could not be made ready; ``standby`` if it was to take over from another."""
 
@@ -158,20 +167,27 @@ class WorkerPool:
             raise ValueError(f"{len(gone)} of the new workers cannot take over any more")
         return [ready[pid].service for pid in pids]
 
-    def take_over(self, pids: Collection[int]) -> set[int]:
-        """Have processes that stand by take the places of all workers that there are.
+    def any_left_by(self, pids: Collection[int]) -> bool:
+        """Whether a worker would stay in force if these processes took over."""
+        heirs = self._heirs(pids)
+        return any(one.index is not None and one.index not in heirs for one in self._connections.values())
 
-        A worker that takes batches keeps its number, with the one of the same index behind it from now on;
-        it ends the batch that it runs, and is told to go. Returns the processes of these.
+    def take_over(self, pids: Collection[int]) -> set[int]:
+        """Have processes that stand by take the places of the workers of the same indexes.
+
+        A worker that takes batches keeps its number, with the new one behind it from now on; it ends the
+        batch that it runs, and is told to go. Returns the processes of these. If no other worker stays, those
+        that have not said their index yet are told to go too: they may be of older code.
         """
-        heirs = {one.index: one for one in self._standbys.values() if one.hello and one.hello.pid in pids}
+        heirs = self._heirs(pids)
+        going: set[int | None] = set(heirs) if self.any_left_by(pids) else {*heirs, None}
         leaving = set()
-        for old in list(self._connections.values()):
+        for old in [one for one in self._connections.values() if one.index in going]:
             del self._connections[old.number]
             self._retiring.add(old)
             if old.is_ready and old.hello is not None:
                 leaving.add(old.hello.pid)
-                heir = heirs.pop(old.index, None)
+                heir = heirs.pop(old.hello.index, None)
                 if heir is None:
                     self._listener.worker_lost(old.number)
                 else:
@@ -181,6 +197,11 @@ class WorkerPool:
             self._inherit(heir, heir.number)
             self._listener.worker_ready(heir.number)
         return leaving
+
+    def _heirs(self, pids: Collection[int]) -> dict[int, _Connection]:
+        """The connections of processes that stand by, by index."""
+        standbys = ((one, one.hello) for one in self._standbys.values())
+        return {hello.index: one for one, hello in standbys if hello is not None and hello.pid in pids}
 
     def _inherit(self, heir: _Connection, number: int) -> None:
         del self._standbys[heir.number]
@@ -308,6 +329,8 @@ class _Connection(asyncio.Protocol):
         except FrameError as error:
             log.error("worker %s talks nonsense and is dropped: %s", self.index, error)
             self.close()
+            if self.hello is not None:
+                self._listener.worker_dropped(self.hello.pid)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._running is not None:
@@ -335,6 +358,7 @@ class _Connection(asyncio.Protocol):
         self.hello = hello
         self._listener.worker_imported(hello.files)
         if not self.standby:
+            self._listener.worker_connected(hello.index)
             self._listener.worker_described(hello.service)
 
     def _is_now_ready(self) -> None:
@@ -368,4 +392,6 @@ class _Connection(asyncio.Protocol):
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))
+        if self.hello is not None:
+            self._listener.batch_finished(self.hello.pid)
         self._leave_if_idle()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ class Listener:
     def __init__(self) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self.files: list[str] = []
+        self.connected: list[int] = []
+        self.dropped: list[int] = []
+        self.batches: Counter[int] = Counter()
+        """How many each process has finished."""
 
     def worker_imported(self, files: list[str]) -> None:
         """Keep the files."""
@@ -45,6 +50,18 @@ class Listener:
     def worker_lost(self, worker: int) -> None:
         """Note it."""
         self.news.put_nowait(("lost", worker))
+
+    def worker_connected(self, index: int) -> None:
+        """Note it."""
+        self.connected.append(index)
+
+    def batch_finished(self, pid: int) -> None:
+        """Count it."""
+        self.batches[pid] += 1
+
+    def worker_dropped(self, pid: int) -> None:
+        """Note it."""
+        self.dropped.append(pid)
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         """Note it."""

@@ -191,21 +191,65 @@ def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) -> Non
     run(scenario())
 
 
-def test_a_worker_without_an_heir_is_lost(tmp_path: Path) -> None:
-    """As when there are more old workers than new ones."""
+def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
+    """As when one is killed, and the one started in its place is ready before that is noticed."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
-            await on.ready(index=0, pid=1)
-            other, number = await on.ready(index=1, pid=3)
-            await on.standby(index=0, pid=2)
+            _, first = await on.ready(index=0, pid=1)
+            other, second = await on.ready(index=0, pid=3)
+            new = await on.standby(index=0, pid=2)
 
             assert on.pool.take_over([2]) == {1, 3}
 
             told = [await on.news() for _ in range(3)]
-            assert told == [("retired", 1), ("lost", number), ("retired", 3)]
+            assert told == [("retired", 1), ("lost", second), ("retired", 3)]
             await other.dropped()
+            assert await on.news() == ("ready", first)
+            assert await answered(on, new, first, b"new")
             assert on.pool.states() == ["idle"]
+
+    run(scenario())
+
+
+def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
+    """Those of other indexes, and those that have not said theirs yet."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            old, number = await on.ready(index=0, pid=1)
+            stays, other = await on.ready(index=1, pid=3)
+            starting = await on.connect()
+            await turns(50)
+            new = await on.standby(index=0, pid=2)
+            assert on.pool.any_left_by([2])
+
+            assert on.pool.take_over([2]) == {1}
+
+            assert await on.news() == ("retired", 1)
+            await old.dropped()
+            assert await on.news() == ("ready", number)
+            assert await answered(on, new, number, b"new")
+            assert await answered(on, stays, other, b"other")
+            starting.send(Hello(index=2, pid=4, service=service()))
+            assert (await on.news())[0] == "described"
+            assert on.pool.states() == ["idle", "starting", "idle"]
+
+    run(scenario())
+
+
+def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: Path) -> None:
+    """What it would say may be of older code."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            starting = await on.connect()
+            await turns(50)
+            await on.standby()
+            assert not on.pool.any_left_by([2])
+
+            assert on.pool.take_over([2]) == set()
+            await starting.dropped()
 
     run(scenario())
 

@@ -38,7 +38,7 @@ NONSENSE = {
 def test_a_worker_that_talks_nonsense_is_dropped(
     tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its connection is closed, its batch is lost, and the log says why."""
+    """Its connection is closed, its batch is lost, its process is not to be trusted, and the log says why."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
@@ -52,6 +52,8 @@ def test_a_worker_that_talks_nonsense_is_dropped(
             await worker.dropped()
             assert await on.news() == ("lost", number)
             assert on.pool.states() == []
+            assert on.listener.dropped == [1]  # its process is to be killed
+            assert not on.listener.batches
 
     run(scenario())
     (record,) = caplog.records
@@ -73,6 +75,7 @@ def test_an_answer_without_a_batch_is_nonsense(tmp_path: Path, caplog: pytest.Lo
             assert (await executing).bodies == [b"1", b"2"]
             await worker.dropped()
             assert await on.news() == ("lost", number)
+            assert on.listener.batches == {1: 1}
 
     run(scenario())
     assert "it answers batch 5, which it was not given" in caplog.text

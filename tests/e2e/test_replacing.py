@@ -1,0 +1,128 @@
+"""Workers are replaced under load, by wish or because they have done enough, and nobody notices."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import ROOT, Server, eventually, run_uncork, serving
+from tests.e2e.test_lifecycle import is_alive
+from tests.e2e.test_reload import Load, has_workers, write
+
+
+def port(server: Server) -> str:
+    """Where it listens."""
+    return server.base.rpartition(":")[2]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> str:
+    """A first version of the service."""
+    write(tmp_path, "one")
+    (tmp_path / "answers.py").write_text("ANSWER = 'a'")
+    return f"{tmp_path}/service.py:Echo"
+
+
+def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
+    """By the command and by SIGHUP; code that fails changes nothing, and is told to whoever wished it."""
+    with serving(service, "--workers", "2") as server:
+        load = Load(server)
+        with load.running():
+            eventually(lambda: load.sees("one", "a"))
+            write(tmp_path, "second")
+            reload = run_uncork("reload", "--port", port(server))
+            assert (reload.returncode, reload.stderr) == (0, "")
+            assert reload.stdout.startswith("reloaded after ")
+            eventually(lambda: load.sees("second", "a"))
+            write(tmp_path, "broken", setup="raise OSError('no weights')")
+            failed = run_uncork("reload", "--port", port(server))
+            assert failed.returncode == 1
+            assert "the old workers go on: new worker " in failed.stderr
+            assert "failed in setup: OSError: no weights" in failed.stderr
+            write(tmp_path, "number three")
+            server.process.send_signal(signal.SIGHUP)
+            eventually(lambda: load.sees("number three", "a"))
+        eventually(partial(has_workers, server, 2))
+
+        assert load.troubles == []
+        assert {status for status, _, _ in load.seen} == {200}
+
+
+def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
+    """It does not wait for the next try of the workers that fail."""
+    write(tmp_path, "bad", setup="raise OSError('no weights')")
+    with serving(service, wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: "OSError: no weights" in server.output)
+        write(tmp_path, "mended")
+        reload = run_uncork("reload", "--port", port(server))
+
+        assert (reload.returncode, reload.stderr) == (0, "")
+        assert server.ready()
+
+
+def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Path, service: str) -> None:
+    """Whoever waits is told; nobody is left behind."""
+    with serving(service) as server:
+        write(tmp_path, "slow", setup="time.sleep(600)")
+        with subprocess.Popen(
+            [sys.executable, "-m", "uncork", "reload", "--port", port(server)],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+        ) as reload:
+            eventually(partial(has_workers, server, 2))
+            workers = server.workers()
+            server.terminate()
+            assert server.exit_code() == 0
+            _, told = reload.communicate(timeout=30)
+
+        assert (reload.returncode, told) == (1, b"uncork reload: the server has ended\n")
+        assert not any(is_alive(worker) for worker in workers)
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        (("--max-batches-per-worker", "20"), "batches: another has"),
+        (("--max-worker-memory", "100MiB"), "MiB: another"),
+    ],
+)
+def test_workers_are_recycled_under_load(
+    tmp_path: Path, service: str, limit: tuple[str, str], says: str
+) -> None:
+    """New ones of the same code, one after the other; every request is answered."""
+    # Each batch leaves something behind.
+    text = (tmp_path / "service.py").read_text()
+    (tmp_path / "service.py").write_text(
+        f"left = []\n{text.replace('time.sleep(0.002)', 'left.append(bytes(10**6))')}"
+    )
+    with serving(service, "--workers", "2", *limit) as server:
+        first = set(server.workers())
+        load = Load(server)
+        with load.running():
+            eventually(lambda: not first & set(server.workers()))
+            eventually(partial(has_workers, server, 2))
+
+        assert load.troubles == []
+        assert {status for status, _, _ in load.seen} == {200}
+        assert says in server.output
+        assert server.metric("uncork_worker_restarts_total") == 0
+
+
+def test_a_server_goes_with_its_terminal(service: str) -> None:
+    """The SIGHUP that it gets then is no wish for new workers."""
+    child, terminal = pty.fork()
+    if child == 0:
+        command = [sys.executable, "-m", "uncork", "serve", service, "--port", "0"]
+        os.execv(command[0], command)
+    output = b""
+    while b"ready after" not in output:
+        output += os.read(terminal, 65536)
+    os.close(terminal)
+
+    assert os.waitpid(child, 0) == (child, 0)

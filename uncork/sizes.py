@@ -1,0 +1,24 @@
+"""Sizes in bytes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?([kmgt]i?)?b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def read_size(text: str) -> int:
+    """The bytes that ``text`` says: 1000000, 500MB, 1.5 GiB. With an i units count by 1024, else by 1000.
+
+    Raises:
+        ValueError: if it does not say a size above 0; the message says what is accepted.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    unit = (found[2] or "").lower() if found else ""
+    size = round(float(found[1]) * (1024 if "i" in unit else 1000) ** _POWERS[unit[:1]]) if found else 0
+    if size < 1:
+        raise ValueError(
+            f"{text!r} is not a size: give bytes above 0, or a number with a unit as 500MB or 2GiB"
+        )
+    return size
