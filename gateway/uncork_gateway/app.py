@@ -24,6 +24,7 @@ from uncork_gateway.http import HotRoutes, HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.pages import Pages
+from uncork_gateway.patience import BodyPool, ClientLimits
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
 from uncork_workers.frames import Failed, FrameError
@@ -48,11 +49,13 @@ class GatewaySettings:
         max_body_bytes: largest request body.
         max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
             may hold as much cost, or 20 full batches if that is more.
+        clients: what a client may take up.
     """
 
     overrides: dict[str, Any] = field(default_factory=dict)
     max_body_bytes: int = 64 * 2**20
     max_queue_rows: int = 20_000
+    clients: ClientLimits = field(default_factory=ClientLimits)
 
 
 class Gateway:
@@ -99,7 +102,7 @@ class Gateway:
         """Set when the first worker takes batches."""
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
-        self._hot = HotRoutes()
+        self._hot = HotRoutes(limits=settings.clients, pool=BodyPool.for_bodies(settings.max_body_bytes))
         self.app = Pages(self).app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:

@@ -21,6 +21,7 @@ from uncork_gateway.http import HotRoutes, HttpProtocol, path_of
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 from uncork_gateway.pass_through import PassThrough
+from uncork_gateway.patience import BodyPool, ClientLimits
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
@@ -53,6 +54,7 @@ class ProxySettings:
         headers: what becomes of the headers of requests that are merged.
         max_body_bytes: largest body of a request that is merged.
         max_queue_rows: rows that may be held per model.
+        clients: what a client may take up.
     """
 
     protocol: Protocol = "auto"
@@ -67,6 +69,7 @@ class ProxySettings:
     headers: HeaderRules = field(default_factory=HeaderRules)
     max_body_bytes: int = 64 * 2**20
     max_queue_rows: int = 20_000
+    clients: ClientLimits = field(default_factory=ClientLimits)
 
     @property
     def most_rows_of_part(self) -> int:
@@ -135,7 +138,9 @@ class Proxy:
         self._draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
-        self._hot = HotRoutes(self._resolve)
+        self._hot = HotRoutes(
+            self._resolve, limits=settings.clients, pool=BodyPool.for_bodies(settings.max_body_bytes)
+        )
         self.app = Starlette(
             routes=[
                 Route("/livez", self._livez),
@@ -195,7 +200,8 @@ class Proxy:
             if found is None:
                 continue
             model = found[1].decode("utf-8", "backslashreplace")
-            if not self._knows(model):
+            # Its name is in the log, which is read line by line.
+            if not model.isprintable() or not self._knows(model):
                 return None
             return MergedRoute(
                 target,
