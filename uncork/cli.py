@@ -11,7 +11,18 @@ from uncork.compare import compare
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
 from uncork.serve import ServeOptions, UsageError, run
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
+from uncork.serve_options import (
+    BodyTimeout,
+    DrainTimeout,
+    HeaderTimeout,
+    Host,
+    LogLevel,
+    LogLevelOption,
+    MaxBodyBytes,
+    MaxConnections,
+    Port,
+    client_limits,
+)
 from uncork.simulate import simulate
 from uncork.tune import tune
 from uncork_dispatcher import POLICIES
@@ -74,6 +85,9 @@ def serve(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows (or their cost) held per api; requests beyond get 503.")
     ] = 20_000,
+    header_timeout: HeaderTimeout = 10.0,
+    body_timeout: BodyTimeout = 30.0,
+    max_connections: MaxConnections = None,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
     reload: Annotated[
@@ -104,6 +118,9 @@ def serve(
         overrides={name: value for name, value in overrides.items() if value is not None},
         max_body_bytes=max_body_bytes,
         max_queue_rows=max_queue_rows,
+        clients=client_limits(
+            header_timeout_s=header_timeout, body_timeout_s=body_timeout, max_connections=max_connections
+        ),
         drain_timeout_s=drain_timeout,
         log_level=log_level.value,
         reload=reload,

@@ -23,7 +23,18 @@ from uncork.proxy_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
+from uncork.serve_options import (
+    BodyTimeout,
+    DrainTimeout,
+    HeaderTimeout,
+    Host,
+    LogLevel,
+    LogLevelOption,
+    MaxBodyBytes,
+    MaxConnections,
+    Port,
+    client_limits,
+)
 from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage, in_options, refusals
 from uncork_dispatcher import POLICIES
@@ -148,6 +159,9 @@ def proxy(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows held per model; requests beyond get 503.")
     ] = _DEFAULTS.max_queue_rows,
+    header_timeout: HeaderTimeout = 10.0,
+    body_timeout: BodyTimeout = 30.0,
+    max_connections: MaxConnections = None,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
 ) -> None:
@@ -175,6 +189,9 @@ def proxy(
             headers=_header_rules(key_header, pass_header),
             max_body_bytes=max_body_bytes,
             max_queue_rows=max_queue_rows,
+            clients=client_limits(
+                header_timeout_s=header_timeout, body_timeout_s=body_timeout, max_connections=max_connections
+            ),
         )
     log_to_terminal(log_level.value)
     try:

@@ -21,6 +21,7 @@ import uvloop
 from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
+from uncork_gateway.patience import ClientLimits
 from uncork_workers.description import ServiceDescription
 from uncork_workers.supervisor import ReplacementFailed, Supervisor
 from uncork_workers.watching import Watch
@@ -47,6 +48,7 @@ class ServeOptions:
     overrides: dict[str, Any]
     max_body_bytes: int
     max_queue_rows: int
+    clients: ClientLimits
     drain_timeout_s: float
     log_level: str
     reload: bool
@@ -79,6 +81,7 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
             overrides=options.overrides,
             max_body_bytes=options.max_body_bytes,
             max_queue_rows=options.max_queue_rows,
+            clients=options.clients,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,

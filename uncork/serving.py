@@ -20,6 +20,8 @@ log = logging.getLogger("uncork.gateway")
 
 # Load balancers keep connections open for about a minute; they should be the ones to close them.
 _KEEP_ALIVE_S = 75
+# A client that takes none of its answer for so long is cut off by the system, which alone sees what it takes.
+_UNREAD_MS = 30_000
 
 
 class Front(Protocol):
@@ -108,6 +110,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on {host!r}: {error.strerror}") from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; connections have it from their listener
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     try:
         listener.bind(address)
     except OSError as error:
