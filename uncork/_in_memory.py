@@ -218,6 +218,12 @@ class _ServerEnd(asyncio.Transport):
             self._changed.set()
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
+    def abort(self) -> None:
+        self.close()
+
+    def write_eof(self) -> None:
+        """A client closes when it has the answer that says so."""
+
     def is_closing(self) -> bool:
         return self._closed
 

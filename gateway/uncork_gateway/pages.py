@@ -71,6 +71,8 @@ class Pages:
             ],
             exception_handlers={HTTPException: self._http_error},
         )
+        # A redirection would have what the client says is our host in a header.
+        self.app.router.redirect_slashes = False
 
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")

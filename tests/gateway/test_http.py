@@ -91,6 +91,7 @@ class EchoRequest:
 
     def leave(self) -> None:
         """The client has gone."""
+        self.response_complete = True
         self._echo.left += 1
 
     def answer(self) -> None:
