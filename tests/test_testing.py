@@ -209,6 +209,13 @@ def test_bodies_of_any_kind_are_sent(digits: Client) -> None:
         digits.post_all("/echo")
 
 
+def test_what_is_refused_before_it_is_read(digits: Client) -> None:
+    """Is answered as by a server, and the next request finds another connection."""
+    long = digits.post("/echo", headers={"x": "y" * 70_000}, json=1)
+    assert (long.status_code, long.headers["connection"]) == (431, "close")
+    assert digits.post("/echo", json=1).json() == 1
+
+
 def test_connections_are_kept_while_they_can_be_used(digits: Client) -> None:
     """Not those that either side has closed."""
     for _ in range(3):

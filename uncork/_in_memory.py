@@ -242,6 +242,9 @@ class _ServerEnd(asyncio.Transport):
         self._written.clear()
         self.close()
 
+    def write_eof(self) -> None:
+        """A client closes when it has the answer that says so."""
+
     def is_closing(self) -> bool:
         return self._closed
 

@@ -17,16 +17,20 @@ from uncork.serve_options import (
     AdminHost,
     AdminPort,
     ApiKeyFile,
+    BodyTimeout,
     DrainDelay,
     DrainTimeout,
+    HeaderTimeout,
     Host,
     LogLevel,
     LogLevelOption,
     MaxBodyBytes,
+    MaxConnections,
     Port,
     TlsCert,
     TlsClientCa,
     TlsKey,
+    client_limits,
 )
 from uncork.serving import Drain
 from uncork.simulate import simulate
@@ -95,6 +99,9 @@ def serve(
         int, typer.Option(min=1, help="Rows (or their cost) held per api; requests beyond get 503.")
     ] = 20_000,
     drain_delay: DrainDelay = 0.0,
+    header_timeout: HeaderTimeout = 10.0,
+    body_timeout: BodyTimeout = 30.0,
+    max_connections: MaxConnections = None,
     drain_timeout: DrainTimeout = 30.0,
     max_batches_per_worker: Annotated[
         int | None,
@@ -162,6 +169,9 @@ def serve(
         max_body_bytes=max_body_bytes,
         max_queue_rows=max_queue_rows,
         drain=Drain(delay_s=drain_delay, timeout_s=drain_timeout),
+        clients=client_limits(
+            header_timeout_s=header_timeout, body_timeout_s=body_timeout, max_connections=max_connections
+        ),
         log_level=log_level.value,
         reload=reload,
         gpus=_read_gpus(gpus),

@@ -13,6 +13,9 @@ from typing import Any
 from uncork.usage import WrongUsage
 from uncork_gateway.keys import ApiKeys, WrongKeys, read_keys
 
+# A client that takes none of its answer for so long is cut off by the system, which alone sees what it takes.
+_UNREAD_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorOptions:
@@ -92,6 +95,8 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on {host!r}: {error.strerror}") from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; connections have it from their listener
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     try:
         listener.bind(address)
     except OSError as error:

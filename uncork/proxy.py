@@ -29,16 +29,20 @@ from uncork.serve_options import (
     AdminHost,
     AdminPort,
     ApiKeyFile,
+    BodyTimeout,
     DrainDelay,
     DrainTimeout,
+    HeaderTimeout,
     Host,
     LogLevel,
     LogLevelOption,
     MaxBodyBytes,
+    MaxConnections,
     Port,
     TlsCert,
     TlsClientCa,
     TlsKey,
+    client_limits,
 )
 from uncork.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage, in_options, refusals
@@ -168,6 +172,9 @@ def proxy(
         int, typer.Option(min=1, help="Rows held per model; requests beyond get 503.")
     ] = _DEFAULTS.max_queue_rows,
     drain_delay: DrainDelay = 0.0,
+    header_timeout: HeaderTimeout = 10.0,
+    body_timeout: BodyTimeout = 30.0,
+    max_connections: MaxConnections = None,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
     admin_host: AdminHost = "127.0.0.1",
@@ -201,6 +208,9 @@ def proxy(
             headers=_header_rules(key_header, pass_header),
             max_body_bytes=max_body_bytes,
             max_queue_rows=max_queue_rows,
+            clients=client_limits(
+                header_timeout_s=header_timeout, body_timeout_s=body_timeout, max_connections=max_connections
+            ),
         )
     door_options = DoorOptions(
         host=host,

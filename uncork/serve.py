@@ -22,6 +22,7 @@ from uncork.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.usage import WrongUsage
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
+from uncork_gateway.patience import ClientLimits
 from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.recycling import Recycler, RecyclingLimits
 from uncork_workers.supervisor import Supervisor, WorkerExit
@@ -43,6 +44,7 @@ class ServeOptions:
     max_body_bytes: int
     max_queue_rows: int
     drain: Drain
+    clients: ClientLimits
     log_level: str
     reload: bool
     gpus: Sequence[str]
@@ -110,6 +112,7 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
             max_queue_rows=options.max_queue_rows,
             keys=doors.keys,
             admin=doors.admin is not None,
+            clients=options.clients,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,

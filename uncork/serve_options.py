@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from uncork_gateway.patience import ClientLimits
+
+_OTHER_FILES = 100
 
 
 class LogLevel(StrEnum):
@@ -59,6 +64,22 @@ TlsClientCa = Annotated[
     ),
 ]
 MaxBodyBytes = Annotated[int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")]
+HeaderTimeout = Annotated[
+    float,
+    typer.Option(min=0.1, help="Seconds in which the head of a request must come; else 408."),
+]
+BodyTimeout = Annotated[
+    float,
+    typer.Option(min=0.1, help="Seconds; a body that brings less than 500 bytes/s over as long gets 408."),
+]
+MaxConnections = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Connections of clients; more get 503.",
+        show_default="10000, or 100 below the limit of open files",
+    ),
+]
 DrainTimeout = Annotated[
     float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
 ]
@@ -70,3 +91,17 @@ DrainDelay = Annotated[
     ),
 ]
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much is logged.")]
+
+
+def client_limits(
+    *, header_timeout_s: float, body_timeout_s: float, max_connections: int | None
+) -> ClientLimits:
+    """What clients may take up. Connections must leave files for workers, or none could be replaced."""
+    if max_connections is None:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        unlimited = files == resource.RLIM_INFINITY
+        most = ClientLimits().max_connections
+        max_connections = most if unlimited else max(1, min(most, files - _OTHER_FILES))
+    return ClientLimits(
+        head_timeout_s=header_timeout_s, body_timeout_s=body_timeout_s, max_connections=max_connections
+    )

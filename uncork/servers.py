@@ -12,6 +12,7 @@ import uvicorn
 
 from uncork.doors import Doors
 from uncork_gateway.http import HotRoutes, HttpProtocol
+from uncork_gateway.patience import BodyPool, ClientLimits
 
 # Load balancers keep connections open for about a minute; they should be the ones to close them.
 _KEEP_ALIVE_S = 75
@@ -36,7 +37,8 @@ class Servers:
         public = _http_config(front.app, front.protocol, **patience, **doors.tls)
         self._servers = [(_HttpServer(public), doors.public)]
         if doors.admin is not None:
-            admin = _http_config(front.admin_app, partial(HttpProtocol, HotRoutes()), **patience)
+            no_apis = HotRoutes(limits=ClientLimits(), pool=BodyPool.for_bodies(0))
+            admin = _http_config(front.admin_app, partial(HttpProtocol, no_apis), **patience)
             self._servers.append((_HttpServer(admin), doors.admin))
 
     async def serve(self) -> None:

@@ -26,6 +26,7 @@ from uncork_gateway.keys import ApiKeys
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.pages import Pages
+from uncork_gateway.patience import BodyPool, ClientLimits
 from uncork_gateway.stream_route import StreamRoute
 from uncork_gateway.troubles import Troubles
 from uncork_gateway.upstreams.worker_pool import Profile, WorkerPool
@@ -56,6 +57,7 @@ class GatewaySettings:
             may hold as much cost, or 20 full batches if that is more.
         keys: the API keys that are accepted; None: none is wanted.
         admin: whether metrics and documents are in an app of their own, :attr:`Gateway.admin_app`.
+        clients: what a client may take up.
     """
 
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class GatewaySettings:
     max_queue_rows: int = 20_000
     keys: ApiKeys | None = None
     admin: bool = False
+    clients: ClientLimits = field(default_factory=ClientLimits)
 
 
 class Gateway:
@@ -114,7 +117,11 @@ class Gateway:
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
         keys = settings.keys
-        self._hot = HotRoutes(admit=keys.admit if keys else None)
+        self._hot = HotRoutes(
+            limits=settings.clients,
+            pool=BodyPool.for_bodies(settings.max_body_bytes),
+            admit=keys.admit if keys else None,
+        )
         pages = Pages(self, keys=keys, admin=settings.admin)
         self.app, self.admin_app = pages.app, pages.admin_app
 

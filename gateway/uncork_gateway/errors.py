@@ -3,7 +3,9 @@
 GatewayError
 ├── BadRequest           400  malformed input                       (codec, adapter)
 ├── BodyTooLarge         413  body over the limit                   (reading)
+├── Unreadable           any  not HTTP, too long or too slow        (reading)
 ├── UnsupportedMediaType 415  content type not accepted             (codec)
+│   └── UnknownEncoding  415  content encoding not accepted         (reading)
 ├── Refused              any  the handler rejected this request    (worker)
 ├── HandlerFailed        500  the handler raised; text has an id    (worker)
 ├── BadGateway           502  the worker died                       (dispatcher)
@@ -13,12 +15,16 @@ GatewayError
 
 from __future__ import annotations
 
+import logging
 import math
+import secrets
 from http import HTTPStatus
 
 import msgspec
 
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
+
+log = logging.getLogger("uncork.gateway")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -49,6 +55,26 @@ class UnsupportedMediaType(GatewayError):
     """The content type is not one that the api takes."""
 
     status = 415
+
+
+class UnknownEncoding(UnsupportedMediaType):
+    """The body is encoded in a way that is not known; ``accepted`` names those that are."""
+
+    def __init__(self, message: str, accepted: bytes) -> None:
+        super().__init__(message)
+        self._accepted = accepted
+
+    def headers(self) -> Headers:
+        """Accept-Encoding, as RFC 9110 (15.5.16) has it."""
+        return [(b"accept-encoding", self._accepted)]
+
+
+class Unreadable(GatewayError):
+    """What comes cannot be read any further, so the connection cannot be used again."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Refused(GatewayError):
@@ -112,6 +138,13 @@ def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
             return BadGateway(f"the {executor} died while it ran this request")
         case _:
             return HandlerFailed(str(error))
+
+
+def unexpected(error: BaseException) -> GatewayError:
+    """A fault of ours: the client gets an id, under which the log has the rest."""
+    error_id = secrets.token_hex(6)
+    log.error("internal error [%s]", error_id, exc_info=error)
+    return HandlerFailed(f"internal error; error id {error_id}")
 
 
 _TITLES = {status.value: status.phrase for status in HTTPStatus}

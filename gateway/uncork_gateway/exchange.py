@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import math
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import BatchFacts, DispatchError
-from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, HandlerFailed, from_dispatcher
+from uncork_gateway.errors import (
+    BadRequest,
+    BodyTooLarge,
+    GatewayError,
+    Unavailable,
+    from_dispatcher,
+    unexpected,
+)
 from uncork_gateway.http import Header, HttpProtocol, header_lines
+from uncork_gateway.inflate import Inflation
 from uncork_gateway.metrics import ApiTally
 
-log = logging.getLogger("uncork.gateway")
-
 CLIENT_GONE = 499
+# What hardly takes longer than the rest of a request is inflated at once, the rest beside the loop.
+_INFLATED_AT_ONCE_BYTES = 256 * 1024
+_inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
+# Of a body of which more is to come; so much of any client can be kept.
+_SMALL_BODY_BYTES = 64 * 1024
 
 
 class Head(NamedTuple):
     """What the headers of a request say; ``refused`` is why it is not taken, if it is not.
 
-    ``headers`` are those that matter to whoever reads the body, names in lower case.
+    ``headers`` are those that matter to whoever reads the body, names in lower case. ``encoding`` is that of
+    the body, in lower case, or empty; ``length`` its bytes if they were told, else 0.
     """
 
     timeout_s: float
     expects: bool
     refused: GatewayError | None
     headers: tuple[Header, ...] = ()
+    encoding: bytes = b""
+    length: int = 0
 
 
 class Route(Protocol):
@@ -47,12 +61,13 @@ class Route(Protocol):
 
 def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
     """Read what headers say to every route; what is wrong with them is told when it is the request's turn."""
-    timeout_s, expects = math.inf, False
+    timeout_s, expects, encoding, length = math.inf, False, b"", 0
     refused: GatewayError | None = None
     for name, value in headers:
         match name.lower():
             case b"content-length":
-                if int(value) > max_body_bytes:
+                length = int(value)
+                if length > max_body_bytes:
                     refused = too_large(max_body_bytes)
             case b"x-request-timeout-ms":
                 try:
@@ -61,7 +76,9 @@ def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
                     refused = error
             case b"expect":
                 expects = value.lower() == b"100-continue"
-    return Head(timeout_s, expects, refused)
+            case b"content-encoding" if value.lower() != b"identity":
+                encoding += (b", " if encoding else b"") + value.lower()
+    return Head(timeout_s, expects, refused, encoding=encoding, length=length)
 
 
 class BatchHead:
@@ -135,7 +152,12 @@ class BodyExchange(ABC):
     def start(self) -> None:
         """Reply if there is something to reply already, or ask for the body."""
         self._started = True
+        if not self._whole and self._refused is None and self._has_no_room():
+            self.keep_alive = False
+            self._refused = _no_room()
         if self._refused is not None:
+            if self._head.expects and not self._whole:
+                self.keep_alive = False  # nobody knows whether its body will come
             self.failed(self._refused)
         elif self._whole:
             self._begin(self._body())
@@ -144,15 +166,26 @@ class BodyExchange(ABC):
 
     def take(self, piece: bytes) -> None:
         """Keep a piece of the body, unless it is of no use any more."""
-        if self._refused is not None:
-            return
-        self._pieces.append(piece)
         self._size += len(piece)
         if self._size > self._to.max_body_bytes:
-            self._pieces.clear()
-            self._refused = too_large(self._to.max_body_bytes)
-            if self._started:
-                self.failed(self._refused)
+            self.broken(too_large(self._to.max_body_bytes))
+        elif self._refused is None:
+            self._pieces.append(piece)
+            pool = self._connection.pool
+            pool.used_bytes += len(piece)
+            if pool.used_bytes > pool.max_bytes and self._size > _SMALL_BODY_BYTES:
+                self.broken(_no_room())
+
+    def broken(self, error: GatewayError) -> None:
+        """Reply with an error when it is the request's turn; what still comes is not read."""
+        self._forget_body()
+        if self.response_complete:
+            self._connection.hang_up()
+            return
+        self.keep_alive = False
+        is_first, self._refused = self._refused is None, self._refused or error
+        if self._started and is_first:
+            self.failed(self._refused)
 
     def complete(self) -> None:
         """Have the request executed if it is its turn."""
@@ -171,6 +204,7 @@ class BodyExchange(ABC):
         """Take the request out of the queue, if it is held."""
         if not self.response_complete:
             self.response_complete = True
+            self._forget_body()
             self._withdraw()
             self._count(CLIENT_GONE)
 
@@ -188,7 +222,7 @@ class BodyExchange(ABC):
         """What to tell of an error."""
         if isinstance(error, DispatchError):
             error = from_dispatcher(error, executor=self._to.executor)
-        return error if isinstance(error, GatewayError) else _unexpected(error)
+        return error if isinstance(error, GatewayError) else unexpected(error)
 
     def _reply(self, status: int, head: bytes, body: bytes) -> None:
         self._connection.reply(self, status, head, body)
@@ -199,13 +233,47 @@ class BodyExchange(ABC):
 
     def _begin(self, body: bytes) -> None:
         try:
-            self._dispatch(body)
+            if self._head.encoding:
+                self._inflate(body)
+            else:
+                self._dispatch(body)
         except Exception as error:
             self.failed(error)
 
+    def _inflate(self, body: bytes) -> None:
+        """Have the request executed when its body is inflated."""
+        inflation = Inflation(body, self._head.encoding, max_bytes=self._to.max_body_bytes)
+        if inflation.go_on(_INFLATED_AT_ONCE_BYTES):
+            self._dispatch(inflation.result())
+            return
+        self._pieces = [body]
+        self._connection.pool.used_bytes += len(body)
+        inflating = asyncio.get_running_loop().run_in_executor(_inflaters, inflation.result)
+        inflating.add_done_callback(self._inflated)
+
+    def _inflated(self, inflating: asyncio.Future[bytes]) -> None:
+        self._forget_body()
+        try:
+            body = inflating.result()
+            if not self.response_complete:
+                self._dispatch(body)
+        except Exception as error:
+            if not self.response_complete:
+                self.failed(error)
+
+    def _has_no_room(self) -> bool:
+        """Whether the body is large, and its rest has no place beside the others of which more is to come."""
+        pool, length = self._connection.pool, self._head.length
+        return length > _SMALL_BODY_BYTES and pool.used_bytes + length - self._size > pool.max_bytes
+
     def _body(self) -> bytes:
-        pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._forget_body()
+        return body
+
+    def _forget_body(self) -> None:
+        self._connection.pool.used_bytes -= sum([len(piece) for piece in self._pieces])
+        self._pieces = []
 
 
 def too_large(max_body_bytes: int) -> BodyTooLarge:
@@ -213,11 +281,8 @@ def too_large(max_body_bytes: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body is over the limit of {max_body_bytes} bytes")
 
 
-def _unexpected(error: Exception) -> GatewayError:
-    """A fault of ours: the client gets an id, under which the log has the rest."""
-    error_id = secrets.token_hex(6)
-    log.error("internal error [%s]", error_id, exc_info=error)
-    return HandlerFailed(f"internal error; error id {error_id}")
+def _no_room() -> Unavailable:
+    return Unavailable("overloaded: too many large bodies are being received", retry_after_s=1)
 
 
 def _timeout_s(value: bytes) -> float:

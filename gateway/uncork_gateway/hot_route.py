@@ -10,6 +10,7 @@ from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
 from uncork_gateway.errors import GatewayError, Refused
 from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
 from uncork_gateway.http import Header, HttpProtocol
+from uncork_gateway.inflate import ENCODINGS, OF_ENCODED, unknown_encoding
 from uncork_gateway.metrics import ApiTally
 
 
@@ -38,6 +39,10 @@ class HotRoute:
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read what the headers say; what is wrong with them is told when it is the request's turn."""
         head = read_head(headers, max_body_bytes=self.max_body_bytes)
+        if head.encoding:
+            if head.encoding not in ENCODINGS:
+                return head._replace(refused=unknown_encoding(head.encoding))
+            headers = [header for header in headers if header[0].lower() not in OF_ENCODED]
         try:
             return head._replace(headers=self.dialect.keep(headers, target))
         except GatewayError as error:

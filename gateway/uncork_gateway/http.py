@@ -1,20 +1,24 @@
 """HTTP/1.1 as uvicorn speaks it, with a short way for the requests that are batched.
 
-Parsing, keep-alive, pipelining, limits and shutdown are uvicorn's. A request to a hot route needs no
+Parsing, keep-alive, pipelining and shutdown are uvicorn's. A request to a hot route needs no
 ASGI scope, task, event or router between the parser and the dispatcher: what those cost is several
 times what is left without them (``docs/performance.md``). All others take uvicorn's own way.
+What clients may not do is in ``docs/reliability.md``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from uncork_gateway.errors import BadRequest, GatewayError, problem
+from uncork_gateway.patience import BodyPool, ClientLimits
+from uncork_gateway.wary import WaryProtocol, is_exchange
 
 Header = tuple[bytes, bytes]
 Head = TypeVar("Head")
@@ -45,8 +49,17 @@ class Exchange(Protocol):
     def whole(self, body: bytes) -> None:
         """It is its turn, and this is all of its body: ``start``, ``take`` and ``complete`` in one."""
 
+    def broken(self, error: GatewayError) -> None:
+        """No more of its body will come, for a reason to be told when it is its turn."""
+
     def leave(self) -> None:
         """Its client has gone."""
+
+
+class StreamedExchange(Exchange, Protocol):
+    """One whose answer is sent in pieces."""
+
+    response_started: bool
 
 
 class HotHandler(Protocol[Head]):
@@ -57,6 +70,26 @@ class HotHandler(Protocol[Head]):
 
     def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> Exchange:
         """A request whose head has come."""
+
+
+class Refusal:
+    """Takes the turn of what could not be read as a request."""
+
+    keep_alive = False
+
+    def __init__(self, connection: HttpProtocol, error: GatewayError) -> None:
+        self.response_complete = False
+        self._connection = connection
+        self._error = error
+
+    def start(self) -> None:
+        """All requests before it on the connection have been answered."""
+        error = self._error
+        head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
+        self._connection.reply(self, error.status, head, problem(error.status, str(error)))
+
+    def leave(self) -> None:
+        """Nobody needs to know."""
 
 
 class _Known(NamedTuple):
@@ -83,8 +116,12 @@ class HotRoutes:
         self,
         resolve: Callable[[bytes], HotHandler[Any] | None] | None = None,
         *,
+        limits: ClientLimits,
+        pool: BodyPool,
         admit: Callable[[Sequence[Header]], bool] | None = None,
     ) -> None:
+        self.limits = limits
+        self.pool = pool
         self.handlers: dict[bytes, HotHandler[Any]] = {}
         self.admit = admit or (lambda headers: True)
         self._resolve = resolve
@@ -124,28 +161,22 @@ class HotRoutes:
             self.known[head] = known
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(WaryProtocol):
     """One connection."""
 
     def __init__(self, routes: HotRoutes, **uvicorn: Any) -> None:
-        super().__init__(**uvicorn)
+        super().__init__(routes.limits, **uvicorn)
         self._routes = routes
-        self._exchange: Exchange | None = None
-        """The request that is being parsed, if it is on the short way."""
         self._parsed: tuple[HotHandler[Any], Any] | None = None
-        self._between = True
-        """Whether the parser stands between two requests."""
         self._chunk = b""
         """What the parser is fed, if it stood between two requests before."""
-        self._serving: Any = None
-        """The request whose turn it is, or was."""
         self._going_on = False
-        self._answered = self._answered_before = 0
-        self._idle_check: asyncio.TimerHandle | None = None
+        self.parser = _make_parser(self)
+        self.pool = routes.pool
         self.number = next(_numbers)
         """Names the connection; never used twice."""
 
-    def reply(self, exchange: Exchange, status: int, head: bytes, body: bytes) -> None:
+    def reply(self, exchange: Exchange | Refusal, status: int, head: bytes, body: bytes) -> None:
         """Answer a request whose turn it is. ``head`` is header lines, each with its line end."""
         exchange.response_complete = True
         if self.transport.is_closing():
@@ -157,13 +188,14 @@ class HttpProtocol(HttpToolsProtocol):
         start = self._routes.reply_start(status, self.server_state.default_headers)
         self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (start, head, len(body), body))
         if not exchange.keep_alive:
-            self.transport.close()
+            self.hang_up()
         self.on_response_complete()
 
-    def begin(self, exchange: Exchange, status: int, head: bytes) -> None:
+    def begin(self, exchange: StreamedExchange, status: int, head: bytes) -> None:
         """Begin the answer to a request whose turn it is, up to its body; :meth:`end` comes later."""
         if not exchange.keep_alive:
             head += b"connection: close\r\n"
+        exchange.response_started = True
         start = self._routes.reply_start(status, self.server_state.default_headers)
         self.transport.write(b"%b%b\r\n" % (start, head))
 
@@ -171,47 +203,13 @@ class HttpProtocol(HttpToolsProtocol):
         """The answer that was begun is whole, as the client can see."""
         exchange.response_complete = True
         if not exchange.keep_alive:
-            self.transport.close()
+            self.hang_up()
         self.on_response_complete()
-
-    def continue_(self) -> None:
-        """Tell a client that waits for it (``Expect: 100-continue``) to send its body."""
-        self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    # Connections
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Watch for connections that nobody uses."""
-        super().connection_made(transport)
-        self._idle_check = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the requests that wait for an answer."""
-        if self._idle_check is not None:
-            self._idle_check.cancel()
-        for cycle in (self._serving, *(cycle for cycle, _ in self.pipeline)):
-            if _is_exchange(cycle):
-                cycle.leave()
-        if _is_exchange(self.cycle):
-            self.cycle = None  # type: ignore[assignment]
-        self._exchange = None
-        super().connection_lost(exc)
 
     def resume_writing(self) -> None:
         """The client reads again: go on with what it has pipelined."""
         super().resume_writing()
         self._go_on()
-
-    def _check_idle(self) -> None:
-        """Close the connection if none of its requests was answered since the last look.
-
-        So it is closed after one to two times the keep-alive time; a timer for each request would cost more.
-        """
-        if self._is_idle and self._answered == self._answered_before:
-            self.transport.close()
-            return
-        self._answered_before = self._answered
-        self._idle_check = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
     def data_received(self, data: bytes) -> None:
         """Take the short way at once if a whole request has come whose head is known."""
@@ -223,14 +221,33 @@ class HttpProtocol(HttpToolsProtocol):
                 self.cycle = self._serving = exchange  # type: ignore[assignment]
                 exchange.whole(data[end:])
                 return
-        self._chunk = data if self._between else b""
-        super().data_received(data)
-        self._chunk = b""
+        if not self._deaf:
+            self._chunk = data if self._between else b""
+            self._feed(data)
+            self._chunk = b""
+
+    def _parse(self, data: bytes) -> None:
+        """Have bytes parsed, without offers of another protocol (as ``h2c``): nobody here takes them up."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                data = self._head_without_offer() + data[offer.args[0] :]
+                self.parser = _make_parser(self)
+            else:
+                return
+
+    def _head_without_offer(self) -> bytes:
+        """The head that was parsed, but the parser takes all that follows for the other protocol."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        kept = [header for header in self.headers if header[0].lower() != b"upgrade"]
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, header_lines(kept))
 
     # What uvicorn's protocol calls
 
     def on_message_begin(self) -> None:
         """Forget the request before; uvicorn makes its scope here, which only its own way needs."""
+        self._check_begin()
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
@@ -239,23 +256,32 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header as it came, without the space that the parser leaves behind it (RFC 9110, 5.5)."""
-        self.headers.append((name, value.rstrip(b" \t")))
+        if self._in_body:
+            return  # a trailer, which must not pass for a header
+        value = value.rstrip(b" \t")
+        self._check_header(name, value)
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Choose the way of a request."""
+        self._check_head()
+        if self.parser.should_upgrade():
+            return
         handler = None
-        if self.parser.get_method() == b"POST" and not self.parser.should_upgrade():
+        if self.parser.get_method() == b"POST":
             handler = self._routes.find(self.url)
         if handler is None or not self._routes.admit(self.headers):
             self._long_way()
+            self._in_body = True
             return
         keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
         head = handler.read_head(self.headers, self.url)
         self._parsed = (handler, head)
         self._exchange = handler.open(self, head, keep_alive=keep_alive)
+        self._in_body = True
         self._enter(self._exchange)
 
-    def _enter(self, exchange: Exchange) -> None:
+    def _enter(self, exchange: Exchange | Refusal) -> None:
         """Start a request, or queue it behind the one before."""
         free = self._is_free
         self.cycle = exchange  # type: ignore[assignment]
@@ -265,17 +291,17 @@ class HttpProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
+    def _refuse(self, error: GatewayError) -> None:
+        self._enter(Refusal(self, error))
+
     @property
     def _is_free(self) -> bool:
         """Whether a request that comes now has its turn at once."""
         return self._is_idle and not self.flow.write_paused
 
-    @property
-    def _is_idle(self) -> bool:
-        return not self.pipeline and (self._serving is None or self._serving.response_complete)
-
     def on_body(self, body: bytes) -> None:
         """Hand a piece of body on."""
+        self._note_body(body)
         if self._exchange is None:
             super().on_body(body)
         else:
@@ -283,10 +309,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Hand the end of a body on."""
+        if self.parser.should_upgrade():
+            return
+        self._between, self._in_body = not self._deaf, False
         if self._exchange is None:
             super().on_message_complete()
             return
-        self._between = True
         self._learn(self._exchange)
         self._exchange.complete()
 
@@ -322,12 +350,18 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._serving = cycle
-        if _is_exchange(cycle):
+        if is_exchange(cycle):
             cycle.start()
         else:
             super()._start_asgi_task(cycle, app)
 
     def _long_way(self) -> None:
+        try:
+            has_path = httptools.parse_url(self.url).path is not None
+        except httptools.HttpParserError:
+            has_path = False
+        if not has_path:
+            raise BadRequest("the request target is neither a path nor a URL with one")
         url, headers = self.url, self.headers
         super().on_message_begin()
         self.url = url
@@ -338,8 +372,11 @@ class HttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
 
-def _is_exchange(cycle: Any) -> bool:
-    return hasattr(cycle, "leave")
+def _make_parser(protocol: HttpProtocol) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(protocol)
+    # It is for us to say what becomes of requests after the last on a connection.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 def header_lines(headers: Iterable[Header]) -> bytes:

@@ -13,6 +13,7 @@ from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
 from uncork_gateway.http import Header, HttpProtocol, header_lines
+from uncork_gateway.inflate import ENCODINGS, OF_ENCODED
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status
 from uncork_gateway.protocols.rows import error_body
@@ -20,8 +21,6 @@ from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
 from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
-# Bodies that are not what they seem go to the server as they are.
-_ENCODING = b"content-encoding"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,14 +39,18 @@ class HeaderRules:
 
 
 class SortedHead(NamedTuple):
-    """The headers of a request by what becomes of them; ``sent`` are those that go with a merged call."""
+    """The headers of a request by what becomes of them; ``sent`` are those that go with a merged call.
+
+    ``whole`` are all that go with it alone, inflated if it is encoded in a way that is known; a body that
+    ``is_opaque`` goes to the server as it is.
+    """
 
     common: Head
     content: tuple[Header, ...]
     keyed: tuple[Header, ...]
     sent: tuple[Header, ...]
     whole: tuple[Header, ...]
-    is_encoded: bool
+    is_opaque: bool
 
 
 Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
@@ -88,15 +91,21 @@ class MergedRoute:
         """Sort the headers."""
         whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules
+        common = read_head(headers, max_body_bytes=self.max_body_bytes)
+        is_opaque = False
+        if common.encoding in ENCODINGS:
+            whole = tuple(header for header in whole if header[0] not in OF_ENCODED)
+        elif common.encoding:
+            common, is_opaque = common._replace(encoding=b""), True
         keyed = tuple(header for header in whole if header[0] in rules.keyed)
         passed = tuple(header for header in whole if header[0] in rules.passed)
         return SortedHead(
-            common=read_head(headers, max_body_bytes=self.max_body_bytes),
+            common=common,
             content=tuple(header for header in whole if header[0] in _CONTENT),
             keyed=keyed,
             sent=keyed + passed,
             whole=whole,
-            is_encoded=any(name == _ENCODING for name, _ in whole),
+            is_opaque=is_opaque,
         )
 
     def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
@@ -125,7 +134,7 @@ class MergedRequest(BodyExchange):
         route, head = self._route, self._sorted
         content = Content(body, head.content)
         try:
-            if head.is_encoded:
+            if head.is_opaque:
                 raise Unmergeable("its body is encoded")
             self._request = route.wire.parse(content)
         except Unmergeable:

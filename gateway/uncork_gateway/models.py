@@ -92,6 +92,7 @@ class ModelPages:
             Route(f"{v1}{named}", self._status),
             Route(v1, self._status),
             Route("/v2", self._server),
+            Route("/v2/", self._server),
             Route("/v2/health/live", self._live),
             Route("/v2/health/ready", self._health),
             *[Route(f"{v2}{each}/ready", self._model_ready) for each in ("", named)],

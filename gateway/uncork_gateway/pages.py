@@ -88,6 +88,8 @@ class Pages:
         routes = [*health, *models.routes(), *([] if admin else operating)]
         app = Starlette(routes=routes, exception_handlers=on_error)
         self.app: ASGIApp = app if keys is None else RequireKey(app, keys, _error)
+        # A redirection would have what the client says is our host in a header.
+        app.router.redirect_slashes = False
         self.admin_app: ASGIApp | None = None
         if admin:
             on_error = {HTTPException: self._admin_error}

@@ -23,6 +23,7 @@ from uncork_gateway.keys import ApiKeys, RequireKey
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 from uncork_gateway.pass_through import PassThrough
+from uncork_gateway.patience import BodyPool, ClientLimits
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
@@ -57,6 +58,7 @@ class ProxySettings:
         max_queue_rows: rows that may be held per model.
         keys: the API keys that are accepted; None: none is wanted.
         admin: whether metrics are in an app of their own, :attr:`Proxy.admin_app`.
+        clients: what a client may take up.
     """
 
     protocol: Protocol = "auto"
@@ -73,6 +75,7 @@ class ProxySettings:
     max_queue_rows: int = 20_000
     keys: ApiKeys | None = None
     admin: bool = False
+    clients: ClientLimits = field(default_factory=ClientLimits)
 
     @property
     def most_rows_of_part(self) -> int:
@@ -142,7 +145,12 @@ class Proxy:
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
         keys = settings.keys
-        self._hot = HotRoutes(self._resolve, admit=keys.admit if keys else None)
+        self._hot = HotRoutes(
+            self._resolve,
+            limits=settings.clients,
+            pool=BodyPool.for_bodies(settings.max_body_bytes),
+            admit=keys.admit if keys else None,
+        )
         health = [
             Route("/livez", self._livez),
             Route("/readyz", self._readyz),
@@ -216,7 +224,8 @@ class Proxy:
             if found is None:
                 continue
             model = found[1].decode("utf-8", "backslashreplace")
-            if not self._knows(model):
+            # Its name is in the log, which is read line by line.
+            if not model.isprintable() or not self._knows(model):
                 return None
             return MergedRoute(
                 target,

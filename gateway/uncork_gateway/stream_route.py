@@ -34,6 +34,7 @@ class StreamRequest(HotRequest):
     so that the client sees that the answer is not whole.
     """
 
+    response_started = False
     _status = 0
     """That of the answer, once it has begun."""
     _batch = 0

@@ -122,7 +122,7 @@ def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
 
     async def run(server: Server) -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
-            busy = asyncio.create_task(http.post("/sleep", json=1))
+            busy = asyncio.create_task(http.post("/sleep", json=3))
             await asyncio.to_thread(eventually, lambda: server.metric("uncork_workers", state="busy") == 1)
             first = asyncio.create_task(http.post("/remember", json="first"))
             await asyncio.to_thread(eventually, lambda: held(server) == 1)

@@ -13,6 +13,7 @@ import httptools
 import uvicorn
 
 from uncork_gateway.http import HotHandler, HotRoutes, HttpProtocol
+from uncork_gateway.patience import BodyPool, ClientLimits
 
 JSON = (b"content-type", b"application/json")
 
@@ -34,11 +35,18 @@ async def no_app(scope: Any, receive: Any, send: Any) -> None:
 class Server:
     """What connections share."""
 
-    def __init__(self, handlers: Mapping[bytes, HotHandler[Any]], *, app: Any = no_app) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[bytes, HotHandler[Any]],
+        *,
+        app: Any = no_app,
+        limits: ClientLimits | None = None,
+        max_pool_bytes: int = 10_000_000,
+    ) -> None:
         self.config = uvicorn.Config(app, lifespan="off", log_config=None, interface="asgi3")
         self.config.load()
         self.state = uvicorn.Server(self.config).server_state
-        self.routes = HotRoutes()
+        self.routes = HotRoutes(limits=limits or ClientLimits(), pool=BodyPool(max_pool_bytes))
         self.routes.replace(handlers)
 
     def protocol(self) -> HttpProtocol:
@@ -53,9 +61,11 @@ class Connection(asyncio.Transport):
         super().__init__()
         self.received = b""
         self.closed = self.aborted = False
+        """Whether nothing more comes from the server; and whether it threw away what it had not sent."""
         self.ended = asyncio.Event()
         """Set when the server has ended the connection."""
         self.unread = 0
+        self._gone = False
         self.reading = True
         self.protocol = server.protocol()
         self.protocol.connection_made(self)
@@ -66,8 +76,13 @@ class Connection(asyncio.Transport):
 
     def leave(self) -> None:
         """Close from the client's side."""
-        self.closed = True
+        self.close()
         self.protocol.connection_lost(None)
+
+    def end(self) -> None:
+        """Send no more, as a client does that has closed, too."""
+        if not self.protocol.eof_received():
+            self.leave()
 
     def replies(self) -> list[Reply]:
         """All whole replies so far."""
@@ -82,6 +97,12 @@ class Connection(asyncio.Transport):
 
     def close(self) -> None:
         """Note that the server closed."""
+        self.closed = self._gone = True
+        self.ended.set()
+
+    def write_eof(self) -> None:
+        """Note that the server sends no more, but reads."""
+        assert not self.closed
         self.closed = True
         self.ended.set()
 
@@ -96,7 +117,7 @@ class Connection(asyncio.Transport):
 
     def is_closing(self) -> bool:
         """Whether either side has closed."""
-        return self.closed
+        return self._gone
 
     def pause_reading(self) -> None:
         """Note it."""

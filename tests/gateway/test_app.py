@@ -76,7 +76,7 @@ def test_an_unknown_route_is_404(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with gateway(tmp_path) as on:
             await on.worker()
-            for path in ("/nothing", "/", "/echo/", "/echo/x", "/livez/x"):
+            for path in ("/nothing", "/", "/echo/", "/echo/x", "/livez/", "/livez/x"):
                 for method in ("GET", "POST"):
                     assert problem(await on.http.request(method, path), 404) == f"there is no {path} here"
 
@@ -93,6 +93,8 @@ def test_a_wrong_method_is_405(tmp_path: Path) -> None:
                 reply = await on.http.request(method, "/echo")
                 assert problem(reply, 405) == f"{method} is not allowed for /echo; send POST"
                 assert reply.headers["allow"] == "POST"
+            bodiless = await on.http.head("/echo")
+            assert (bodiless.status_code, bodiless.headers["allow"], bodiless.content) == (405, "POST", b"")
             plain = await on.http.post("/livez")
             problem(plain, 405)
             assert set(plain.headers["allow"].split(", ")) == {"GET", "HEAD"}

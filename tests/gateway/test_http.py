@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork_gateway import http
+from uncork_gateway.errors import GatewayError
 from uncork_gateway.http import Exchange, Header, HttpProtocol
 
 from .client import Connection, Server, request
@@ -57,6 +58,7 @@ class EchoRequest:
         self._head = head
         self._body = b""
         self._missing = 2
+        self._error: GatewayError | None = None
 
     def start(self) -> None:
         """Its turn."""
@@ -79,15 +81,25 @@ class EchoRequest:
         self._missing = 1
         self._go_on()
 
+    def broken(self, error: GatewayError) -> None:
+        """No more will come."""
+        self.keep_alive = False
+        self._error = error
+        self._missing -= 1
+        if not self._missing:
+            self.answer()
+
     def leave(self) -> None:
         """The client has gone."""
         assert not self._has_left
         self._has_left = True
+        self.response_complete = True
         self._echo.left += 1
 
     def answer(self) -> None:
         """Reply with header and body."""
-        self._connection.reply(self, 200, b"x: %b\r\n" % self._head, self._body)
+        status = 200 if self._error is None else self._error.status
+        self._connection.reply(self, status, b"x: %b\r\n" % self._head, self._body)
 
     def _go_on(self) -> None:
         self._missing -= 1
@@ -425,27 +437,6 @@ def test_nonsense_is_400() -> None:
         connection.send(b"nonsense\r\n\r\n")
 
         assert [reply.status for reply in connection.replies()] == [200, 400]
-        assert connection.closed
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("busy", [False, True])
-def test_connections_that_nobody_uses_are_closed(busy: bool) -> None:
-    """One that waits for an answer is in use."""
-
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        server = serving(echo)
-        server.config.timeout_keep_alive = 0
-        connection = Connection(server)
-        if busy:
-            connection.send(hot(b"1"))
-        await turns(10)
-        assert connection.closed != busy
-        echo.answer()
-        await turns(10)
-
         assert connection.closed
 
     run(scenario())

@@ -252,7 +252,7 @@ def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
         stage = StreamStage()
         connection, worker = await stage.ask()
         worker.send(b"a")
-        connection.closed = True
+        connection.close()
         worker.send(b"b")
         worker.end()
         await turns()

@@ -9,7 +9,7 @@ from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply
-from uncork_gateway.errors import UnsupportedMediaType, problem
+from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.http import Header, header_lines
 from uncork_workers.description import JSON as JSON_TYPE
 from uncork_workers.description import NPY
@@ -67,9 +67,11 @@ class Native:
         """As the worker says it; the codec knows the form of rows."""
         if reply.content_type:
             own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
-            return Reply(
-                header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))]), reply.body
-            )
+            head = header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))])
+            lines = len(own) + 1
+            if (head.count(b"\r"), head.count(b"\n"), head.count(b"\0")) != (lines, lines, 0):
+                raise HandlerFailed("the answer has a header that is more than one line")
+            return Reply(head, reply.body)
         if reply.shape is not None:
             array = encode_npy(
                 reply.body,

@@ -172,7 +172,7 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
 
     def _complain(self, target: bytes, fault: str) -> None:
         """Say that merging costs more than it saves, once for each reason."""
-        complaint = f"{target.decode('latin-1')}: the reply to a merged call cannot be dealt out: {fault}"
+        complaint = f"{target.decode('latin-1')!r}: the reply to a merged call cannot be dealt out: {fault}"
         if complaint != self._complaint:
             self._complaint = complaint
             log.warning("%s; its requests are sent one by one", complaint)

@@ -118,7 +118,7 @@ def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(caplog: pytest
 
     run(scenario())
     assert caplog.messages == [
-        "/shout?loud=1: the reply to a merged call cannot be dealt out: it has 1 lines;"
+        "'/shout?loud=1': the reply to a merged call cannot be dealt out: it has 1 lines;"
         " its requests are sent one by one"
     ]
 

@@ -1,0 +1,107 @@
+"""Clients that behave oddly, where it matters that the socket is real."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from tests.e2e.server import PROBE, Server, eventually, serving
+from uncork import doors
+from uncork.doors import listening_socket
+
+_BOUND_S = 30
+
+
+def connect(server: Server) -> socket.socket:
+    """A connection to a server."""
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=_BOUND_S)
+
+
+def post(path: str, body: bytes, *, length: int | None = None) -> bytes:
+    """A request that may promise more than it brings."""
+    length = len(body) if length is None else length
+    return f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode() + body
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_ends_of_clients() -> None:
+    """One that only ends its sending is answered; one that is refused while it sends can read why."""
+    with serving(PROBE, "--max-body-bytes", "100000") as server:
+        with connect(server) as half:
+            half.sendall(post("/sleep", b"0.3"))
+            half.shutdown(socket.SHUT_WR)
+            received = read_all(half)
+            interim = b"HTTP/1.1 100 Continue\r\n\r\n"
+            assert received.startswith(interim)
+            assert received.replace(interim, b"").startswith(b"HTTP/1.1 200 OK\r\n")
+
+        with connect(server) as sender:
+            sender.sendall(post("/add", b"x" * 1000, length=50_000_000))
+            for _ in range(200):
+                sender.sendall(b"x" * 10_000)
+            sender.shutdown(socket.SHUT_WR)
+            assert read_all(sender).startswith(b"HTTP/1.1 413 ")
+
+        with connect(server) as hanging:
+            hanging.sendall(post("/remember", b'"held"'))
+            hanging.close()
+        with connect(server) as asking:
+            asking.sendall(post("/recall", b"0"))
+            assert asking.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_clients_that_leave_in_a_storm_are_taken_out_of_the_queue() -> None:
+    """Of two hundred that close while another is served, none is run; their connections are gone."""
+    with serving(PROBE) as server:
+        with connect(server) as busy:
+            busy.sendall(post("/sleep", b"2"))
+            eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
+            leaving = [connect(server) for _ in range(200)]
+            for connection in leaving:
+                connection.sendall(post("/remember", b'"left"'))
+            eventually(lambda: server.metric("uncork_queue_rows", api="remember") == 200)
+            for connection in leaving:
+                connection.close()
+            eventually(lambda: server.metric("uncork_queue_rows", api="remember") == 0)
+            assert busy.recv(65536).startswith(b"HTTP/1.1 200 ")
+        with connect(server) as asking:
+            asking.sendall(post("/recall", b"0"))
+            assert asking.recv(65536).endswith(b"\r\n\r\n[]")
+        assert server.metric("uncork_requests_total", status="499") == 200
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such limit")
+def test_a_client_that_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the system; the limit of the listening socket holds for its connections."""
+    monkeypatch.setattr(doors, "_UNREAD_MS", 300)
+
+    async def scenario() -> Exception | None:
+        loop = asyncio.get_running_loop()
+        lost: asyncio.Future[Exception | None] = loop.create_future()
+
+        class Talker(asyncio.Protocol):
+            """Says more than fits into any buffer."""
+
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                """Say it."""
+                assert isinstance(transport, asyncio.WriteTransport)
+                transport.write(bytes(50_000_000))
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                """Note why."""
+                lost.set_result(exc)
+
+        with listening_socket("127.0.0.1", 0, option="--port") as listener, socket.socket() as client:
+            server = await loop.create_server(Talker, sock=listener)
+            client.connect(listener.getsockname())
+            async with server, asyncio.timeout(_BOUND_S):
+                return await lost
+
+    assert isinstance(asyncio.run(scenario()), OSError)
