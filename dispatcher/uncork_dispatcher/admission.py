@@ -68,13 +68,13 @@ def next_refusal(
     ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run.
 
     While a worker is idle there is capacity, and a late answer is better than none; except for a client
-    that has said when it gives up.
+    that has said when it gives up. Suspects wait for each other: no prediction says how long.
     """
     entry = queue.most_urgent
     at = math.inf
     if not slots.workers:
         at = min(entry.deadline, deserted + api.rules.timeout_s)
-    elif not slots.idle and not draining and api.may_shed(0):
+    elif not (slots.idle or draining or queue.suspects) and api.may_shed(0):
         # Of more rows than have been earned it is known that they take no less than the earned ones.
         rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
         at = entry.deadline - api.estimate.seconds(rows)

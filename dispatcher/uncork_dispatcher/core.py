@@ -20,6 +20,7 @@ from uncork_dispatcher.admission import next_refusal, refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
 from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.feasible import choose
+from uncork_dispatcher.held import Held
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
@@ -31,8 +32,7 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._apis: dict[str, Api] = {}
-        self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
-        self._live: dict[int, Entry] = {}
+        self._held = Held(self._apis)
         self._slots = Slots()
         self._batch_numbers = itertools.count(1)
         self._news: list[Lost | GoalOutOfReach] = []
@@ -73,34 +73,24 @@ class Dispatcher:
         said so; it can only bring the deadline forward.
         """
         self._advance(now)
-        held = self._apis[api]
-        held.arrived(source, rows, now)
+        to = self._apis[api]
+        to.arrived(source, rows, now)
         reason = (
             "draining"
             if self._draining
-            else refusal(held, self._slots, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=now)
+            else refusal(to, self._slots, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=now)
         )
         if reason is not None:
-            return self._shed(request, held, reason)
-        queue = self._queues.get((api, key))
-        if queue is None:
-            queue = self._queues[api, key] = RequestQueue(api, key)
-        deadline = held.due_at(now, expires_at)
-        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source)
-        self._live[request] = entry
-        queue.append(entry)
-        held.count(entry, 1)
+            return self._shed(request, to, reason)
+        queue = self._held.find(api, key) or self._held.make(api, key)
+        deadline = to.due_at(now, expires_at)
+        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source))
         return None
 
     def cancel(self, request: int, *, now: float) -> None:
         """Forget a request whose caller has left. Unknown and finished requests are ignored."""
         self._advance(now)
-        entry = self._live.pop(request, None)
-        if entry is None:
-            return
-        entry.cancelled = True
-        if request in entry.queue:
-            self._unqueue(entry)
+        self._held.cancel(request)
 
     def worker_ready(self, worker: int, *, now: float) -> None:
         """A worker has started, or is usable again: it may be given batches."""
@@ -108,13 +98,16 @@ class Dispatcher:
         self._slots.add(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
-        """A worker is gone; a batch that it was running is run once more elsewhere if that is allowed."""
+        """A worker is gone. The requests that it was running are suspects: each is tried once more, alone.
+
+        One that may not be, or was already, is :class:`Lost`.
+        """
         self._advance(now)
         for api in self._apis.values():
             api.worker_lost(worker)
         running = self._slots.lose(worker)
         if running is not None:
-            self._retry(running)
+            self._try_again(running)
 
     def hand_over(self, batch: int, *, now: float) -> list[Action]:
         """A batch has ended: what to do before :meth:`batch_done` is told of it, if anything.
@@ -124,12 +117,12 @@ class Dispatcher:
         """
         self._advance(now)
         actions: list[Action] = []
-        if not self._queues or self._draining or not self._slots.runs(batch):
+        if not self._held or self._draining or not self._slots.runs(batch):
             return actions
         self._shed_hopeless(actions)
-        for queue in self._by_urgency()[:1]:
+        for queue in self._held.by_urgency()[:1]:
             api = self._apis[queue.api]
-            if api.fills_batch(queue) and api.estimate.earned_rows:
+            if not queue.suspects and api.fills_batch(queue) and api.estimate.earned_rows:
                 running = self._slots.finish(batch)
                 assert running is not None
                 self._handed_over[batch] = running
@@ -155,7 +148,7 @@ class Dispatcher:
         running = self._handed_over.pop(batch, None) or self._slots.finish(batch)
         if running is None:
             return False
-        self._forget(running)
+        self._held.forget(running.entries)
         api = self._apis[running.start.api]
         api.answered(running, now)
         if outcome == "worked":
@@ -202,18 +195,18 @@ class Dispatcher:
     @property
     def is_holding(self) -> bool:
         """Whether any request is held."""
-        return bool(self._queues)
+        return bool(self._held)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is held, nothing runs, and nobody is yet to be told of anything."""
-        return not self._live and not self._slots.running and not self._news
+        return self._held.nobody_waits and not self._slots.running and not self._news
 
     # What poll does
 
     def _abandon_overdue(self, actions: list[Action]) -> None:
         for running in self._slots.give_up_overdue(self._now):
-            self._forget(running)
+            self._held.forget(running.entries)
             actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
 
     def _shed_hopeless(self, actions: list[Action]) -> float:
@@ -223,7 +216,7 @@ class Dispatcher:
         """
         next_at = math.inf
         self._deserted = math.inf if self._slots.workers else min(self._deserted, self._now)
-        for queue in list(self._queues.values()):
+        for queue in self._held:
             while queue:
                 at, entry = next_refusal(
                     queue,
@@ -248,9 +241,9 @@ class Dispatcher:
 
         Queues are asked in order of urgency; the first release takes the slot, a hold blocks nobody.
         """
-        while self._slots.idle and self._queues:
+        while self._slots.idle and self._held:
             held_until = math.inf
-            for queue in self._by_urgency():
+            for queue in self._held.by_urgency():
                 decision = self._decide(queue)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions)
@@ -260,13 +253,9 @@ class Dispatcher:
                 return held_until
         return math.inf
 
-    def _by_urgency(self) -> list[RequestQueue]:
-        queues = list(self._queues.values())
-        if len(queues) > 1:
-            queues.sort(key=lambda queue: self._apis[queue.api].urgency(queue))
-        return queues
-
     def _decide(self, queue: RequestQueue) -> Release | Hold:
+        if queue.suspects:
+            return self._decide_suspects(queue)
         api = self._apis[queue.api]
         if self._draining:
             return Release(api.policy.limit_rows, "drain")
@@ -280,16 +269,21 @@ class Dispatcher:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest) if longest < decision.until else decision
 
+    def _decide_suspects(self, queue: RequestQueue) -> Release | Hold:
+        """One by one, whatever the policy says: those that kill their worker must not take all at once."""
+        if self._slots.tries_suspect(queue.api):
+            return Hold(math.inf)
+        return Release(0, "drain" if self._draining else "not_worth_waiting")
+
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:
         """Start a batch, and refuse those that cannot be answered in time if it is to be a large one."""
         api = self._apis[queue.api]
         worker = self._slots.next_idle(api.pace)
         estimate = api.estimate.at_pace(api.pace(worker))
         limit = min(release.rows, api.rules.max_batch_rows)
-        if self._is_tight(queue, limit, estimate):
+        if not queue.suspects and self._is_tight(queue, limit, estimate):
             limit = self._make_room(queue, limit, estimate, actions)
-        entries = queue.take(rows=limit, size_bytes=api.rules.max_batch_bytes)
-        self._drop_if_empty(queue)
+        entries = self._held.take(queue, rows=limit, size_bytes=api.rules.max_batch_bytes)
         rows = sum([entry.rows for entry in entries])
         api.released(entries, rows)
         start = Start(
@@ -338,38 +332,17 @@ class Dispatcher:
 
     def _refuse(self, entry: Entry, reason: ShedReason) -> Shed:
         """Refuse a request that is held."""
-        del self._live[entry.request]
-        self._unqueue(entry)
+        self._held.remove(entry)
         return self._shed(entry.request, self._apis[entry.queue.api], reason)
 
-    def _forget(self, running: Running) -> None:
-        for entry in running.entries:
-            self._live.pop(entry.request, None)
-
-    def _unqueue(self, entry: Entry) -> None:
-        entry.queue.remove(entry)
-        self._apis[entry.queue.api].count(entry, -1)
-        self._drop_if_empty(entry.queue)
-
-    def _drop_if_empty(self, queue: RequestQueue) -> None:
-        if not queue:
-            self._queues.pop((queue.api, queue.key), None)
-
-    def _retry(self, running: Running) -> None:
-        """Put the requests of a lost batch back to the head of their queue, once."""
-        api = self._apis[running.start.api]
-        place = (running.start.api, running.start.key)
-        again: list[Entry] = []
+    def _try_again(self, running: Running) -> None:
+        """Hold the requests of a lost batch again, those that may be run once more."""
+        idempotent = self._apis[running.start.api].rules.idempotent
         for entry in running.entries:
             if entry.cancelled:
                 continue
-            if entry.retried or not api.rules.idempotent:
-                del self._live[entry.request]
+            if idempotent and not entry.suspect:
+                self._held.suspect(entry, now=self._now)
+            else:
+                self._held.forget([entry])
                 self._news.append(Lost(entry.request))
-                continue
-            entry.retried = True
-            entry.queue = self._queues.setdefault(place, entry.queue)
-            api.count(entry, 1)
-            again.append(entry)
-        if again:
-            again[0].queue.put_back(again)

@@ -21,7 +21,7 @@ class ApiRules:
         max_hold_s: longest time that a request is held while a worker is idle, whatever the policy says.
         timeout_s: seconds a batch may run before it is given up, and that requests wait while there are no
             workers.
-        idempotent: whether a batch whose worker was lost may be run once more.
+        idempotent: whether requests whose worker was lost may be run once more, one by one.
         max_queue_rows: rows that may be held; a request beyond is refused.
         max_queue_bytes: bytes of bodies that may be held; a request beyond is refused.
 

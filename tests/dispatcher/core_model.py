@@ -28,7 +28,7 @@ class Request:
     deadline: float
     expires_at: float
     place: Place = "held"
-    retried: bool = False
+    suspect: bool = False
 
 
 @dataclass
@@ -46,6 +46,7 @@ class Model:
         self.rules: dict[str, ApiRules] = {}
         self.requests: dict[int, Request] = {}
         self.queues: dict[tuple[str, Hashable], list[Request]] = {}
+        self.suspects: list[Request] = []
         self.workers: set[int] = set()
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
@@ -53,7 +54,8 @@ class Model:
 
     def held(self, api: str | None = None) -> list[Request]:
         """Requests in the queues, of one api or of all."""
-        return [one for queue in self.queues.values() for one in queue if api in (None, one.api)]
+        queues = (*self.queues.values(), self.suspects)
+        return [one for queue in queues for one in queue if api in (None, one.api)]
 
     @property
     def idle(self) -> set[int]:
@@ -98,25 +100,20 @@ class Model:
         request.place = "cancelled"
 
     def lost_worker(self, worker: int) -> None:
-        """Its batch goes back to where it stood, but for those who may not or have left."""
+        """Its requests are held again as suspects, but for those who may not or have left."""
         self.workers.discard(worker)
         batch = next((one for one in self.running.values() if one.start.worker == worker), None)
         if batch is None:
             return
         del self.running[batch.start.batch]
-        again = []
         for request in self._of(batch.start):
             if request.place == "cancelled":
                 continue
-            if request.retried or not self.rules[request.api].idempotent:
+            if request.suspect or not self.rules[request.api].idempotent:
                 request.place = "losing"
             else:
-                request.place, request.retried = "held", True
-                again.append(request)
-        if again:
-            place = (batch.start.api, batch.start.key)
-            queue = again + self.queues.get(place, [])
-            self.queues[place] = sorted(queue, key=lambda one: one.number)
+                request.place, request.suspect = "held", True
+                self.suspects.append(request)
 
     def done(self, number: int, outcome: Outcome) -> None:
         """A running batch has come back."""
@@ -164,24 +161,34 @@ class Model:
         self.in_the_way.clear()
         assert start.worker in self.idle, "one batch per worker, and none on a lost one"
         assert start.batch not in self.running
-        rules, queue = self.rules[start.api], self.queues[start.api, start.key]
         taken = self._of(start)
         assert taken
+        if taken[0].suspect:
+            self._start_suspect(taken, start)
+        else:
+            self._start_batch(taken, start)
         assert {(one.api, one.key, one.place) for one in taken} == {(start.api, start.key, "held")}
-        urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
-        assert taken == urgent[: len(taken)], "earliest deadline first"
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
-        if len(taken) > 1:
-            assert start.rows <= rules.max_batch_rows
-            assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
-            assert rules.policy != "none"
         assert 0 <= start.predicted_s < math.inf
         assert (start.reason == "drain") == self.draining
         for request in taken:
             self._unqueue(request)
             request.place = "running"
-        self.running[start.batch] = Batch(start, now + rules.timeout_s)
+        self.running[start.batch] = Batch(start, now + self.rules[start.api].timeout_s)
+
+    def _start_suspect(self, taken: list[Request], start: Start) -> None:
+        assert len(taken) == 1, "suspects go alone"
+        assert not self._tries_suspect(start.api), "one suspect of an api at a time"
+
+    def _start_batch(self, taken: list[Request], start: Start) -> None:
+        rules, queue = self.rules[start.api], self.queues[start.api, start.key]
+        urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
+        assert taken == urgent[: len(taken)], "earliest deadline first"
+        if len(taken) > 1:
+            assert start.rows <= rules.max_batch_rows
+            assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
+            assert rules.policy != "none"
 
     def _shed(self, request: Request, shed: Shed, now: float, estimate: Estimate) -> None:
         assert shed.api == request.api
@@ -195,6 +202,7 @@ class Model:
             assert request.deadline <= now
         else:
             assert shed.reason == "deadline"
+            assert not request.suspect, "nothing predicts when a suspect is done"
             assert not self.draining
             if self.idle:  # refused for the sake of a larger batch, which takes the last idle worker
                 assert len(self.idle) == 1
@@ -216,6 +224,9 @@ class Model:
                 assert wakeup <= request.deadline
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
+                if request.suspect:
+                    assert self._tries_suspect(request.api), "only another suspect may be in its way"
+                    continue
                 assert not self.draining
                 assert self.rules[request.api].policy != "none"
 
@@ -230,4 +241,8 @@ class Model:
 
     def _unqueue(self, request: Request) -> None:
         assert request.place == "held"
-        self.queues[request.api, request.key].remove(request)
+        (self.suspects if request.suspect else self.queues[request.api, request.key]).remove(request)
+
+    def _tries_suspect(self, api: str) -> bool:
+        starts = [batch.start for batch in self.running.values() if batch.start.api == api]
+        return any(one.suspect for start in starts for one in self._of(start))

@@ -153,8 +153,8 @@ def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> Non
     at = core.next_wakeup()
     assert at == 3.0
     assert [(shed.request, shed.reason) for shed in core.poll(at) if isinstance(shed, Shed)] == [
-        (1, "no_worker"),
         (2, "no_worker"),
+        (1, "no_worker"),
     ]
 
 
