@@ -11,9 +11,19 @@ from uncork.compare import compare
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
 from uncork.serve import ServeOptions, UsageError, run
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
+from uncork.serve_options import (
+    DrainTimeout,
+    FairBy,
+    Host,
+    LogLevel,
+    LogLevelOption,
+    MaxBodyBytes,
+    MaxQueueBytes,
+    Port,
+)
 from uncork.simulate import simulate
 from uncork.tune import tune
+from uncork.usage import header_name, refusals
 from uncork_dispatcher import POLICIES
 from uncork_workers.supervisor import read_gpus
 
@@ -74,6 +84,8 @@ def serve(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows (or their cost) held per api; requests beyond get 503.")
     ] = 20_000,
+    max_queue_bytes: MaxQueueBytes = 256 * 2**20,
+    fair_by: FairBy = None,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
     reload: Annotated[
@@ -96,6 +108,8 @@ def serve(
         "mb_max_latency": mb_max_latency,
         "mb_max_batch_size": mb_max_batch_size,
     }
+    with refusals("serve"):
+        fair_by_name = None if fair_by is None else header_name(fair_by, "--fair-by")
     options = ServeOptions(
         target=target,
         workers=workers,
@@ -104,6 +118,8 @@ def serve(
         overrides={name: value for name, value in overrides.items() if value is not None},
         max_body_bytes=max_body_bytes,
         max_queue_rows=max_queue_rows,
+        max_queue_bytes=max_queue_bytes,
+        fair_by=fair_by_name,
         drain_timeout_s=drain_timeout,
         log_level=log_level.value,
         reload=reload,

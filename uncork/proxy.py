@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -23,9 +22,18 @@ from uncork.proxy_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.serve_options import DrainTimeout, Host, LogLevel, LogLevelOption, MaxBodyBytes, Port
+from uncork.serve_options import (
+    DrainTimeout,
+    FairBy,
+    Host,
+    LogLevel,
+    LogLevelOption,
+    MaxBodyBytes,
+    MaxQueueBytes,
+    Port,
+)
 from uncork.serving import base_url, listening_socket, log_to_terminal, serve_until_signal
-from uncork.usage import WrongUsage, in_options, refusals
+from uncork.usage import WrongUsage, header_name, in_options, refusals
 from uncork_dispatcher import POLICIES
 from uncork_gateway.merged_route import HeaderRules
 from uncork_gateway.proxy import Proxy, ProxySettings
@@ -37,9 +45,9 @@ _OPTIONS = {
     "max_hold_s": "--max-latency",
     "policy": "--policy",
     "max_queue_rows": "--max-queue-rows",
+    "max_queue_bytes": "--max-queue-bytes",
     "the health path": "--health-path",
 }
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class ProtocolName(StrEnum):
@@ -148,6 +156,8 @@ def proxy(
     max_queue_rows: Annotated[
         int, typer.Option(min=1, help="Rows held per model; requests beyond get 503.")
     ] = _DEFAULTS.max_queue_rows,
+    max_queue_bytes: MaxQueueBytes = _DEFAULTS.max_queue_bytes,
+    fair_by: FairBy = None,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
 ) -> None:
@@ -175,6 +185,8 @@ def proxy(
             headers=_header_rules(key_header, pass_header),
             max_body_bytes=max_body_bytes,
             max_queue_rows=max_queue_rows,
+            max_queue_bytes=max_queue_bytes,
+            fair_by=None if fair_by is None else header_name(fair_by, "--fair-by"),
         )
     log_to_terminal(log_level.value)
     try:
@@ -230,10 +242,7 @@ def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> 
 
 
 def _names(texts: Sequence[str] | None, option: str) -> frozenset[bytes]:
-    for text in texts or ():
-        if not _HEADER_NAME.fullmatch(text):
-            raise WrongUsage(f"{option} takes the name of a header, got {text!r}")
-    return frozenset(text.lower().encode() for text in texts or ())
+    return frozenset(header_name(text, option) for text in texts or ())
 
 
 async def _serve(

@@ -47,6 +47,8 @@ class ServeOptions:
     overrides: dict[str, Any]
     max_body_bytes: int
     max_queue_rows: int
+    max_queue_bytes: int
+    fair_by: bytes | None
     drain_timeout_s: float
     log_level: str
     reload: bool
@@ -79,6 +81,8 @@ async def _serve(options: ServeOptions, listener: socket.socket, folder: Path) -
             overrides=options.overrides,
             max_body_bytes=options.max_body_bytes,
             max_queue_rows=options.max_queue_rows,
+            max_queue_bytes=options.max_queue_bytes,
+            fair_by=options.fair_by,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,

@@ -1,13 +1,15 @@
-"""Who is refused: at the door for want of room or of time, and later when time has run out."""
+"""Who is refused: at the door for want of room or of time, and later when time runs out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.api import Api, Room
 from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.fair_queue import FairQueue, Load
+from uncork_dispatcher.feasible import choose
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.slots import Slots
 
@@ -16,16 +18,30 @@ _SHORTEST_RETRY_S = 1.0
 
 
 def refusal(
-    api: Api, slots: Slots, *, rows: float, size_bytes: int, expires_at: float, now: float
+    api: Api,
+    slots: Slots,
+    queue: RequestQueue | None,
+    *,
+    flow: Hashable,
+    rows: float,
+    size_bytes: int,
+    expires_at: float,
+    now: float,
 ) -> ShedReason | None:
     """Why a request of ``rows`` rows is not taken in, or None if it is.
+
+    ``queue`` is the queue that it would go to, if there is one.
 
     An empty queue takes any request, however large; and while a worker is idle and nothing is held,
     any request, whatever the prediction says.
     """
     rules = api.rules
     held_rows, held = api.rows + rows, api.requests + 1
-    fits = held_rows <= rules.max_queue_rows and api.size_bytes + size_bytes <= rules.max_queue_bytes
+    fits = (
+        held_rows <= rules.max_queue_rows
+        and held <= rules.max_queue_requests
+        and api.size_bytes + size_bytes <= rules.max_queue_bytes
+    )
     room = api.room
     known = expires_at == math.inf and room.changes == slots.changes
     if known and fits and held_rows <= room.rows and held <= room.requests:
@@ -40,11 +56,74 @@ def refusal(
         return "queue_full"
     if expires_at == math.inf and _find_room(api, slots, rows=held_rows, requests=held, now=now):
         return None
-    if api.may_shed(max(rows, min(held_rows, api.policy.limit_rows))):
-        finish = _finish(api, slots, rows=held_rows, requests=held, now=now)
-        if finish > api.due_at(now, expires_at):
-            return "deadline"
-    return None
+    late = _is_late(api, slots, queue, flow=flow, rows=rows, expires_at=expires_at, now=now)
+    return "deadline" if late else None
+
+
+def _is_late(
+    api: Api,
+    slots: Slots,
+    queue: RequestQueue | None,
+    *,
+    flow: Hashable,
+    rows: float,
+    expires_at: float,
+    now: float,
+) -> bool:
+    """Whether a request that comes now would miss its deadline behind what goes before it."""
+    held_rows, held, limit = api.rows + rows, api.requests + 1, api.policy.limit_rows
+    if not api.may_shed(max(rows, min(held_rows, limit))):
+        return False
+    if queue is not None:
+        before, requests = queue.before(flow, rows)
+        held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
+    return _finish(api, slots, rows=held_rows, requests=held, now=now) > api.due_at(now, expires_at)
+
+
+def find_displaced(
+    api: Api,
+    slots: Slots,
+    queue: FairQueue,
+    *,
+    flow: Hashable,
+    rows: float,
+    size_bytes: int,
+    expires_at: float,
+    now: float,
+) -> list[Entry]:
+    """The held requests to refuse so that another fits into a full queue; none if it is to be refused."""
+    rules, more = api.rules, Load(rows, 1, size_bytes)
+    limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
+    over = Load(api.rows, api.requests, api.size_bytes).plus(more).plus(limits, -1)
+    displaced = queue.displaced(flow, more, over=over, limits=limits)
+    if _is_late(api, slots, queue, flow=flow, rows=rows, expires_at=expires_at, now=now):
+        return []
+    return displaced
+
+
+def make_room(
+    queue: RequestQueue, api: Api, slots: Slots, *, limit: float, estimate: Estimate, now: float
+) -> tuple[float, list[Entry]]:
+    """Rows of a batch that starts now, ``limit`` at most, and whom to refuse.
+
+    Those who would keep it small, and cannot wait for the next. Nobody is refused while another worker is
+    idle, for then there is capacity.
+    """
+    rows = min(queue.rows, limit)
+    late = queue.most_urgent.deadline < now + estimate.upper(rows)
+    if not (late and slots.idle == 1 and api.may_shed(rows)):
+        return limit, []
+    free_at = slots.free_at(now)
+    entries = queue.by_urgency()
+    choice = choose(
+        entries,
+        limit_rows=limit,
+        now=now,
+        next_start=free_at[1] if len(free_at) > 1 else now + api.estimate.seconds(limit),
+        estimate=estimate,
+        most_skipped=queue.skippable(entries, rows=limit, goal_s=api.rules.goal_s),
+    )
+    return choice.rows, entries[: choice.skipped]
 
 
 def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:

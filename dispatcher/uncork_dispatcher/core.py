@@ -16,10 +16,9 @@ import math
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
-from uncork_dispatcher.admission import next_refusal, refusal, retry_after_s
+from uncork_dispatcher.admission import find_displaced, make_room, next_refusal, refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
-from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.feasible import choose
+from uncork_dispatcher.fair_queue import FairQueue
 from uncork_dispatcher.held import Held
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
@@ -35,7 +34,7 @@ class Dispatcher:
         self._held = Held(self._apis)
         self._slots = Slots()
         self._batch_numbers = itertools.count(1)
-        self._news: list[Lost | GoalOutOfReach] = []
+        self._news: list[Shed | Lost | GoalOutOfReach] = []
         self._handed_over: dict[int, Running] = {}
         self._draining = False
         self._deserted = math.inf
@@ -66,25 +65,51 @@ class Dispatcher:
         size_bytes: int = 0,
         expires_at: float = math.inf,
         source: Hashable = None,
+        flow: Hashable = None,
     ) -> Shed | None:
         """Take in a request, or refuse it at the door; returns None when it was taken.
 
         Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it
-        said so; it can only bring the deadline forward.
+        said so; it can only bring the deadline forward. Where the api is ``fair``, ``flow`` names those who
+        share equally with others.
         """
         self._advance(now)
         to = self._apis[api]
         to.arrived(source, rows, now)
+        queue = self._held.find(api, key)
         reason = (
             "draining"
             if self._draining
-            else refusal(to, self._slots, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=now)
+            else refusal(
+                to,
+                self._slots,
+                queue,
+                flow=flow,
+                rows=rows,
+                size_bytes=size_bytes,
+                expires_at=expires_at,
+                now=now,
+            )
         )
+        if reason == "queue_full" and isinstance(queue, FairQueue):
+            displaced = find_displaced(
+                to,
+                self._slots,
+                queue,
+                flow=flow,
+                rows=rows,
+                size_bytes=size_bytes,
+                expires_at=expires_at,
+                now=now,
+            )
+            self._news.extend([self._refuse(entry, reason) for entry in displaced])
+            reason = None if displaced else reason
         if reason is not None:
             return self._shed(request, to, reason)
-        queue = self._held.find(api, key) or self._held.make(api, key)
+        if not queue:
+            queue = self._held.make(api, key)
         deadline = to.due_at(now, expires_at)
-        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source))
+        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow))
         return None
 
     def cancel(self, request: int, *, now: float) -> None:
@@ -281,8 +306,9 @@ class Dispatcher:
         worker = self._slots.next_idle(api.pace)
         estimate = api.estimate.at_pace(api.pace(worker))
         limit = min(release.rows, api.rules.max_batch_rows)
-        if not queue.suspects and self._is_tight(queue, limit, estimate):
-            limit = self._make_room(queue, limit, estimate, actions)
+        if not (queue.suspects or self._draining):
+            limit, left = make_room(queue, api, self._slots, limit=limit, estimate=estimate, now=self._now)
+            actions.extend([self._refuse(entry, "deadline") for entry in left])
         entries = self._held.take(queue, rows=limit, size_bytes=api.rules.max_batch_bytes)
         rows = sum([entry.rows for entry in entries])
         api.released(entries, rows)
@@ -299,26 +325,6 @@ class Dispatcher:
         self._slots.take(worker)
         self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))
         actions.append(start)
-
-    def _is_tight(self, queue: RequestQueue, limit: float, estimate: Estimate) -> bool:
-        """Whether a batch of up to ``limit`` rows would, as far as is known, miss its earliest deadline."""
-        api = self._apis[queue.api]
-        rows = min(queue.rows, limit)
-        late = queue.most_urgent.deadline < self._now + estimate.upper(rows)
-        # While another worker is idle there is capacity: nobody is refused.
-        return late and self._slots.idle == 1 and not self._draining and api.may_shed(rows)
-
-    def _make_room(
-        self, queue: RequestQueue, limit: float, estimate: Estimate, actions: list[Action]
-    ) -> float:
-        """Refuse requests that would keep a batch small and cannot wait for the next; rows of the batch."""
-        api = self._apis[queue.api]
-        free_at = self._slots.free_at(self._now)
-        next_start = free_at[1] if len(free_at) > 1 else self._now + api.estimate.seconds(limit)
-        entries = queue.by_urgency()
-        choice = choose(entries, limit_rows=limit, now=self._now, next_start=next_start, estimate=estimate)
-        actions.extend(self._refuse(entry, "deadline") for entry in entries[: choice.skipped])
-        return choice.rows
 
     # Bookkeeping
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.fair_queue import FairQueue
 from uncork_dispatcher.queue import Entry, RequestQueue
 
 
@@ -40,7 +41,8 @@ class Held:
 
     def make(self, api: str, key: Hashable) -> RequestQueue:
         """The queue of a batch key that has none."""
-        queue = self._queues[api, key] = RequestQueue(api, key)
+        kind = FairQueue if self._apis[api].rules.fair else RequestQueue
+        queue = self._queues[api, key] = kind(api, key)
         return queue
 
     def add(self, entry: Entry) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -25,6 +25,7 @@ class Entry:
     expires_at: float
     queue: RequestQueue
     source: Hashable = None
+    flow: Hashable = None
     suspect: bool = False
     cancelled: bool = False
 
@@ -99,6 +100,18 @@ class RequestQueue:
         if self._deadlines is None:
             return list(self._entries.values())
         return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.request))
+
+    def newest_first(self) -> Iterator[Entry]:
+        """All requests, the newest first. The queue must not be changed meanwhile."""
+        return reversed(self._entries.values())
+
+    def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
+        """Rows and requests up to and with one of ``rows`` rows that comes now: here all there are."""
+        return self.rows + rows, len(self) + 1
+
+    def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
+        """How many of ``entries``, the most urgent, may be refused so that others fill a batch: here any."""
+        return len(entries)
 
     @property
     def oldest(self) -> Entry:

@@ -23,12 +23,14 @@ _CLIENT_GONE = 499
 class Head(NamedTuple):
     """What the headers of a request say; ``refused`` is why it is not taken, if it is not.
 
-    ``headers`` are those that matter to whoever reads the body, names in lower case.
+    ``flow`` is whom the request counts for where queues are shared fairly. ``headers`` are those that matter
+    to whoever reads the body, names in lower case.
     """
 
     timeout_s: float
     expects: bool
     refused: GatewayError | None
+    flow: bytes | None = None
     headers: tuple[Header, ...] = ()
 
 
@@ -45,8 +47,11 @@ class Route(Protocol):
         ...
 
 
-def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
-    """Read what headers say to every route; what is wrong with them is told when it is the request's turn."""
+def read_head(headers: Sequence[Header], *, max_body_bytes: int, fair_by: bytes | None = None) -> Head:
+    """Read what headers say to every route; what is wrong with them is told when it is the request's turn.
+
+    ``fair_by`` is the header, in lower case, whose value names the request's flow.
+    """
     timeout_s, expects = math.inf, False
     refused: GatewayError | None = None
     for name, value in headers:
@@ -61,7 +66,10 @@ def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
                     refused = error
             case b"expect":
                 expects = value.lower() == b"100-continue"
-    return Head(timeout_s, expects, refused)
+    flow = None
+    if fair_by is not None:
+        flow = next((value for name, value in headers if name.lower() == fair_by), None)
+    return Head(timeout_s, expects, refused, flow)
 
 
 class BatchHead:

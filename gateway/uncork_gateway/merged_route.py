@@ -72,6 +72,7 @@ class MergedRoute:
         tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
+        fair_by: bytes | None = None,
     ) -> None:
         self.target = target
         self.api = api
@@ -82,6 +83,7 @@ class MergedRoute:
         self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_head = batch_head
+        self._fair_by = fair_by
         self._header_rules = header_rules
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
@@ -91,7 +93,7 @@ class MergedRoute:
         keyed = tuple(header for header in whole if header[0] in rules.keyed)
         passed = tuple(header for header in whole if header[0] in rules.passed)
         return SortedHead(
-            common=read_head(headers, max_body_bytes=self.max_body_bytes),
+            common=read_head(headers, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by),
             content=tuple(header for header in whole if header[0] in _CONTENT),
             keyed=keyed,
             sent=keyed + passed,
@@ -154,6 +156,7 @@ class MergedRequest(BodyExchange):
             key=(route.target, self._sorted.keyed, sent.request.key),
             client_timeout_s=self._sorted.common.timeout_s,
             source=self._connection.number,
+            flow=self._sorted.common.flow,
         )
 
     def _withdraw(self) -> None:

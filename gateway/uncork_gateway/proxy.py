@@ -53,6 +53,8 @@ class ProxySettings:
         headers: what becomes of the headers of requests that are merged.
         max_body_bytes: largest body of a request that is merged.
         max_queue_rows: rows that may be held per model.
+        max_queue_bytes: bytes that may be held per model.
+        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
     """
 
     protocol: Protocol = "auto"
@@ -67,6 +69,8 @@ class ProxySettings:
     headers: HeaderRules = field(default_factory=HeaderRules)
     max_body_bytes: int = 64 * 2**20
     max_queue_rows: int = 20_000
+    max_queue_bytes: int = 256 * 2**20
+    fair_by: bytes | None = None
 
     @property
     def most_rows_of_part(self) -> int:
@@ -88,6 +92,9 @@ class ProxySettings:
             timeout_s=self.timeout_s,
             idempotent=self.idempotent,
             max_queue_rows=self.max_queue_rows,
+            max_queue_requests=self.max_queue_rows,
+            max_queue_bytes=self.max_queue_bytes,
+            fair=self.fair_by is not None,
         )
 
 
@@ -208,6 +215,7 @@ class Proxy:
                 tally=self._metrics.api(model),
                 max_body_bytes=settings.max_body_bytes,
                 batch_head=self._batch_head,
+                fair_by=settings.fair_by,
             )
         return None
 

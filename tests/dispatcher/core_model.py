@@ -28,6 +28,7 @@ class Request:
     deadline: float
     expires_at: float
     place: Place = "held"
+    flow: Hashable = None
     suspect: bool = False
 
 
@@ -51,6 +52,10 @@ class Model:
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
         self.draining = False
+        self.displacing = False
+        """Whether requests that were held until the last submit may be refused for it."""
+        self.handing_over = False
+        """Whether a batch has ended that is still in these books."""
 
     def held(self, api: str | None = None) -> list[Request]:
         """Requests in the queues, of one api or of all."""
@@ -77,7 +82,7 @@ class Model:
         elif request.expires_at <= now:
             expected = "client_deadline"
         elif held and (rows > rules.max_queue_rows or size_bytes > rules.max_queue_bytes):
-            expected = "queue_full"
+            expected = self._full(request, refused)
         elif refused is not None:
             expected = "deadline"
             assert held or not self.idle, "a lone request was refused though a worker is idle"
@@ -89,6 +94,14 @@ class Model:
         else:
             assert (refused.request, refused.api) == (request.number, request.api)
             assert refused.retry_after_s >= 1.0
+
+    def _full(self, request: Request, refused: Shed | None) -> str | None:
+        """A fair queue may refuse others instead, which the next poll says."""
+        if not self.rules[request.api].fair:
+            return "queue_full"
+        if refused is None:
+            self.displacing = True
+        return refused and refused.reason
 
     def cancelled(self, number: int) -> None:
         """A caller left; those whose request is over have left already."""
@@ -125,6 +138,7 @@ class Model:
     def polled(self, actions: list[Action], *, now: float, wakeup: float, stats: list[ApiStats]) -> None:
         """Enter the actions in order, then check that nothing is left to do."""
         self.entered(actions, now=now, stats=stats)
+        self.displacing = False
         assert not self.in_the_way, "refused for a batch that never came"
         self._at_rest(now, wakeup)
 
@@ -184,7 +198,12 @@ class Model:
     def _start_batch(self, taken: list[Request], start: Start) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
         urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
-        assert taken == urgent[: len(taken)], "earliest deadline first"
+        if rules.fair:
+            for flow in {one.flow for one in taken}:
+                mine = [one for one in taken if one.flow == flow]
+                assert mine == [one for one in urgent if one.flow == flow][: len(mine)]
+        else:
+            assert taken == urgent[: len(taken)], "earliest deadline first"
         if len(taken) > 1:
             assert start.rows <= rules.max_batch_rows
             assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
@@ -195,7 +214,9 @@ class Model:
         assert shed.retry_after_s >= 1.0
         self._unqueue(request)
         request.place = "shed"
-        if request.expires_at <= now:
+        if shed.reason == "queue_full":
+            assert self.displacing, "only for one that was taken in instead"
+        elif request.expires_at <= now:
             assert shed.reason == "client_deadline"
         elif not self.workers:
             assert shed.reason == "no_worker"
@@ -204,14 +225,16 @@ class Model:
             assert shed.reason == "deadline"
             assert not request.suspect, "nothing predicts when a suspect is done"
             assert not self.draining
-            if self.idle:  # refused for the sake of a larger batch, which takes the last idle worker
-                assert len(self.idle) == 1
-                self.in_the_way.append(request)
-                return
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
+            hopeless = request.deadline - estimate.seconds(rows) <= now + 1e-9
+            if self.idle or (self.handing_over and not hopeless):
+                # Refused for the sake of a larger batch, which takes the last idle worker.
+                assert len(self.idle) + self.handing_over == 1
+                self.in_the_way.append(request)
+                return
             assert estimate.earned_rows > 0
-            assert request.deadline - estimate.seconds(rows) <= now + 1e-9, "it might have been in time"
+            assert hopeless, "it might have been in time"
 
     def _at_rest(self, now: float, wakeup: float) -> None:
         assert wakeup > now, "the driver would spin"

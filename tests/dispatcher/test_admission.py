@@ -43,7 +43,9 @@ def ask(
     held: Api, workers: Slots, *, rows: int = 1, size_bytes: int = 1, expires_at: float = math.inf
 ) -> str | None:
     """What a request is told at time 0."""
-    return refusal(held, workers, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=0.0)
+    return refusal(
+        held, workers, None, flow=None, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=0.0
+    )
 
 
 def test_no_worker_comes_before_everything_else() -> None:
@@ -87,6 +89,13 @@ def test_the_limits_of_the_queue_are_inclusive(extra: int, reason: str | None) -
 
     assert ask(by_rows, slots(busy=1), rows=extra) == reason
     assert ask(by_bytes, slots(busy=1), size_bytes=extra) == reason
+
+
+def test_requests_are_limited_where_they_cost_little() -> None:
+    """Three of three are held; in cost there would be room."""
+    cheap = api(held=3, batches=0, max_queue_requests=3)
+
+    assert ask(cheap, slots(busy=1)) == "queue_full"
 
 
 @pytest.mark.parametrize(("goal_s", "reason"), [(3.001, None), (2.999, "deadline")])
