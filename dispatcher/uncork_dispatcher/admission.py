@@ -7,14 +7,20 @@ from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.api import Api, Room
-from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.fair_queue import FairQueue, Load
 from uncork_dispatcher.feasible import choose
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.slots import Slots
 
-# What a refused client is told at the least, and when nothing is known to compute a better number from.
+# What a refused client is told at the least, and when nothing is known to compute a better number from; and
+# at the most, but for the spread: nobody can say how things will be in a minute.
 _SHORTEST_RETRY_S = 1.0
+_LONGEST_RETRY_S = 60.0
+# Multiples of the golden ratio fall evenly between whole numbers, however many there are.
+_GOLDEN = 0.618034
+# Clients that come back after a refusal may take this share of what the workers carry.
+_RETURNING_SHARE = 0.1
 
 
 def refusal(
@@ -163,12 +169,27 @@ def next_refusal(
     return at, entry
 
 
-def retry_after_s(api: Api, slots: Slots, *, now: float) -> float:
-    """How long a refused client should wait: until what is held now is done, at least a second."""
-    if slots.workers == 0 or api.requests == 0:
+def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
+    """How long a client that is refused now should wait: from one second to two minutes.
+
+    Until what is held now is done, and those are back who were refused before it. Were all to come back at
+    once, most would be refused again. So they are spread such that they are a tenth of what the workers
+    carry: those who come anew take the rest. And they are told up to twice as long, each another time: in
+    whole seconds, those who are refused at one moment would meet again.
+    """
+    estimate = api.estimate
+    batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
+    if slots.workers == 0 or batch_rows == 0:
         return _SHORTEST_RETRY_S
-    finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
-    return max(_SHORTEST_RETRY_S, finish - now)
+    finish = now
+    if api.requests:
+        finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
+    turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
+    rows_per_s = slots.workers * batch_rows / estimate.seconds(batch_rows)
+    api.line_until = turn + rows / (_RETURNING_SHARE * rows_per_s)
+    spread = api.refused * _GOLDEN % 1
+    api.refused += 1
+    return max(_SHORTEST_RETRY_S, (turn - now) * (1 + spread))
 
 
 def _finish(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> float:

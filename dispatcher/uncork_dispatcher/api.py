@@ -58,6 +58,10 @@ class Api:
         self._unexpected = ArrivalRate()
         self._returns = Returns()
         self.room = Room(-1, 0.0, 0)
+        self.line_until = -math.inf
+        """When the last of those who were refused is to come back."""
+        self.refused = 0
+        """How many were told when to come back."""
         self.requests = 0
         self.rows = 0.0
         self.size_bytes = 0

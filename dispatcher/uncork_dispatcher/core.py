@@ -105,7 +105,7 @@ class Dispatcher:
             self._news.extend([self._refuse(entry, reason) for entry in displaced])
             reason = None if displaced else reason
         if reason is not None:
-            return self._shed(request, to, reason)
+            return self._shed(request, to, reason, rows)
         if not queue:
             queue = self._held.make(api, key)
         deadline = to.due_at(now, expires_at)
@@ -333,13 +333,15 @@ class Dispatcher:
             raise ValueError(f"time went back from {self._now} to {now}")
         self._now = now
 
-    def _shed(self, request: int, api: Api, reason: ShedReason) -> Shed:
-        return Shed(request, api.rules.name, reason, retry_after_s(api, self._slots, now=self._now))
+    def _shed(self, request: int, api: Api, reason: ShedReason, rows: float) -> Shed:
+        return Shed(
+            request, api.rules.name, reason, retry_after_s(api, self._slots, rows=rows, now=self._now)
+        )
 
     def _refuse(self, entry: Entry, reason: ShedReason) -> Shed:
         """Refuse a request that is held."""
         self._held.remove(entry)
-        return self._shed(entry.request, self._apis[entry.queue.api], reason)
+        return self._shed(entry.request, self._apis[entry.queue.api], reason, entry.rows)
 
     def _try_again(self, running: Running) -> None:
         """Hold the requests of a lost batch again, those that may be run once more."""

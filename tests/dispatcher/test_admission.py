@@ -162,12 +162,25 @@ def test_retry_after(workers: Slots, held: int, expected: float) -> None:
     """Until what is held is done on all workers, and a second at the least."""
     queue = api(held=held, max_batch_rows=1)
 
-    assert retry_after_s(queue, workers, now=0.0) == pytest.approx(expected)
+    assert retry_after_s(queue, workers, rows=1, now=0.0) == pytest.approx(expected)
+
+
+def test_those_who_are_refused_together_are_told_to_come_back_one_by_one() -> None:
+    """Two workers carry 2 rows a second; a tenth of that is a row every 5 s. Up to twice as long is told."""
+    queue, workers = api(held=4, max_batch_rows=1), slots(busy=2)
+    told = [retry_after_s(queue, workers, rows=1, now=0.0) for _ in range(40)]
+
+    assert told[0] == pytest.approx(3.0)
+    for place, wait in enumerate(told):
+        turn = min(3.0 + 5.0 * place, 60.0)
+        assert turn <= wait < 2 * turn or (place == 0 and wait == turn)
+    assert len({round(wait) for wait in told[-20:]}) == 20
+    assert retry_after_s(queue, workers, rows=1, now=1000.0) >= 3.0, "the line is over"
 
 
 def test_retry_after_is_a_second_while_nothing_is_known() -> None:
     """However much is held."""
-    assert retry_after_s(api(held=500, batches=0), slots(busy=1), now=0.0) == 1.0
+    assert retry_after_s(api(held=500, batches=0), slots(busy=1), rows=1, now=0.0) == 1.0
 
 
 @pytest.mark.parametrize(
