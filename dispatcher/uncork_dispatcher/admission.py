@@ -43,15 +43,12 @@ def refusal(
     """
     rules = api.rules
     held_rows, held = api.rows + rows, api.requests + 1
-    fits = (
-        held_rows <= rules.max_queue_rows
-        and held <= rules.max_queue_requests
-        and api.size_bytes + size_bytes <= rules.max_queue_bytes
-    )
     room = api.room
+    bytes_fit = api.size_bytes + size_bytes <= rules.max_queue_bytes
     known = expires_at == math.inf and room.changes == slots.changes
-    if known and fits and held_rows <= room.rows and held <= room.requests:
+    if known and bytes_fit and held_rows <= room.rows and held <= room.requests:
         return None
+    fits = bytes_fit and held_rows <= rules.max_queue_rows and held <= rules.max_queue_requests
     if slots.workers == 0:
         return "no_worker"
     if expires_at <= now:
@@ -141,7 +138,8 @@ def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float
     rows, requests = 2 * rows, 2 * requests
     if _finish(api, slots, rows=rows, requests=requests, now=now) > api.due_at(now, math.inf):
         return False
-    api.room = Room(slots.changes, rows, requests)
+    rules = api.rules
+    api.room = Room(slots.changes, min(rows, rules.max_queue_rows), min(requests, rules.max_queue_requests))
     return True
 
 

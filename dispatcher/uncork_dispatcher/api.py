@@ -40,7 +40,10 @@ class ApiStats(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How much may be held for its last row to be done within the goal, while the slots do not change."""
+    """How much may be held for its last row to be done within the goal, while the slots do not change.
+
+    No more than the rules allow.
+    """
 
     changes: int
     rows: float

@@ -109,7 +109,7 @@ class Dispatcher:
         if not queue:
             queue = self._held.make(api, key)
         deadline = to.due_at(now, expires_at)
-        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow))
+        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow), to)
         return None
 
     def cancel(self, request: int, *, now: float) -> None:

@@ -45,11 +45,11 @@ class Held:
         queue = self._queues[api, key] = kind(api, key)
         return queue
 
-    def add(self, entry: Entry) -> None:
-        """Hold a new request in its queue."""
+    def add(self, entry: Entry, api: Api) -> None:
+        """Hold a new request of an api in its queue."""
         self._entries[entry.request] = entry
         entry.queue.append(entry)
-        self._apis[entry.queue.api].count(entry, 1)
+        api.count(entry, 1)
 
     def suspect(self, entry: Entry, *, now: float) -> None:
         """Hold a request again whose worker was lost: behind all that is held now."""
@@ -58,7 +58,7 @@ class Held:
         if queue is None:
             queue = self._suspects[place] = RequestQueue(*place, suspects=True)
         entry.queue, entry.arrival, entry.suspect = queue, now, True
-        self.add(entry)
+        self.add(entry, self._apis[queue.api])
 
     def cancel(self, request: int) -> None:
         """Forget a request, held or running; one that is unknown or over is passed over."""
