@@ -76,7 +76,7 @@ class Dispatcher:
         self._advance(now)
         to = self._apis[api]
         to.arrived(source, rows, now)
-        queue = self._held.find(api, key)
+        queue = self._held.queues.get((api, key))
         reason = (
             "draining"
             if self._draining

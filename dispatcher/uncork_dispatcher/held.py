@@ -18,31 +18,28 @@ class Held:
 
     def __init__(self, apis: Mapping[str, Api]) -> None:
         self._apis = apis
-        self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
+        self.queues: dict[tuple[str, Hashable], RequestQueue] = {}
+        """By api and batch key; to look in. Those of suspects are not among them."""
         self._suspects: dict[tuple[str, Hashable], RequestQueue] = {}
         self._entries: dict[int, Entry] = {}
         self._suspect_went_last = False
 
     def __bool__(self) -> bool:
-        return bool(self._queues or self._suspects)
+        return bool(self.queues or self._suspects)
 
     def __iter__(self) -> Iterator[RequestQueue]:
         """The queues; they may be changed meanwhile."""
-        return iter([*self._queues.values(), *self._suspects.values()])
+        return iter([*self.queues.values(), *self._suspects.values()])
 
     @property
     def nobody_waits(self) -> bool:
         """Whether every request is over."""
         return not self._entries
 
-    def find(self, api: str, key: Hashable) -> RequestQueue | None:
-        """The queue of a batch key, if there is one."""
-        return self._queues.get((api, key))
-
     def make(self, api: str, key: Hashable) -> RequestQueue:
         """The queue of a batch key that has none."""
         kind = FairQueue if self._apis[api].rules.fair else RequestQueue
-        queue = self._queues[api, key] = kind(api, key)
+        queue = self.queues[api, key] = kind(api, key)
         return queue
 
     def add(self, entry: Entry, api: Api) -> None:
@@ -91,7 +88,7 @@ class Held:
 
         After a suspect others come first, if there are any: many suspects must not stop an only worker.
         """
-        queues = [*self._queues.values(), *self._suspects.values()]
+        queues = [*self.queues.values(), *self._suspects.values()]
         if len(queues) > 1:
             queues.sort(key=self._urgency)
         return queues
@@ -106,5 +103,5 @@ class Held:
 
     def _drop_if_empty(self, queue: RequestQueue) -> None:
         if not queue:
-            queues = self._suspects if queue.suspects else self._queues
+            queues = self._suspects if queue.suspects else self.queues
             queues.pop((queue.api, queue.key), None)
