@@ -14,7 +14,7 @@ from uncork_dispatcher.rules import ApiRules
 
 from .driver import Arrival, Driver, core_with, start_one, starts
 
-INTERCEPT_S, SLOPE_S, LIMIT_ROWS = 0.04, 0.001, 16
+INTERCEPT_S, SLOPE_S, LIMIT_ROWS = 0.01, 0.002, 32
 BATCH_S = INTERCEPT_S + SLOPE_S * LIMIT_ROWS
 CAPACITY = LIMIT_ROWS / BATCH_S
 QUIET = ("q0", "q1", "q2", "q3")
@@ -57,7 +57,7 @@ def overload(*, fair: bool, workers: int, goal_s: float, max_queue_rows: int = 2
     [
         (1, 10 * BATCH_S, {}),
         (2, 5 * BATCH_S, {}),
-        (1, 2.2 * BATCH_S, {}),
+        (1, 1.35 * BATCH_S, {}),
         (1, 1000.0, {"max_queue_rows": 150}),
     ],
 )
