@@ -178,6 +178,8 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
         ([URL, "--protocol", "v3"], "--protocol"),
         ([URL, "--key-header", "X Tenant"], "--key-header takes the name of a header, got 'X Tenant'"),
         ([URL, "--pass-header", "a:b"], "--pass-header takes the name of a header, got 'a:b'"),
+        ([URL, "--fair-by", "X Tenant"], "--fair-by takes the name of a header, got 'X Tenant'"),
+        ([URL, "--max-queue-bytes", "0"], "--max-queue-bytes"),
         ([URL, "--inference-service", "/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
         ([URL, "--model-settings", "/"], "/: Is a directory"),
         ([URL, "--model-settings", "a", "--inference-service", "b"], "not both"),

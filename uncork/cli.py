@@ -20,12 +20,14 @@ from uncork.serve_options import (
     BodyTimeout,
     DrainDelay,
     DrainTimeout,
+    FairBy,
     HeaderTimeout,
     Host,
     LogLevel,
     LogLevelOption,
     MaxBodyBytes,
     MaxConnections,
+    MaxQueueBytes,
     Port,
     TlsCert,
     TlsClientCa,
@@ -36,7 +38,7 @@ from uncork.serving import Drain
 from uncork.simulate import simulate
 from uncork.sizes import read_size
 from uncork.tune import tune
-from uncork.usage import refusals
+from uncork.usage import header_name, refusals
 from uncork_dispatcher import POLICIES
 from uncork_workers.gpus import read_gpus
 from uncork_workers.recycling import RecyclingLimits
@@ -102,6 +104,8 @@ def serve(
     header_timeout: HeaderTimeout = 10.0,
     body_timeout: BodyTimeout = 30.0,
     max_connections: MaxConnections = None,
+    max_queue_bytes: MaxQueueBytes = 256 * 2**20,
+    fair_by: FairBy = None,
     drain_timeout: DrainTimeout = 30.0,
     max_batches_per_worker: Annotated[
         int | None,
@@ -152,6 +156,8 @@ def serve(
         "mb_max_latency": mb_max_latency,
         "mb_max_batch_size": mb_max_batch_size,
     }
+    with refusals("serve"):
+        fair_by_name = None if fair_by is None else header_name(fair_by, "--fair-by")
     options = ServeOptions(
         target=target,
         workers=workers,
@@ -172,6 +178,8 @@ def serve(
         clients=client_limits(
             header_timeout_s=header_timeout, body_timeout_s=body_timeout, max_connections=max_connections
         ),
+        max_queue_bytes=max_queue_bytes,
+        fair_by=fair_by_name,
         log_level=log_level.value,
         reload=reload,
         gpus=_read_gpus(gpus),

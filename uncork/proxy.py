@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,12 +31,14 @@ from uncork.serve_options import (
     BodyTimeout,
     DrainDelay,
     DrainTimeout,
+    FairBy,
     HeaderTimeout,
     Host,
     LogLevel,
     LogLevelOption,
     MaxBodyBytes,
     MaxConnections,
+    MaxQueueBytes,
     Port,
     TlsCert,
     TlsClientCa,
@@ -45,7 +46,7 @@ from uncork.serve_options import (
     client_limits,
 )
 from uncork.serving import Drain, log_to_terminal, serve_until_signal
-from uncork.usage import WrongUsage, in_options, refusals
+from uncork.usage import WrongUsage, header_name, in_options, refusals
 from uncork_dispatcher import POLICIES
 from uncork_gateway.merged_route import HeaderRules
 from uncork_gateway.proxy import Proxy, ProxySettings
@@ -59,10 +60,10 @@ _OPTIONS = {
     "max_hold_s": "--max-latency",
     "policy": "--policy",
     "max_queue_rows": "--max-queue-rows",
+    "max_queue_bytes": "--max-queue-bytes",
     "the health path": "--health-path",
 }
 _NOTHING_TO_RELOAD = "a proxy has no workers to reload"
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class ProtocolName(StrEnum):
@@ -175,6 +176,8 @@ def proxy(
     header_timeout: HeaderTimeout = 10.0,
     body_timeout: BodyTimeout = 30.0,
     max_connections: MaxConnections = None,
+    max_queue_bytes: MaxQueueBytes = _DEFAULTS.max_queue_bytes,
+    fair_by: FairBy = None,
     drain_timeout: DrainTimeout = 30.0,
     log_level: LogLevelOption = LogLevel.info,
     admin_host: AdminHost = "127.0.0.1",
@@ -211,6 +214,8 @@ def proxy(
             clients=client_limits(
                 header_timeout_s=header_timeout, body_timeout_s=body_timeout, max_connections=max_connections
             ),
+            max_queue_bytes=max_queue_bytes,
+            fair_by=None if fair_by is None else header_name(fair_by, "--fair-by"),
         )
     door_options = DoorOptions(
         host=host,
@@ -277,10 +282,7 @@ def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> 
 
 
 def _names(texts: Sequence[str] | None, option: str) -> frozenset[bytes]:
-    for text in texts or ():
-        if not _HEADER_NAME.fullmatch(text):
-            raise WrongUsage(f"{option} takes the name of a header, got {text!r}")
-    return frozenset(text.lower().encode() for text in texts or ())
+    return frozenset(header_name(text, option) for text in texts or ())
 
 
 async def _serve(

@@ -45,6 +45,8 @@ class ServeOptions:
     max_queue_rows: int
     drain: Drain
     clients: ClientLimits
+    max_queue_bytes: int
+    fair_by: bytes | None
     log_level: str
     reload: bool
     gpus: Sequence[str]
@@ -113,6 +115,8 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
             keys=doors.keys,
             admin=doors.admin is not None,
             clients=options.clients,
+            max_queue_bytes=options.max_queue_bytes,
+            fair_by=options.fair_by,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,

@@ -80,6 +80,18 @@ MaxConnections = Annotated[
         show_default="10000, or 100 below the limit of open files",
     ),
 ]
+MaxQueueBytes = Annotated[
+    int, typer.Option(min=1, help="Bytes of bodies held per api or model; requests beyond get 503.")
+]
+FairBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HEADER",
+        help="Requests share the queues equally by the value of this header, so that one client does not "
+        "crowd out the others; those without it count as one.",
+        show_default="first come, first served",
+    ),
+]
 DrainTimeout = Annotated[
     float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
 ]

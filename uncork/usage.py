@@ -15,6 +15,8 @@ from uncork_loadtests.extras import ExtraMissing, require
 PICTURES = (".png", ".svg", ".pdf")
 """What the name of a picture may end in."""
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
 
 class WrongUsage(Exception):
     """The message says what is wrong with the options."""
@@ -41,6 +43,17 @@ def in_options(error: ValueError, options: Mapping[str, str]) -> WrongUsage:
     """What is wrong with a field, in terms of the options: values speak of fields, people of options."""
     fields = re.compile(rf"\b({'|'.join(options)})\b(?=.* (?:must|are) )")
     return WrongUsage(fields.sub(lambda found: options[found[1]], str(error)))
+
+
+def header_name(text: str, option: str) -> bytes:
+    """The name of a header in lower case.
+
+    Raises:
+        WrongUsage: if it is none.
+    """
+    if not _HEADER_NAME.fullmatch(text):
+        raise WrongUsage(f"{option} takes the name of a header, got {text!r}")
+    return text.lower().encode()
 
 
 def require_writable(targets: Mapping[str, str | Path | None]) -> None:

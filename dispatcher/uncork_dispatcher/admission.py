@@ -1,35 +1,54 @@
-"""Who is refused: at the door for want of room or of time, and later when time has run out."""
+"""Who is refused: at the door for want of room or of time, and later when time runs out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.api import Api, Room
-from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.estimator import EARNED_REACH, Estimate
+from uncork_dispatcher.fair_queue import FairQueue, Load
+from uncork_dispatcher.feasible import choose
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.slots import Slots
 
-# What a refused client is told at the least, and when nothing is known to compute a better number from.
+# What a refused client is told at the least, and when nothing is known to compute a better number from; and
+# at the most, but for the spread: nobody can say how things will be in a minute.
 _SHORTEST_RETRY_S = 1.0
+_LONGEST_RETRY_S = 60.0
+# Multiples of the golden ratio fall evenly between whole numbers, however many there are.
+_GOLDEN = 0.618034
+# Clients that come back after a refusal may take this share of what the workers carry.
+_RETURNING_SHARE = 0.1
 
 
 def refusal(
-    api: Api, slots: Slots, *, rows: float, size_bytes: int, expires_at: float, now: float
+    api: Api,
+    slots: Slots,
+    queue: RequestQueue | None,
+    *,
+    flow: Hashable,
+    rows: float,
+    size_bytes: int,
+    expires_at: float,
+    now: float,
 ) -> ShedReason | None:
     """Why a request of ``rows`` rows is not taken in, or None if it is.
+
+    ``queue`` is the queue that it would go to, if there is one.
 
     An empty queue takes any request, however large; and while a worker is idle and nothing is held,
     any request, whatever the prediction says.
     """
     rules = api.rules
     held_rows, held = api.rows + rows, api.requests + 1
-    fits = held_rows <= rules.max_queue_rows and api.size_bytes + size_bytes <= rules.max_queue_bytes
     room = api.room
+    bytes_fit = api.size_bytes + size_bytes <= rules.max_queue_bytes
     known = expires_at == math.inf and room.changes == slots.changes
-    if known and fits and held_rows <= room.rows and held <= room.requests:
+    if known and bytes_fit and held_rows <= room.rows and held <= room.requests:
         return None
+    fits = bytes_fit and held_rows <= rules.max_queue_rows and held <= rules.max_queue_requests
     if slots.workers == 0:
         return "no_worker"
     if expires_at <= now:
@@ -40,11 +59,74 @@ def refusal(
         return "queue_full"
     if expires_at == math.inf and _find_room(api, slots, rows=held_rows, requests=held, now=now):
         return None
-    if api.may_shed(max(rows, min(held_rows, api.policy.limit_rows))):
-        finish = _finish(api, slots, rows=held_rows, requests=held, now=now)
-        if finish > api.due_at(now, expires_at):
-            return "deadline"
-    return None
+    late = _is_late(api, slots, queue, flow=flow, rows=rows, expires_at=expires_at, now=now)
+    return "deadline" if late else None
+
+
+def _is_late(
+    api: Api,
+    slots: Slots,
+    queue: RequestQueue | None,
+    *,
+    flow: Hashable,
+    rows: float,
+    expires_at: float,
+    now: float,
+) -> bool:
+    """Whether a request that comes now would miss its deadline behind what goes before it."""
+    held_rows, held, limit = api.rows + rows, api.requests + 1, api.policy.limit_rows
+    if not api.may_shed(max(rows, min(held_rows, limit))):
+        return False
+    if queue is not None:
+        before, requests = queue.before(flow, rows)
+        held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
+    return _finish(api, slots, rows=held_rows, requests=held, now=now) > api.due_at(now, expires_at)
+
+
+def find_displaced(
+    api: Api,
+    slots: Slots,
+    queue: FairQueue,
+    *,
+    flow: Hashable,
+    rows: float,
+    size_bytes: int,
+    expires_at: float,
+    now: float,
+) -> list[Entry]:
+    """The held requests to refuse so that another fits into a full queue; none if it is to be refused."""
+    rules, more = api.rules, Load(rows, 1, size_bytes)
+    limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
+    over = Load(api.rows, api.requests, api.size_bytes).plus(more).plus(limits, -1)
+    displaced = queue.displaced(flow, more, over=over, limits=limits)
+    if _is_late(api, slots, queue, flow=flow, rows=rows, expires_at=expires_at, now=now):
+        return []
+    return displaced
+
+
+def make_room(
+    queue: RequestQueue, api: Api, slots: Slots, *, limit: float, estimate: Estimate, now: float
+) -> tuple[float, list[Entry]]:
+    """Rows of a batch that starts now, ``limit`` at most, and whom to refuse.
+
+    Those who would keep it small, and cannot wait for the next. Nobody is refused while another worker is
+    idle, for then there is capacity.
+    """
+    rows = min(queue.rows, limit)
+    late = queue.most_urgent.deadline < now + estimate.upper(rows)
+    if not (late and slots.idle == 1 and api.may_shed(rows)):
+        return limit, []
+    free_at = slots.free_at(now)
+    entries = queue.by_urgency()
+    choice = choose(
+        entries,
+        limit_rows=limit,
+        now=now,
+        next_start=free_at[1] if len(free_at) > 1 else now + api.estimate.seconds(limit),
+        estimate=estimate,
+        most_skipped=queue.skippable(entries, rows=limit, goal_s=api.rules.goal_s),
+    )
+    return choice.rows, entries[: choice.skipped]
 
 
 def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
@@ -56,7 +138,8 @@ def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float
     rows, requests = 2 * rows, 2 * requests
     if _finish(api, slots, rows=rows, requests=requests, now=now) > api.due_at(now, math.inf):
         return False
-    api.room = Room(slots.changes, rows, requests)
+    rules = api.rules
+    api.room = Room(slots.changes, min(rows, rules.max_queue_rows), min(requests, rules.max_queue_requests))
     return True
 
 
@@ -68,13 +151,13 @@ def next_refusal(
     ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run.
 
     While a worker is idle there is capacity, and a late answer is better than none; except for a client
-    that has said when it gives up.
+    that has said when it gives up. Suspects wait for each other: no prediction says how long.
     """
     entry = queue.most_urgent
     at = math.inf
     if not slots.workers:
         at = min(entry.deadline, deserted + api.rules.timeout_s)
-    elif not slots.idle and not draining and api.may_shed(0):
+    elif not (slots.idle or draining or queue.suspects) and api.may_shed(0):
         # Of more rows than have been earned it is known that they take no less than the earned ones.
         rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
         at = entry.deadline - api.estimate.seconds(rows)
@@ -84,12 +167,27 @@ def next_refusal(
     return at, entry
 
 
-def retry_after_s(api: Api, slots: Slots, *, now: float) -> float:
-    """How long a refused client should wait: until what is held now is done, at least a second."""
-    if slots.workers == 0 or api.requests == 0:
+def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
+    """How long a client that is refused now should wait: from one second to two minutes.
+
+    Until what is held now is done, and those are back who were refused before it. Were all to come back at
+    once, most would be refused again. So they are spread such that they are a tenth of what the workers
+    carry: those who come anew take the rest. And they are told up to twice as long, each another time: in
+    whole seconds, those who are refused at one moment would meet again.
+    """
+    estimate = api.estimate
+    batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
+    if slots.workers == 0 or batch_rows == 0:
         return _SHORTEST_RETRY_S
-    finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
-    return max(_SHORTEST_RETRY_S, finish - now)
+    finish = now
+    if api.requests:
+        finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
+    turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
+    rows_per_s = slots.workers * batch_rows / estimate.seconds(batch_rows)
+    api.line_until = turn + rows / (_RETURNING_SHARE * rows_per_s)
+    spread = api.refused * _GOLDEN % 1
+    api.refused += 1
+    return max(_SHORTEST_RETRY_S, (turn - now) * (1 + spread))
 
 
 def _finish(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> float:

@@ -64,6 +64,7 @@ class CallOptions(TypedDict, total=False):
     key: Hashable
     client_timeout_s: float
     source: Hashable
+    flow: Hashable
 
 
 class _Caller(Generic[R]):
@@ -124,7 +125,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def worker_lost(self, worker: int) -> None:
-        """A worker is gone. What it was running is run once more elsewhere, or fails."""
+        """A worker is gone. What it was running is run once more, one request at a time, or fails."""
         self._core.worker_lost(worker, now=self._now())
         self._changed()
 
@@ -140,12 +141,14 @@ class AsyncDispatcher(Generic[P, R]):
         key: Hashable = None,
         client_timeout_s: float = math.inf,
         source: Hashable = None,
+        flow: Hashable = None,
     ) -> int:
         """Have ``payload`` executed in some batch and tell ``waiter``; returns the number of the request.
 
         Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
         it is given; all requests of an api should give it or none. ``source`` is who asks, for example a
-        client's connection, so that it is known who has come back; None if unknown.
+        client's connection, so that it is known who has come back; None if unknown. ``flow`` is who shares
+        the queue equally with others, where the rules are ``fair``.
 
         Raises:
             RequestShed: it was refused at once; the waiter is not told.
@@ -162,6 +165,7 @@ class AsyncDispatcher(Generic[P, R]):
             size_bytes=size_bytes,
             expires_at=now + client_timeout_s,
             source=source,
+            flow=flow,
         )
         if refused is not None:
             self._observer.request_shed(api, refused.reason)

@@ -40,7 +40,10 @@ class ApiStats(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How much may be held for its last row to be done within the goal, while the slots do not change."""
+    """How much may be held for its last row to be done within the goal, while the slots do not change.
+
+    No more than the rules allow.
+    """
 
     changes: int
     rows: float
@@ -58,6 +61,10 @@ class Api:
         self._unexpected = ArrivalRate()
         self._returns = Returns()
         self.room = Room(-1, 0.0, 0)
+        self.line_until = -math.inf
+        """When the last of those who were refused is to come back."""
+        self.refused = 0
+        """How many were told when to come back."""
         self.requests = 0
         self.rows = 0.0
         self.size_bytes = 0

@@ -16,10 +16,10 @@ import math
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
-from uncork_dispatcher.admission import next_refusal, refusal, retry_after_s
+from uncork_dispatcher.admission import find_displaced, make_room, next_refusal, refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
-from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.feasible import choose
+from uncork_dispatcher.fair_queue import FairQueue
+from uncork_dispatcher.held import Held
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
@@ -31,11 +31,10 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._apis: dict[str, Api] = {}
-        self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
-        self._live: dict[int, Entry] = {}
+        self._held = Held(self._apis)
         self._slots = Slots()
         self._batch_numbers = itertools.count(1)
-        self._news: list[Lost | GoalOutOfReach] = []
+        self._news: list[Shed | Lost | GoalOutOfReach] = []
         self._handed_over: dict[int, Running] = {}
         self._draining = False
         self._deserted = math.inf
@@ -66,41 +65,57 @@ class Dispatcher:
         size_bytes: int = 0,
         expires_at: float = math.inf,
         source: Hashable = None,
+        flow: Hashable = None,
     ) -> Shed | None:
         """Take in a request, or refuse it at the door; returns None when it was taken.
 
         Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it
-        said so; it can only bring the deadline forward.
+        said so; it can only bring the deadline forward. Where the api is ``fair``, ``flow`` names those who
+        share equally with others.
         """
         self._advance(now)
-        held = self._apis[api]
-        held.arrived(source, rows, now)
+        to = self._apis[api]
+        to.arrived(source, rows, now)
+        queue = self._held.queues.get((api, key))
         reason = (
             "draining"
             if self._draining
-            else refusal(held, self._slots, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=now)
+            else refusal(
+                to,
+                self._slots,
+                queue,
+                flow=flow,
+                rows=rows,
+                size_bytes=size_bytes,
+                expires_at=expires_at,
+                now=now,
+            )
         )
+        if reason == "queue_full" and isinstance(queue, FairQueue):
+            displaced = find_displaced(
+                to,
+                self._slots,
+                queue,
+                flow=flow,
+                rows=rows,
+                size_bytes=size_bytes,
+                expires_at=expires_at,
+                now=now,
+            )
+            self._news.extend([self._refuse(entry, reason) for entry in displaced])
+            reason = None if displaced else reason
         if reason is not None:
-            return self._shed(request, held, reason)
-        queue = self._queues.get((api, key))
-        if queue is None:
-            queue = self._queues[api, key] = RequestQueue(api, key)
-        deadline = held.due_at(now, expires_at)
-        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source)
-        self._live[request] = entry
-        queue.append(entry)
-        held.count(entry, 1)
+            return self._shed(request, to, reason, rows)
+        if not queue:
+            queue = self._held.make(api, key)
+        deadline = to.due_at(now, expires_at)
+        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow), to)
         return None
 
     def cancel(self, request: int, *, now: float) -> None:
         """Forget a request whose caller has left. Unknown and finished requests are ignored."""
         self._advance(now)
-        entry = self._live.pop(request, None)
-        if entry is None:
-            return
-        entry.cancelled = True
-        if request in entry.queue:
-            self._unqueue(entry)
+        self._held.cancel(request)
 
     def worker_ready(self, worker: int, *, now: float) -> None:
         """A worker has started, or is usable again: it may be given batches."""
@@ -108,13 +123,16 @@ class Dispatcher:
         self._slots.add(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
-        """A worker is gone; a batch that it was running is run once more elsewhere if that is allowed."""
+        """A worker is gone. The requests that it was running are suspects: each is tried once more, alone.
+
+        One that may not be, or was already, is :class:`Lost`.
+        """
         self._advance(now)
         for api in self._apis.values():
             api.worker_lost(worker)
         running = self._slots.lose(worker)
         if running is not None:
-            self._retry(running)
+            self._try_again(running)
 
     def hand_over(self, batch: int, *, now: float) -> list[Action]:
         """A batch has ended: what to do before :meth:`batch_done` is told of it, if anything.
@@ -124,12 +142,12 @@ class Dispatcher:
         """
         self._advance(now)
         actions: list[Action] = []
-        if not self._queues or self._draining or not self._slots.runs(batch):
+        if not self._held or self._draining or not self._slots.runs(batch):
             return actions
         self._shed_hopeless(actions)
-        for queue in self._by_urgency()[:1]:
+        for queue in self._held.by_urgency()[:1]:
             api = self._apis[queue.api]
-            if api.fills_batch(queue) and api.estimate.earned_rows:
+            if not queue.suspects and api.fills_batch(queue) and api.estimate.earned_rows:
                 running = self._slots.finish(batch)
                 assert running is not None
                 self._handed_over[batch] = running
@@ -155,7 +173,7 @@ class Dispatcher:
         running = self._handed_over.pop(batch, None) or self._slots.finish(batch)
         if running is None:
             return False
-        self._forget(running)
+        self._held.forget(running.entries)
         api = self._apis[running.start.api]
         api.answered(running, now)
         if outcome == "worked":
@@ -210,18 +228,18 @@ class Dispatcher:
     @property
     def is_holding(self) -> bool:
         """Whether any request is held."""
-        return bool(self._queues)
+        return bool(self._held)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is held, nothing runs, and nobody is yet to be told of anything."""
-        return not self._live and not self._slots.running and not self._news
+        return self._held.nobody_waits and not self._slots.running and not self._news
 
     # What poll does
 
     def _abandon_overdue(self, actions: list[Action]) -> None:
         for running in self._slots.give_up_overdue(self._now):
-            self._forget(running)
+            self._held.forget(running.entries)
             actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
 
     def _shed_hopeless(self, actions: list[Action]) -> float:
@@ -231,7 +249,7 @@ class Dispatcher:
         """
         next_at = math.inf
         self._deserted = math.inf if self._slots.workers else min(self._deserted, self._now)
-        for queue in list(self._queues.values()):
+        for queue in self._held:
             while queue:
                 at, entry = next_refusal(
                     queue,
@@ -256,9 +274,9 @@ class Dispatcher:
 
         Queues are asked in order of urgency; the first release takes the slot, a hold blocks nobody.
         """
-        while self._slots.idle and self._queues:
+        while self._slots.idle and self._held:
             held_until = math.inf
-            for queue in self._by_urgency():
+            for queue in self._held.by_urgency():
                 decision = self._decide(queue)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions)
@@ -268,13 +286,9 @@ class Dispatcher:
                 return held_until
         return math.inf
 
-    def _by_urgency(self) -> list[RequestQueue]:
-        queues = list(self._queues.values())
-        if len(queues) > 1:
-            queues.sort(key=lambda queue: self._apis[queue.api].urgency(queue))
-        return queues
-
     def _decide(self, queue: RequestQueue) -> Release | Hold:
+        if queue.suspects:
+            return self._decide_suspects(queue)
         api = self._apis[queue.api]
         if self._draining:
             return Release(api.policy.limit_rows, "drain")
@@ -288,16 +302,22 @@ class Dispatcher:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest) if longest < decision.until else decision
 
+    def _decide_suspects(self, queue: RequestQueue) -> Release | Hold:
+        """One by one, whatever the policy says: those that kill their worker must not take all at once."""
+        if self._slots.tries_suspect(queue.api):
+            return Hold(math.inf)
+        return Release(0, "drain" if self._draining else "not_worth_waiting")
+
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:
         """Start a batch, and refuse those that cannot be answered in time if it is to be a large one."""
         api = self._apis[queue.api]
         worker = self._slots.next_idle(api.pace)
         estimate = api.estimate.at_pace(api.pace(worker))
         limit = min(release.rows, api.rules.max_batch_rows)
-        if self._is_tight(queue, limit, estimate):
-            limit = self._make_room(queue, limit, estimate, actions)
-        entries = queue.take(rows=limit, size_bytes=api.rules.max_batch_bytes)
-        self._drop_if_empty(queue)
+        if not (queue.suspects or self._draining):
+            limit, left = make_room(queue, api, self._slots, limit=limit, estimate=estimate, now=self._now)
+            actions.extend([self._refuse(entry, "deadline") for entry in left])
+        entries = self._held.take(queue, rows=limit, size_bytes=api.rules.max_batch_bytes)
         rows = sum([entry.rows for entry in entries])
         api.released(entries, rows)
         start = Start(
@@ -315,26 +335,6 @@ class Dispatcher:
         self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))
         actions.append(start)
 
-    def _is_tight(self, queue: RequestQueue, limit: float, estimate: Estimate) -> bool:
-        """Whether a batch of up to ``limit`` rows would, as far as is known, miss its earliest deadline."""
-        api = self._apis[queue.api]
-        rows = min(queue.rows, limit)
-        late = queue.most_urgent.deadline < self._now + estimate.upper(rows)
-        # While another worker is idle there is capacity: nobody is refused.
-        return late and self._slots.idle == 1 and not self._draining and api.may_shed(rows)
-
-    def _make_room(
-        self, queue: RequestQueue, limit: float, estimate: Estimate, actions: list[Action]
-    ) -> float:
-        """Refuse requests that would keep a batch small and cannot wait for the next; rows of the batch."""
-        api = self._apis[queue.api]
-        free_at = self._slots.free_at(self._now)
-        next_start = free_at[1] if len(free_at) > 1 else self._now + api.estimate.seconds(limit)
-        entries = queue.by_urgency()
-        choice = choose(entries, limit_rows=limit, now=self._now, next_start=next_start, estimate=estimate)
-        actions.extend(self._refuse(entry, "deadline") for entry in entries[: choice.skipped])
-        return choice.rows
-
     # Bookkeeping
 
     def _advance(self, now: float) -> None:
@@ -342,43 +342,24 @@ class Dispatcher:
             raise ValueError(f"time went back from {self._now} to {now}")
         self._now = now
 
-    def _shed(self, request: int, api: Api, reason: ShedReason) -> Shed:
-        return Shed(request, api.rules.name, reason, retry_after_s(api, self._slots, now=self._now))
+    def _shed(self, request: int, api: Api, reason: ShedReason, rows: float) -> Shed:
+        return Shed(
+            request, api.rules.name, reason, retry_after_s(api, self._slots, rows=rows, now=self._now)
+        )
 
     def _refuse(self, entry: Entry, reason: ShedReason) -> Shed:
         """Refuse a request that is held."""
-        del self._live[entry.request]
-        self._unqueue(entry)
-        return self._shed(entry.request, self._apis[entry.queue.api], reason)
+        self._held.remove(entry)
+        return self._shed(entry.request, self._apis[entry.queue.api], reason, entry.rows)
 
-    def _forget(self, running: Running) -> None:
-        for entry in running.entries:
-            self._live.pop(entry.request, None)
-
-    def _unqueue(self, entry: Entry) -> None:
-        entry.queue.remove(entry)
-        self._apis[entry.queue.api].count(entry, -1)
-        self._drop_if_empty(entry.queue)
-
-    def _drop_if_empty(self, queue: RequestQueue) -> None:
-        if not queue:
-            self._queues.pop((queue.api, queue.key), None)
-
-    def _retry(self, running: Running) -> None:
-        """Put the requests of a lost batch back to the head of their queue, once."""
-        api = self._apis[running.start.api]
-        place = (running.start.api, running.start.key)
-        again: list[Entry] = []
+    def _try_again(self, running: Running) -> None:
+        """Hold the requests of a lost batch again, those that may be run once more."""
+        idempotent = self._apis[running.start.api].rules.idempotent
         for entry in running.entries:
             if entry.cancelled:
                 continue
-            if entry.retried or not api.rules.idempotent:
-                del self._live[entry.request]
+            if idempotent and not entry.suspect:
+                self._held.suspect(entry, now=self._now)
+            else:
+                self._held.forget([entry])
                 self._news.append(Lost(entry.request))
-                continue
-            entry.retried = True
-            entry.queue = self._queues.setdefault(place, entry.queue)
-            api.count(entry, 1)
-            again.append(entry)
-        if again:
-            again[0].queue.put_back(again)

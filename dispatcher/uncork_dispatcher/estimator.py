@@ -25,7 +25,7 @@ from typing import NamedTuple
 # A prediction is believed for refusing a request only after this many batches ...
 _EARNED_BATCHES = 5
 # ... and only up to this multiple of the largest batch seen: the line is not trusted far outside.
-_EARNED_REACH = 2.0
+EARNED_REACH = 2.0
 # Until two sizes have been seen nothing tells slope from intercept; this is the slope's share then.
 _PRIOR_SLOPE_PER_INTERCEPT = 0.1
 _FORGET = 0.95
@@ -121,7 +121,7 @@ class BatchTimeEstimator:
             intercept_s=intercept,
             slope_s=slope,
             spread=math.sqrt(self._variance),
-            earned_rows=self._largest * _EARNED_REACH if self._batches >= _EARNED_BATCHES else 0.0,
+            earned_rows=self._largest * EARNED_REACH if self._batches >= _EARNED_BATCHES else 0.0,
         )
 
     def _judge(self, rows: float, seconds: float, predicted: float) -> float:

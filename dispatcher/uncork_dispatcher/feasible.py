@@ -22,11 +22,18 @@ class Choice(NamedTuple):
 
 
 def choose(
-    entries: Sequence[Entry], *, limit_rows: float, now: float, next_start: float, estimate: Estimate
+    entries: Sequence[Entry],
+    *,
+    limit_rows: float,
+    now: float,
+    next_start: float,
+    estimate: Estimate,
+    most_skipped: int,
 ) -> Choice:
     """Choose from ``entries``, most urgent first, for a batch of at most ``limit_rows`` rows that starts now.
 
-    ``next_start`` is when the batch after it can start. At least one request is taken.
+    ``next_start`` is when the batch after it can start. At most ``most_skipped`` requests are skipped, and at
+    least one is taken.
     """
     rows = sum(entry.rows for entry in entries)
     first = _rows_until(entries[0].deadline, now=now, estimate=estimate)
@@ -36,7 +43,7 @@ def choose(
         return Choice(0, first)
     best = Choice(0, limit_rows)
     most = 0.0
-    for skipped, entry in enumerate(entries):
+    for skipped, entry in enumerate(entries[: most_skipped + 1]):
         fits = min(_rows_until(entry.deadline, now=now, estimate=estimate), limit_rows, rows)
         if fits > most and fits >= entry.rows:
             best, most = Choice(skipped, fits), fits

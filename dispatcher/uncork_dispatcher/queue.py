@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 class Entry:
     """One request inside the core. ``rows`` is what it counts: its rows, or their cost.
 
-    ``deadline`` is when it should be answered, ``expires_at`` when its client gives up (seconds).
+    ``deadline`` is when it should be answered, ``expires_at`` when its client gives up (seconds). A worker
+    was lost while it ran a ``suspect``, which is held again since ``arrival``.
     """
 
     request: int
@@ -24,7 +25,8 @@ class Entry:
     expires_at: float
     queue: RequestQueue
     source: Hashable = None
-    retried: bool = False
+    flow: Hashable = None
+    suspect: bool = False
     cancelled: bool = False
 
 
@@ -35,9 +37,11 @@ class RequestQueue:
     request that is more urgent than one before it brings a heap into being.
     """
 
-    def __init__(self, api: str, key: Hashable) -> None:
+    def __init__(self, api: str, key: Hashable, *, suspects: bool = False) -> None:
         self.api = api
         self.key = key
+        self.suspects = suspects
+        """Whether its requests are to be run one by one, because one of them may be what kills workers."""
         self.rows = 0.0
         self.size_bytes = 0
         self.newest = 0.0
@@ -56,17 +60,19 @@ class RequestQueue:
 
     def append(self, entry: Entry) -> None:
         """Add a new arrival."""
-        self._insert(entry)
         self.newest = entry.arrival
-
-    def put_back(self, entries: Iterable[Entry]) -> None:
-        """Put requests that have been released once where they stood: in the order of arrival."""
-        for entry in entries:
-            self._insert(entry)
-            self.newest = max(self.newest, entry.arrival)
-        in_order = sorted(self._entries.values(), key=lambda entry: (entry.arrival, entry.request))
-        self._entries = OrderedDict((entry.request, entry) for entry in in_order)
-        self._make_heap()
+        self._entries[entry.request] = entry
+        self.rows += entry.rows
+        self.size_bytes += entry.size_bytes
+        if self._deadlines is not None:
+            heapq.heappush(self._deadlines, (entry.deadline, entry.request))
+        elif entry.deadline < self._latest_deadline:
+            self._deadlines = [(each.deadline, each.request) for each in self._entries.values()]
+            heapq.heapify(self._deadlines)
+        else:
+            self._latest_deadline = entry.deadline
+        if entry.expires_at != math.inf:
+            heapq.heappush(self._expiries, (entry.expires_at, entry.request))
 
     def remove(self, entry: Entry) -> None:
         """Take one request out, wherever it stands."""
@@ -95,6 +101,18 @@ class RequestQueue:
             return list(self._entries.values())
         return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.request))
 
+    def newest_first(self) -> Iterator[Entry]:
+        """All requests, the newest first. The queue must not be changed meanwhile."""
+        return reversed(self._entries.values())
+
+    def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
+        """Rows and requests up to and with one of ``rows`` rows that comes now: here all there are."""
+        return self.rows + rows, len(self) + 1
+
+    def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
+        """How many of ``entries``, the most urgent, may be refused so that others fill a batch: here any."""
+        return len(entries)
+
     @property
     def oldest(self) -> Entry:
         """The request at the head. The queue must not be empty."""
@@ -121,20 +139,3 @@ class RequestQueue:
                 return entry
             heapq.heappop(heap)
         return None
-
-    def _insert(self, entry: Entry) -> None:
-        self._entries[entry.request] = entry
-        self.rows += entry.rows
-        self.size_bytes += entry.size_bytes
-        if self._deadlines is not None:
-            heapq.heappush(self._deadlines, (entry.deadline, entry.request))
-        elif entry.deadline < self._latest_deadline:
-            self._make_heap()
-        else:
-            self._latest_deadline = entry.deadline
-        if entry.expires_at != math.inf:
-            heapq.heappush(self._expiries, (entry.expires_at, entry.request))
-
-    def _make_heap(self) -> None:
-        self._deadlines = [(entry.deadline, entry.request) for entry in self._entries.values()]
-        heapq.heapify(self._deadlines)

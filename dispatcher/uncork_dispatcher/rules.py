@@ -21,9 +21,12 @@ class ApiRules:
         max_hold_s: longest time that a request is held while a worker is idle, whatever the policy says.
         timeout_s: seconds a batch may run before it is given up, and that requests wait while there are no
             workers.
-        idempotent: whether a batch whose worker was lost may be run once more.
+        idempotent: whether requests whose worker was lost may be run once more, one by one.
         max_queue_rows: rows that may be held; a request beyond is refused.
+        max_queue_requests: requests that may be held, where rows are counted by a cost that may be small.
         max_queue_bytes: bytes of bodies that may be held; a request beyond is refused.
+        fair: whether the flows of requests share each of the api's queues equally, see
+            :class:`uncork_dispatcher.fair_queue.FairQueue`.
 
     Raises:
         ValueError: if a limit is not positive or the policy is unknown.
@@ -38,7 +41,9 @@ class ApiRules:
     timeout_s: float = 60.0
     idempotent: bool = True
     max_queue_rows: int = 20_000
+    max_queue_requests: int = 20_000
     max_queue_bytes: int = 256 * 2**20
+    fair: bool = False
 
     def __post_init__(self) -> None:
         for field in (
@@ -47,6 +52,7 @@ class ApiRules:
             "max_batch_bytes",
             "timeout_s",
             "max_queue_rows",
+            "max_queue_requests",
             "max_queue_bytes",
         ):
             value = getattr(self, field)

@@ -79,6 +79,12 @@ class Slots:
         """Whether a batch runs."""
         return batch in self._running
 
+    def tries_suspect(self, api: str) -> bool:
+        """Whether a suspect of an api runs."""
+        return any(
+            running.start.api == api and running.entries[0].suspect for running in self._running.values()
+        )
+
     def finish(self, batch: int) -> Running | None:
         """A batch has ended and its worker is idle again; None if the batch is not known any more."""
         self.changes += 1

@@ -36,6 +36,7 @@ from uncork_workers.frames import Failed, FrameError
 log = logging.getLogger("uncork.gateway")
 
 _QUEUE_BATCHES = 20
+_QUEUE_REQUESTS = 20_000
 # A worker that was told to go, because another has taken over, does so in a moment unless something is stuck.
 _LEAVING_S = 10.0
 # So many deaths in a row are not chance; the log says so once.
@@ -54,10 +55,12 @@ class GatewaySettings:
         overrides: values that replace the apis' own, by name of the ``@api`` argument.
         max_body_bytes: largest request body.
         max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
-            may hold as much cost, or 20 full batches if that is more.
+            may hold as much cost, or 20 full batches if that is more, in 20 000 requests or as many as rows.
         keys: the API keys that are accepted; None: none is wanted.
         admin: whether metrics and documents are in an app of their own, :attr:`Gateway.admin_app`.
         clients: what a client may take up.
+        max_queue_bytes: bytes of bodies that may be held per api; more are refused with 503.
+        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
     """
 
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class GatewaySettings:
     keys: ApiKeys | None = None
     admin: bool = False
     clients: ClientLimits = field(default_factory=ClientLimits)
+    max_queue_bytes: int = 256 * 2**20
+    fair_by: bytes | None = None
 
 
 class Gateway:
@@ -343,6 +348,9 @@ class Gateway:
             timeout_s=settings.timeout,
             idempotent=settings.idempotent,
             max_queue_rows=max_queue_rows,
+            max_queue_requests=max(_QUEUE_REQUESTS, self._settings.max_queue_rows),
+            max_queue_bytes=self._settings.max_queue_bytes,
+            fair=self._settings.fair_by is not None,
         )
 
     def _hot_route(self, api: ApiDescription, dialect: Dialect) -> HotRoute:
@@ -354,6 +362,7 @@ class Gateway:
             tally=self._metrics.api(api.name),
             max_body_bytes=self._settings.max_body_bytes,
             batch_head=self._batch_head,
+            fair_by=self._settings.fair_by,
         )
 
     # The dispatcher's runner

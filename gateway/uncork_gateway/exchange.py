@@ -35,12 +35,14 @@ class Head(NamedTuple):
     """What the headers of a request say; ``refused`` is why it is not taken, if it is not.
 
     ``headers`` are those that matter to whoever reads the body, names in lower case. ``encoding`` is that of
-    the body, in lower case, or empty; ``length`` its bytes if they were told, else 0.
+    the body, in lower case, or empty; ``length`` its bytes if they were told, else 0. ``flow`` is whom the
+    request counts for where queues are shared fairly.
     """
 
     timeout_s: float
     expects: bool
     refused: GatewayError | None
+    flow: bytes | None = None
     headers: tuple[Header, ...] = ()
     encoding: bytes = b""
     length: int = 0
@@ -59,9 +61,12 @@ class Route(Protocol):
         ...
 
 
-def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
-    """Read what headers say to every route; what is wrong with them is told when it is the request's turn."""
-    timeout_s, expects, encoding, length = math.inf, False, b"", 0
+def read_head(headers: Sequence[Header], *, max_body_bytes: int, fair_by: bytes | None = None) -> Head:
+    """Read what headers say to every route; what is wrong with them is told when it is the request's turn.
+
+    ``fair_by`` is the header, in lower case, whose value names the request's flow.
+    """
+    timeout_s, expects, encoding, length, flow = math.inf, False, b"", 0, None
     refused: GatewayError | None = None
     for name, value in headers:
         match name.lower():
@@ -78,7 +83,9 @@ def read_head(headers: Sequence[Header], *, max_body_bytes: int) -> Head:
                 expects = value.lower() == b"100-continue"
             case b"content-encoding" if value.lower() != b"identity":
                 encoding += (b", " if encoding else b"") + value.lower()
-    return Head(timeout_s, expects, refused, encoding=encoding, length=length)
+    if fair_by is not None:
+        flow = next((value for name, value in headers if name.lower() == fair_by), None)
+    return Head(timeout_s, expects, refused, flow, encoding=encoding, length=length)
 
 
 class BatchHead:

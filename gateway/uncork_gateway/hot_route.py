@@ -28,6 +28,7 @@ class HotRoute:
         tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
+        fair_by: bytes | None = None,
     ) -> None:
         self.api = api
         self.dialect = dialect
@@ -35,10 +36,11 @@ class HotRoute:
         self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_head = batch_head
+        self._fair_by = fair_by
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read what the headers say; what is wrong with them is told when it is the request's turn."""
-        head = read_head(headers, max_body_bytes=self.max_body_bytes)
+        head = read_head(headers, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
         if head.encoding:
             if head.encoding not in ENCODINGS:
                 return head._replace(refused=unknown_encoding(head.encoding))
@@ -99,4 +101,5 @@ class HotRequest(BodyExchange):
             key=asked.key,
             client_timeout_s=self._head.timeout_s,
             source=self._connection.number,
+            flow=self._head.flow,
         )

@@ -75,6 +75,7 @@ class MergedRoute:
         tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
+        fair_by: bytes | None = None,
     ) -> None:
         self.target = target
         self.api = api
@@ -85,13 +86,14 @@ class MergedRoute:
         self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_head = batch_head
+        self._fair_by = fair_by
         self._header_rules = header_rules
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
         """Sort the headers."""
         whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules
-        common = read_head(headers, max_body_bytes=self.max_body_bytes)
+        common = read_head(headers, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
         is_opaque = False
         if common.encoding in ENCODINGS:
             whole = tuple(header for header in whole if header[0] not in OF_ENCODED)
@@ -163,6 +165,7 @@ class MergedRequest(BodyExchange):
             key=(route.target, self._sorted.keyed, sent.request.key),
             client_timeout_s=self._sorted.common.timeout_s,
             source=self._connection.number,
+            flow=self._sorted.common.flow,
         )
 
     def _withdraw(self) -> None:

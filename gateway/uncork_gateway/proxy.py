@@ -59,6 +59,8 @@ class ProxySettings:
         keys: the API keys that are accepted; None: none is wanted.
         admin: whether metrics are in an app of their own, :attr:`Proxy.admin_app`.
         clients: what a client may take up.
+        max_queue_bytes: bytes that may be held per model.
+        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
     """
 
     protocol: Protocol = "auto"
@@ -76,6 +78,8 @@ class ProxySettings:
     keys: ApiKeys | None = None
     admin: bool = False
     clients: ClientLimits = field(default_factory=ClientLimits)
+    max_queue_bytes: int = 256 * 2**20
+    fair_by: bytes | None = None
 
     @property
     def most_rows_of_part(self) -> int:
@@ -97,6 +101,9 @@ class ProxySettings:
             timeout_s=self.timeout_s,
             idempotent=self.idempotent,
             max_queue_rows=self.max_queue_rows,
+            max_queue_requests=self.max_queue_rows,
+            max_queue_bytes=self.max_queue_bytes,
+            fair=self.fair_by is not None,
         )
 
 
@@ -238,6 +245,7 @@ class Proxy:
                 tally=self._metrics.api(model),
                 max_body_bytes=settings.max_body_bytes,
                 batch_head=self._batch_head,
+                fair_by=settings.fair_by,
             )
         return None
 

@@ -28,7 +28,8 @@ class Request:
     deadline: float
     expires_at: float
     place: Place = "held"
-    retried: bool = False
+    flow: Hashable = None
+    suspect: bool = False
 
 
 @dataclass
@@ -46,14 +47,20 @@ class Model:
         self.rules: dict[str, ApiRules] = {}
         self.requests: dict[int, Request] = {}
         self.queues: dict[tuple[str, Hashable], list[Request]] = {}
+        self.suspects: list[Request] = []
         self.workers: set[int] = set()
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
         self.draining = False
+        self.displacing = False
+        """Whether requests that were held until the last submit may be refused for it."""
+        self.handing_over = False
+        """Whether a batch has ended that is still in these books."""
 
     def held(self, api: str | None = None) -> list[Request]:
         """Requests in the queues, of one api or of all."""
-        return [one for queue in self.queues.values() for one in queue if api in (None, one.api)]
+        queues = (*self.queues.values(), self.suspects)
+        return [one for queue in queues for one in queue if api in (None, one.api)]
 
     @property
     def idle(self) -> set[int]:
@@ -75,7 +82,7 @@ class Model:
         elif request.expires_at <= now:
             expected = "client_deadline"
         elif held and (rows > rules.max_queue_rows or size_bytes > rules.max_queue_bytes):
-            expected = "queue_full"
+            expected = self._full(request, refused)
         elif refused is not None:
             expected = "deadline"
             assert held or not self.idle, "a lone request was refused though a worker is idle"
@@ -88,6 +95,14 @@ class Model:
             assert (refused.request, refused.api) == (request.number, request.api)
             assert refused.retry_after_s >= 1.0
 
+    def _full(self, request: Request, refused: Shed | None) -> str | None:
+        """A fair queue may refuse others instead, which the next poll says."""
+        if not self.rules[request.api].fair:
+            return "queue_full"
+        if refused is None:
+            self.displacing = True
+        return refused and refused.reason
+
     def cancelled(self, number: int) -> None:
         """A caller left; those whose request is over have left already."""
         request = self.requests.get(number)
@@ -98,25 +113,20 @@ class Model:
         request.place = "cancelled"
 
     def lost_worker(self, worker: int) -> None:
-        """Its batch goes back to where it stood, but for those who may not or have left."""
+        """Its requests are held again as suspects, but for those who may not or have left."""
         self.workers.discard(worker)
         batch = next((one for one in self.running.values() if one.start.worker == worker), None)
         if batch is None:
             return
         del self.running[batch.start.batch]
-        again = []
         for request in self._of(batch.start):
             if request.place == "cancelled":
                 continue
-            if request.retried or not self.rules[request.api].idempotent:
+            if request.suspect or not self.rules[request.api].idempotent:
                 request.place = "losing"
             else:
-                request.place, request.retried = "held", True
-                again.append(request)
-        if again:
-            place = (batch.start.api, batch.start.key)
-            queue = again + self.queues.get(place, [])
-            self.queues[place] = sorted(queue, key=lambda one: one.number)
+                request.place, request.suspect = "held", True
+                self.suspects.append(request)
 
     def done(self, number: int, outcome: Outcome) -> None:
         """A running batch has come back."""
@@ -128,6 +138,7 @@ class Model:
     def polled(self, actions: list[Action], *, now: float, wakeup: float, stats: list[ApiStats]) -> None:
         """Enter the actions in order, then check that nothing is left to do."""
         self.entered(actions, now=now, stats=stats)
+        self.displacing = False
         assert not self.in_the_way, "refused for a batch that never came"
         self._at_rest(now, wakeup)
 
@@ -164,18 +175,15 @@ class Model:
         self.in_the_way.clear()
         assert start.worker in self.idle, "one batch per worker, and none on a lost one"
         assert start.batch not in self.running
-        rules, queue = self.rules[start.api], self.queues[start.api, start.key]
         taken = self._of(start)
         assert taken
+        if taken[0].suspect:
+            self._start_suspect(taken, start)
+        else:
+            self._start_batch(taken, start)
         assert {(one.api, one.key, one.place) for one in taken} == {(start.api, start.key, "held")}
-        urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
-        assert taken == urgent[: len(taken)], "earliest deadline first"
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
-        if len(taken) > 1:
-            assert start.rows <= rules.max_batch_rows
-            assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
-            assert rules.policy != "none"
         assert 0 <= start.predicted_s < math.inf
         # What transport takes is left off.
         assert all(at <= one.deadline for at, one in zip(start.deadlines, taken, strict=True))
@@ -183,29 +191,52 @@ class Model:
         for request in taken:
             self._unqueue(request)
             request.place = "running"
-        self.running[start.batch] = Batch(start, now + rules.timeout_s)
+        self.running[start.batch] = Batch(start, now + self.rules[start.api].timeout_s)
+
+    def _start_suspect(self, taken: list[Request], start: Start) -> None:
+        assert len(taken) == 1, "suspects go alone"
+        assert not self._tries_suspect(start.api), "one suspect of an api at a time"
+
+    def _start_batch(self, taken: list[Request], start: Start) -> None:
+        rules, queue = self.rules[start.api], self.queues[start.api, start.key]
+        urgent = sorted(queue, key=lambda one: (one.deadline, one.number))
+        if rules.fair:
+            for flow in {one.flow for one in taken}:
+                mine = [one for one in taken if one.flow == flow]
+                assert mine == [one for one in urgent if one.flow == flow][: len(mine)]
+        else:
+            assert taken == urgent[: len(taken)], "earliest deadline first"
+        if len(taken) > 1:
+            assert start.rows <= rules.max_batch_rows
+            assert sum(one.size_bytes for one in taken) <= rules.max_batch_bytes
+            assert rules.policy != "none"
 
     def _shed(self, request: Request, shed: Shed, now: float, estimate: Estimate) -> None:
         assert shed.api == request.api
         assert shed.retry_after_s >= 1.0
         self._unqueue(request)
         request.place = "shed"
-        if request.expires_at <= now:
+        if shed.reason == "queue_full":
+            assert self.displacing, "only for one that was taken in instead"
+        elif request.expires_at <= now:
             assert shed.reason == "client_deadline"
         elif not self.workers:
             assert shed.reason == "no_worker"
             assert request.deadline <= now
         else:
             assert shed.reason == "deadline"
+            assert not request.suspect, "nothing predicts when a suspect is done"
             assert not self.draining
-            if self.idle:  # refused for the sake of a larger batch, which takes the last idle worker
-                assert len(self.idle) == 1
-                self.in_the_way.append(request)
-                return
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
+            hopeless = request.deadline - estimate.seconds(rows) <= now + 1e-9
+            if self.idle or (self.handing_over and not hopeless):
+                # Refused for the sake of a larger batch, which takes the last idle worker.
+                assert len(self.idle) + self.handing_over == 1
+                self.in_the_way.append(request)
+                return
             assert estimate.earned_rows > 0
-            assert request.deadline - estimate.seconds(rows) <= now + 1e-9, "it might have been in time"
+            assert hopeless, "it might have been in time"
 
     def _at_rest(self, now: float, wakeup: float) -> None:
         assert wakeup > now, "the driver would spin"
@@ -218,6 +249,9 @@ class Model:
                 assert wakeup <= request.deadline
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
+                if request.suspect:
+                    assert self._tries_suspect(request.api), "only another suspect may be in its way"
+                    continue
                 assert not self.draining
                 assert self.rules[request.api].policy != "none"
 
@@ -232,4 +266,8 @@ class Model:
 
     def _unqueue(self, request: Request) -> None:
         assert request.place == "held"
-        self.queues[request.api, request.key].remove(request)
+        (self.suspects if request.suspect else self.queues[request.api, request.key]).remove(request)
+
+    def _tries_suspect(self, api: str) -> bool:
+        starts = [batch.start for batch in self.running.values() if batch.start.api == api]
+        return any(one.suspect for start in starts for one in self._of(start))

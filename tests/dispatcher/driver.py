@@ -93,6 +93,7 @@ class Arrival(NamedTuple):
     api: str = "a"
     rows: int = 1
     key: Hashable = None
+    flow: Hashable = None
 
 
 class Driver:
@@ -135,8 +136,8 @@ class Driver:
             assert self._core.batch_done(what.batch, outcome="worked", now=now)
             self.latency |= {one: now - self._arrivals[one].at for one in what.requests}
             return
-        _, api, rows, key = self._arrivals[what]
-        refused = self._core.submit(what, api=api, key=key, rows=rows, now=now)
+        _, api, rows, key, flow = self._arrivals[what]
+        refused = self._core.submit(what, api=api, key=key, rows=rows, flow=flow, now=now)
         if refused is not None:
             self.refused[what] = refused
 

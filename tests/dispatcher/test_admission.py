@@ -43,7 +43,9 @@ def ask(
     held: Api, workers: Slots, *, rows: int = 1, size_bytes: int = 1, expires_at: float = math.inf
 ) -> str | None:
     """What a request is told at time 0."""
-    return refusal(held, workers, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=0.0)
+    return refusal(
+        held, workers, None, flow=None, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=0.0
+    )
 
 
 def test_no_worker_comes_before_everything_else() -> None:
@@ -87,6 +89,13 @@ def test_the_limits_of_the_queue_are_inclusive(extra: int, reason: str | None) -
 
     assert ask(by_rows, slots(busy=1), rows=extra) == reason
     assert ask(by_bytes, slots(busy=1), size_bytes=extra) == reason
+
+
+def test_requests_are_limited_where_they_cost_little() -> None:
+    """Three of three are held; in cost there would be room."""
+    cheap = api(held=3, batches=0, max_queue_requests=3)
+
+    assert ask(cheap, slots(busy=1)) == "queue_full"
 
 
 @pytest.mark.parametrize(("goal_s", "reason"), [(3.001, None), (2.999, "deadline")])
@@ -153,12 +162,25 @@ def test_retry_after(workers: Slots, held: int, expected: float) -> None:
     """Until what is held is done on all workers, and a second at the least."""
     queue = api(held=held, max_batch_rows=1)
 
-    assert retry_after_s(queue, workers, now=0.0) == pytest.approx(expected)
+    assert retry_after_s(queue, workers, rows=1, now=0.0) == pytest.approx(expected)
+
+
+def test_those_who_are_refused_together_are_told_to_come_back_one_by_one() -> None:
+    """Two workers carry 2 rows a second; a tenth of that is a row every 5 s. Up to twice as long is told."""
+    queue, workers = api(held=4, max_batch_rows=1), slots(busy=2)
+    told = [retry_after_s(queue, workers, rows=1, now=0.0) for _ in range(40)]
+
+    assert told[0] == pytest.approx(3.0)
+    for place, wait in enumerate(told):
+        turn = min(3.0 + 5.0 * place, 60.0)
+        assert turn <= wait < 2 * turn or (place == 0 and wait == turn)
+    assert len({round(wait) for wait in told[-20:]}) == 20
+    assert retry_after_s(queue, workers, rows=1, now=1000.0) >= 3.0, "the line is over"
 
 
 def test_retry_after_is_a_second_while_nothing_is_known() -> None:
     """However much is held."""
-    assert retry_after_s(api(held=500, batches=0), slots(busy=1), now=0.0) == 1.0
+    assert retry_after_s(api(held=500, batches=0), slots(busy=1), rows=1, now=0.0) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ POLL = st.sampled_from([True, True, True, False])
 """Most inputs are followed by a poll; several may come in before one."""
 
 
-def rules_of(policy: str) -> list[ApiRules]:
+def rules_of(policy: str, *, fair: bool) -> list[ApiRules]:
     """An api with tight limits and one with loose ones that may not be run again."""
     tight = ApiRules(
         name="tight",
@@ -55,6 +55,7 @@ def rules_of(policy: str) -> list[ApiRules]:
         timeout_s=0.5,
         max_queue_rows=25,
         max_queue_bytes=300,
+        fair=fair,
     )
     loose = ApiRules(name="loose", policy=policy, goal_s=0.4, timeout_s=1.0, idempotent=False)
     return [tight, loose]
@@ -64,13 +65,14 @@ class CoreMachine(RuleBasedStateMachine):
     """Does everything that a driver may do to a core, and keeps the books of it."""
 
     policy = "cork"
+    fair = False
 
     def __init__(self) -> None:
         super().__init__()
         self.core, self.books = Dispatcher(), Model()
         self.now = 0.0
         self.submitted = 0
-        for rules in rules_of(self.policy):
+        for rules in rules_of(self.policy, fair=self.fair):
             self._set_api(rules)
         self.worker_ready(worker=0, poll=True)
 
@@ -90,6 +92,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(
         api=st.sampled_from(["tight", "tight", "loose"]),
         key=st.sampled_from([None, None, "other"]),
+        flow=st.sampled_from("xxyz"),
         rows=st.integers(1, 4) | st.integers(1, 12),
         size_bytes=st.integers(0, 30) | st.integers(0, 150),
         patience=PATIENCE,
@@ -101,6 +104,7 @@ class CoreMachine(RuleBasedStateMachine):
         *,
         api: str,
         key: str | None,
+        flow: str,
         rows: int,
         size_bytes: int,
         patience: float,
@@ -112,7 +116,7 @@ class CoreMachine(RuleBasedStateMachine):
             self.submitted += 1
             expires_at = self.now + patience
             deadline = min(self.now + self.books.rules[api].goal_s, expires_at)
-            request = Request(self.submitted, api, key, rows, size_bytes, deadline, expires_at)
+            request = Request(self.submitted, api, key, rows, size_bytes, deadline, expires_at, flow=flow)
             refused = self.core.submit(
                 request.number,
                 api=api,
@@ -120,10 +124,13 @@ class CoreMachine(RuleBasedStateMachine):
                 rows=rows,
                 size_bytes=size_bytes,
                 expires_at=expires_at,
+                flow=flow,
                 now=self.now,
             )
             [stats] = [each for each in self._stats() if each.name == api]
             self.books.submitted(request, refused, now=self.now, stats=stats)
+            if self.books.displacing:
+                self._poll()  # only that tells who is not held any more
         self._poll(poll)
 
     @precondition(lambda self: self.submitted)
@@ -160,8 +167,10 @@ class CoreMachine(RuleBasedStateMachine):
         starts = [action for action in actions if isinstance(action, Start)]
         assert actions[len(actions) - len(starts) :] == starts
         stats = self._stats()
+        self.books.handing_over = bool(starts)
         self.books.entered([action for action in actions if action not in starts], now=self.now, stats=stats)
         assert self.core.batch_done(number, outcome=outcome, now=self.now)
+        self.books.handing_over = False
         self.books.done(number, outcome)
         self.books.entered(list(starts), now=self.now, stats=stats)
         self._poll(poll)
@@ -170,7 +179,9 @@ class CoreMachine(RuleBasedStateMachine):
     def traffic(self, *, batches: int, seconds: float) -> None:
         """Single requests, each answered before the next comes: the estimate is earned."""
         for _ in range(batches):
-            self.submit(api="tight", key=None, rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True)
+            self.submit(
+                api="tight", key=None, flow="x", rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True
+            )
             if self.books.running:
                 self.batch_done(which=0, outcome="worked", took=seconds, hand_over=True, poll=True)
 
@@ -243,11 +254,22 @@ class CoreMachine(RuleBasedStateMachine):
         assert {request.place for request in self.books.requests.values()} <= ends
 
 
-@pytest.mark.parametrize("name", ["cork", "cork-classic", "fixed:25", "fixed:1000", "none"])
-def test_the_core_keeps_its_promises(name: str) -> None:
-    """With every policy, and with one that holds beyond every goal."""
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [
+        ("cork", False),
+        ("cork", True),
+        ("cork-classic", False),
+        ("fixed:25", True),
+        ("fixed:1000", False),
+        ("none", False),
+    ],
+)
+def test_the_core_keeps_its_promises(name: str, shared: bool) -> None:
+    """With every policy, and with one that holds beyond every goal; with and without fair queues."""
 
     class Machine(CoreMachine):
         policy = name
+        fair = shared
 
     run_state_machine_as_test(Machine, settings=SETTINGS)

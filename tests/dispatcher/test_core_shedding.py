@@ -153,8 +153,8 @@ def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> Non
     at = core.next_wakeup()
     assert at == 3.0
     assert [(shed.request, shed.reason) for shed in core.poll(at) if isinstance(shed, Shed)] == [
-        (1, "no_worker"),
         (2, "no_worker"),
+        (1, "no_worker"),
     ]
 
 
@@ -224,10 +224,11 @@ def test_a_client_in_a_hurry_is_refused_where_another_is_not() -> None:
 
 def test_retry_after_grows_with_the_backlog() -> None:
     """A second at the least; then until what is held is done."""
-    core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
     told = []
-    for number in range(1, 7):
-        core.submit(number, api="a", now=now)
+    for held in range(1, 7):
+        core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
+        for number in range(held):
+            core.submit(number, api="a", now=now)
         refused = core.submit(100, api="a", rows=10, now=now)
         assert refused is not None
         told.append(refused.retry_after_s)

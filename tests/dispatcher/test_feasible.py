@@ -20,9 +20,18 @@ def held(*deadlines: float, rows: float = 1.0) -> list[Entry]:
     ]
 
 
-def chosen(entries: list[Entry], *, limit_rows: float = 100, next_start: float = 1e6) -> Choice:
+def chosen(
+    entries: list[Entry], *, limit_rows: float = 100, next_start: float = 1e6, most_skipped: int = 99
+) -> Choice:
     """What goes at 0 s; by default nothing starts after it for long."""
-    return choose(entries, limit_rows=limit_rows, now=0.0, next_start=next_start, estimate=LINE)
+    return choose(
+        entries,
+        limit_rows=limit_rows,
+        now=0.0,
+        next_start=next_start,
+        estimate=LINE,
+        most_skipped=most_skipped,
+    )
 
 
 def test_who_is_in_time_together_goes_together() -> None:
@@ -33,6 +42,14 @@ def test_who_is_in_time_together_goes_together() -> None:
 def test_one_that_would_keep_the_batch_small_is_left_behind() -> None:
     """With it at most 2 of the 10 could go."""
     assert chosen(held(1.21, *[2.01] * 9)).skipped == 1
+
+
+def test_one_that_may_not_be_refused_keeps_the_batch_small() -> None:
+    """The second may not: the batch is such that it is in time."""
+    assert chosen(held(1.21, 1.51, *[2.01] * 9), most_skipped=2).skipped == 2
+    choice = chosen(held(1.21, 1.51, *[2.01] * 9), most_skipped=1)
+    assert choice.skipped == 1
+    assert int(choice.rows) == 5
 
 
 def test_one_is_saved_when_the_others_can_follow_in_time() -> None:

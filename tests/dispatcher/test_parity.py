@@ -154,6 +154,7 @@ class _Live:
                 max_batch_rows=scenario.limit_rows,
                 policy=scenario.policy,
                 max_queue_rows=10**9,
+                max_queue_requests=10**9,
             )
         )
         for worker in range(scenario.workers):

@@ -44,9 +44,6 @@ def test_totals_follow_what_is_appended_taken_and_removed() -> None:
     assert (len(queue), queue.rows, queue.size_bytes) == (1, 3, 30)
     assert 1 not in queue
 
-    queue.put_back([first])
-    assert (len(queue), queue.rows, queue.size_bytes) == (2, 4, 40)
-
 
 def test_take_is_first_in_first_out_up_to_the_rows() -> None:
     """Exactly as many rows as allowed may go, not one more."""
@@ -97,15 +94,11 @@ def test_the_oldest_is_at_the_head() -> None:
 
 
 def test_the_newest_arrival_is_remembered() -> None:
-    """Of appended ones; what is put back changes it only where the queue was empty or older."""
-    late, early = entry(1, arrival=3.0), entry(2, arrival=2.0)
-    queue = filled(late)
-    queue.put_back([early])
-    assert queue.newest == 3.0
+    """Also when it has been taken."""
+    queue = filled(entry(1, arrival=1.0), entry(2, arrival=3.0, deadline=0.5))
+    queue.take(rows=1, size_bytes=0)
 
-    queue = filled()
-    queue.put_back([early])
-    assert queue.newest == 2.0
+    assert queue.newest == 3.0
 
 
 def test_the_most_urgent_has_the_earliest_deadline() -> None:
@@ -132,35 +125,8 @@ def test_the_soonest_to_leave_is_the_client_that_gives_up_first() -> None:
     for leaver in (second, first):
         queue.remove(leaver)
         seen.append(queue.soonest_to_leave)
-    queue.put_back([first])
-    seen.append(queue.soonest_to_leave)
 
-    assert seen == [second, first, None, first]
-
-
-def test_batches_put_back_one_after_another_stand_in_the_order_of_arrival() -> None:
-    """The first batch goes back first, or last."""
-    entries = [entry(n, arrival=float(n // 2)) for n in range(6)]
-    for earlier, later in ((0, 2), (2, 0)):
-        queue = filled(entries[4], entries[5])
-        queue.put_back(entries[earlier : earlier + 2])
-        queue.put_back(entries[later : later + 2])
-
-        assert numbers(queue.take(rows=10, size_bytes=0)) == [0, 1, 2, 3, 4, 5]
-
-
-def test_what_is_put_back_comes_first_in_its_order() -> None:
-    """Before those that came while it ran, and its deadlines count again."""
-    first, second, third = (entry(n, deadline=float(n)) for n in (1, 2, 3))
-    queue = filled(first, second, third)
-    taken = queue.take(rows=2, size_bytes=0)
-    assert queue.most_urgent is third
-
-    queue.put_back(taken)
-
-    assert queue.oldest is first
-    assert queue.most_urgent is first
-    assert numbers(queue.take(rows=10, size_bytes=0)) == [1, 2, 3]
+    assert seen == [second, first, None]
 
 
 def test_all_are_taken_by_urgency() -> None:

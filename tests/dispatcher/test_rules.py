@@ -7,7 +7,15 @@ import pytest
 
 from uncork_dispatcher.rules import ApiRules
 
-NUMBERS = ("goal_s", "max_batch_rows", "max_batch_bytes", "timeout_s", "max_queue_rows", "max_queue_bytes")
+NUMBERS = (
+    "goal_s",
+    "max_batch_rows",
+    "max_batch_bytes",
+    "timeout_s",
+    "max_queue_rows",
+    "max_queue_requests",
+    "max_queue_bytes",
+)
 
 
 @pytest.mark.parametrize("field", NUMBERS)

@@ -57,6 +57,7 @@ class Stage:
         rules: ApiRules = RULES,
         workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
+        fair_by: bytes | None = None,
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
@@ -73,6 +74,7 @@ class Stage:
             tally=self.metrics.api("echo"),
             max_body_bytes=LIMIT_BYTES,
             batch_head=BatchHead("gateway"),
+            fair_by=fair_by,
         )
         self.server = Server({b"/": self.route})
 

@@ -94,6 +94,30 @@ def test_a_full_queue_is_503() -> None:
     run(scenario())
 
 
+def test_clients_share_a_full_queue_by_a_header() -> None:
+    """The newest of who holds most makes room; those without the header are one."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, max_queue_rows=4, fair=True), fair_by=b"x-tenant")
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"0"))
+        await turns()
+        held = [stage.post(Client(b"%d" % number)) for number in (1, 2, 3)]
+        held.append(stage.post(Client(b"4", headers=[JSON, (b"X-Tenant", b"b")])))
+        await turns()
+
+        quiet = stage.post(Client(b"5", headers=[JSON, (b"x-Tenant", b"b")]))
+        await turns()
+        too_many = await stage.reply(b"6", headers=[JSON, (b"x-tenant", b"b")])
+        stage.runner.gate.set()
+
+        replies = [reply for reply in await asyncio.gather(running, *held, quiet) if reply]
+        assert [reply.status for reply in replies] == [200, 200, 200, 503, 200, 200]
+        assert too_many.status == 503
+
+    run(scenario())
+
+
 def test_draining_is_503() -> None:
     """A load balancer sends the client elsewhere."""
 

@@ -326,6 +326,27 @@ def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() -> Non
     run(scenario())
 
 
+def test_clients_share_a_full_queue_by_a_header() -> None:
+    """Who holds most makes room for who holds nothing."""
+
+    async def scenario() -> None:
+        async with merging(max_queue_rows=2, fair_by=b"x-tenant") as (on, model):
+            model.gate.clear()
+            first = on.ask(rows_body(0))
+            await model.called(1)
+            noisy = [on.ask(rows_body(number)) for number in (1, 2)]
+            await turns()
+            quiet = on.ask(rows_body(3), V1, (b"X-Tenant", b"b"))
+            refused = await noisy[1].reply()
+            model.gate.set()
+
+            assert error(refused, 503) == "overloaded: the queue of this api is full"
+            answers = [await one.reply() for one in (first, noisy[0], quiet)]
+            assert [answer.status for answer in answers] == [200] * 3
+
+    run(scenario())
+
+
 # Neighbours
 
 

@@ -112,7 +112,7 @@ class Run:
     batches: list[Ran] = field(default_factory=list)
     shed: list[tuple[float, Shed]] = field(default_factory=list)
     lost: int = 0
-    """Requests that failed because their batch was lost twice or ran past its timeout."""
+    """Requests that failed because their worker was lost twice or their batch ran past its timeout."""
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -132,6 +132,7 @@ class _Simulation:
                 max_batch_rows=scenario.limit_rows,
                 policy=scenario.policy,
                 max_queue_rows=10**9,
+                max_queue_requests=10**9,
             )
         )
         self._events: list[tuple[float, int, Callable[[int, float], None], int]] = []

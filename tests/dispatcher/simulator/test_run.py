@@ -416,13 +416,13 @@ def test_a_batch_that_is_cut_off_starts_again_at_once() -> None:
     assert ends(run) == [(0.0, 0.016)]
 
 
-def test_a_batch_that_is_cut_off_twice_is_lost() -> None:
-    """Its requests are counted, and the next one is served."""
+def test_a_request_that_is_cut_off_twice_is_lost() -> None:
+    """It is counted; the other of its batch is tried after it, and the next one is served."""
     losses = (Loss(0, at=0.005, back_at=0.006), Loss(0, at=0.008, back_at=0.009))
     run = simulate(Scenario(service=SERVICE, arrivals=[0.0, 0.0, 0.5], losses=losses))
 
-    assert run.lost == 2
-    assert ends(run) == [(0.5, 0.511)]
+    assert run.lost == 1
+    assert ends(run) == [(0.0, 0.02), (0.5, 0.511)]
 
 
 @PROPERTY

@@ -1,0 +1,332 @@
+"""What becomes of a batch whose worker is lost: its requests are tried once more, one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.rules import ApiRules
+
+from .driver import core_with, start_one, starts, teach
+
+RULES = ApiRules(name="a", max_batch_rows=3, goal_s=10.0)
+
+
+def running_three(rules: ApiRules = RULES, *, workers: int = 1) -> Dispatcher:
+    """A core whose worker 0 runs requests 1, 2 and 3 as batch 1 since time 0."""
+    core = core_with(rules, workers=workers)
+    for number in (1, 2, 3):
+        core.submit(number, api="a", rows=1, size_bytes=10, now=0.0)
+    [start] = starts(core.poll(0.0))
+    assert start.requests == (1, 2, 3)
+    return core
+
+
+def suspects(rules: ApiRules = RULES, *, workers: int = 2) -> Dispatcher:
+    """A core that holds requests 1, 2 and 3 as suspects since 0.5 and has workers from number 1 on."""
+    core = running_three(rules, workers=workers)
+    core.worker_lost(0, now=0.5)
+    return core
+
+
+def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
+    """One at a time, however many workers are idle."""
+    core = suspects(workers=4)
+    seen = []
+    for now in (0.5, 0.6, 0.7):
+        [start] = starts(core.poll(now))
+        seen.append(start.requests)
+        assert starts(core.poll(now)) == []
+        assert core.batch_done(start.batch, outcome="worked", now=now + 0.1)
+
+    assert seen == [(1,), (2,), (3,)]
+    assert core.is_empty
+
+
+def test_other_workers_go_on_meanwhile() -> None:
+    """With batches that suspects are no part of, of the same key."""
+    core = suspects(workers=3)
+    core.submit(4, api="a", now=0.5)
+    core.submit(5, api="a", now=0.5)
+
+    assert [start.requests for start in starts(core.poll(0.5))] == [(4, 5), (1,)]
+
+
+def test_suspects_come_behind_what_is_held_when_they_are_put_back() -> None:
+    """And count among what is held."""
+    core = running_three()
+    core.submit(4, api="a", now=0.1)
+    core.worker_lost(0, now=0.5)
+    assert core.poll(0.5) == []
+    [stats] = core.stats(now=0.5)
+    assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (4, 4, 30)
+
+    core.worker_ready(0, now=1.0)
+    [start] = starts(core.poll(1.0))
+    assert start.requests == (4,)
+
+
+def test_on_an_only_worker_suspects_and_others_take_turns() -> None:
+    """Neither waits for all of the other."""
+    core = suspects(workers=1)
+    core.worker_ready(1, now=1.0)
+    for number in range(4, 10):
+        core.submit(number, api="a", now=1.0)
+    seen = []
+    for number in itertools.count():
+        now = 1.0 + number
+        begun = starts(core.poll(now))
+        if not begun:
+            break
+        seen.append(begun[0].requests)
+        core.batch_done(begun[0].batch, outcome="worked", now=now)
+
+    assert seen == [(1,), (4, 5, 6), (2,), (7, 8, 9), (3,)]
+
+
+def test_suspects_of_two_apis_run_side_by_side() -> None:
+    """One of each; what one api's requests do to workers says nothing of the other's."""
+    core = core_with(RULES, ApiRules(name="b", goal_s=10.0), workers=4)
+    for number, api in enumerate("aabb"):
+        core.submit(number, api=api, now=0.0)
+    for start in starts(core.poll(0.0)):
+        core.worker_lost(start.worker, now=0.1)
+
+    assert sorted(start.requests for start in starts(core.poll(0.1))) == [(0,), (2,)]
+
+
+def test_the_key_of_a_suspect_is_kept() -> None:
+    """Its batch is of that key, and one of another key waits for it."""
+    core = core_with(RULES, workers=4)
+    for number, key in enumerate("xy"):
+        core.submit(number, api="a", key=key, now=0.0)
+    for start in starts(core.poll(0.0)):
+        core.worker_lost(start.worker, now=0.1)
+
+    [first] = starts(core.poll(0.1))
+    core.batch_done(first.batch, outcome="worked", now=0.2)
+    [second] = starts(core.poll(0.2))
+    assert [(one.key, one.requests) for one in (first, second)] == [("x", (0,)), ("y", (1,))]
+
+
+def test_a_batch_of_suspects_never_fills() -> None:
+    """As many as a batch may carry are held; none is handed over."""
+    core = core_with(RULES, workers=1)
+    now = teach(core, 0.1)
+    for number in range(4):
+        core.submit(number, api="a", now=now)
+    [start] = starts(core.poll(now))
+    core.worker_lost(start.worker, now=now)
+    core.worker_ready(1, now=now)
+    [other] = starts(core.poll(now))
+    assert other.requests == (3,)
+
+    assert core.hand_over(other.batch, now=now + 0.1) == []
+    core.batch_done(other.batch, outcome="worked", now=now + 0.1)
+    assert [start.requests for start in starts(core.poll(now + 0.1))] == [(0,)]
+
+
+def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
+    """It came too late: the requests run elsewhere."""
+    core = suspects()
+    core.poll(0.5)
+
+    assert not core.batch_done(1, outcome="worked", now=0.6)
+    assert repr(core) == "<Dispatcher held=2 running=1 idle=0>"
+
+
+def test_what_kills_alone_is_lost() -> None:
+    """The others are answered."""
+    core = suspects(workers=3)
+    core.poll(0.5)
+    core.worker_lost(1, now=0.6)
+
+    lost, again = core.poll(0.6)
+    assert lost == Lost(1)
+    assert isinstance(again, Start)
+    assert again.requests == (2,)
+    assert core.poll(0.6) == []
+
+
+def test_a_lone_request_is_tried_again_too() -> None:
+    """Somebody else may have killed the worker; the second time it is lost."""
+    core = core_with(RULES, workers=2)
+    start_one(core, 1, now=0.0)
+    core.worker_lost(0, now=0.1)
+    [again] = starts(core.poll(0.1))
+    assert (again.worker, again.requests) == (1, (1,))
+
+    core.worker_lost(1, now=0.2)
+    assert core.poll(0.2) == [Lost(1)]
+    assert core.is_empty
+
+
+def test_what_may_not_run_twice_is_lost_at_once() -> None:
+    """The api is not idempotent."""
+    core = suspects(ApiRules(name="a", idempotent=False))
+
+    assert core.poll(0.5) == [Lost(1), Lost(2), Lost(3)]
+    assert core.is_empty
+    assert core.stats(now=0.5)[0].queued_requests == 0
+
+
+def test_who_has_left_is_not_run_again() -> None:
+    """The first, here; nor is anybody told of it."""
+    core = running_three(workers=2)
+    core.cancel(1, now=0.2)
+    core.worker_lost(0, now=0.5)
+
+    [start] = starts(core.poll(0.5))
+    assert start.requests == (2,)
+    assert core.stats(now=0.5)[0].queued_requests == 1
+
+
+def test_nobody_left_nothing_to_run() -> None:
+    """The batch of those who have left is forgotten."""
+    core = running_three(workers=2)
+    for number in (1, 2, 3):
+        core.cancel(number, now=0.2)
+    core.worker_lost(0, now=0.5)
+
+    assert core.is_empty
+    assert core.poll(0.5) == []
+
+
+def test_a_suspect_may_leave_while_it_is_held() -> None:
+    """It is not started again."""
+    core = suspects(workers=1)
+    core.cancel(1, now=0.6)
+    core.worker_ready(0, now=0.7)
+
+    assert [start.requests for start in starts(core.poll(0.7))] == [(2,)]
+
+
+def test_a_suspect_may_leave_while_it_runs() -> None:
+    """If its worker is lost nobody is told; the next suspect has its turn."""
+    core = suspects(workers=3)
+    core.poll(0.5)
+    core.cancel(1, now=0.6)
+    core.worker_lost(1, now=0.7)
+
+    [start] = core.poll(0.7)
+    assert isinstance(start, Start)
+    assert start.requests == (2,)
+
+
+def test_without_a_worker_a_suspect_is_refused_at_its_goal() -> None:
+    """As if it had been held all the time."""
+    core = suspects(ApiRules(name="a", goal_s=2.0), workers=1)
+    core.poll(0.5)
+    assert core.next_wakeup() == 2.0
+
+    assert {type(action) for action in core.poll(2.0)} == {Shed}
+    assert core.is_empty
+
+
+def test_a_suspect_is_not_refused_for_being_late() -> None:
+    """While there is a worker: its answer comes late. But its client may give up."""
+    core = core_with(ApiRules(name="a", goal_s=1.0), workers=2)
+    now = teach(core, 0.1)
+    for number, patience in ((1, 0.9), (2, 9.0), (3, 2.0)):
+        core.submit(number, api="a", now=now, expires_at=now + patience)
+    [start] = starts(core.poll(now))
+    core.worker_lost(start.worker, now=now + 0.1)
+    [first] = starts(core.poll(now + 0.1))
+    assert first.requests == (1,)
+
+    assert core.poll(now + 1.9) == []
+    assert core.next_wakeup() == now + 2.0
+    [shed] = core.poll(now + 2.0)
+    assert isinstance(shed, Shed)
+    assert (shed.request, shed.reason) == (3, "client_deadline")
+
+
+def test_draining_runs_suspects_one_by_one() -> None:
+    """All of them, and then the core is empty."""
+    core = suspects(workers=3)
+    core.drain(now=0.5)
+    seen = []
+    for now in (0.5, 0.6, 0.7):
+        [start] = starts(core.poll(now))
+        seen.append((start.requests, start.reason))
+        core.batch_done(start.batch, outcome="worked", now=now)
+
+    assert seen == [((1,), "drain"), ((2,), "drain"), ((3,), "drain")]
+    assert core.is_empty
+
+
+def test_an_abandoned_batch_is_not_run_again() -> None:
+    """It ran its time; what hung once may hang twice."""
+    core = running_three(ApiRules(name="a", timeout_s=1.0), workers=2)
+
+    assert core.poll(1.0) == [Abandon(1, 0, (1, 2, 3))]
+    core.worker_lost(0, now=1.1)
+    assert core.poll(1.1) == []
+    assert core.is_empty
+
+
+def test_losing_an_idle_worker_runs_nothing_again() -> None:
+    """The batch of the other goes on."""
+    core = running_three(workers=2)
+    core.worker_lost(1, now=0.5)
+    assert core.poll(0.5) == []
+
+    assert core.batch_done(1, outcome="worked", now=0.6)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(
+    killers=st.sets(st.integers(0, 39), max_size=8),
+    gaps=st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.01, 0.2]), min_size=40, max_size=40),
+    workers=st.integers(1, 4),
+    limit_rows=st.sampled_from([1, 8, 64]),
+    policy=st.sampled_from(["cork", "fixed:50", "none"]),
+)
+def test_what_kills_is_lost_and_all_others_are_answered(
+    killers: set[int], gaps: list[float], workers: int, limit_rows: int, policy: str
+) -> None:
+    """Each killer costs two workers at most, one with its batch and one alone; other traffic goes on."""
+    core = core_with(
+        ApiRules(name="a", goal_s=1e6, max_batch_rows=limit_rows, policy=policy), workers=workers
+    )
+    arrivals = list(itertools.accumulate(gaps))
+    answered: list[int] = []
+    lost: list[int] = []
+    running: dict[float, list[Start]] = {}
+    ran: dict[int, int] = {}
+    deaths, sent, now = 0, 0, 0.0
+    while len(answered) + len(lost) < len(arrivals):
+        times = [*arrivals[sent : sent + 1], *running, core.next_wakeup()]
+        now = max(now, min(times))
+        while sent < len(arrivals) and arrivals[sent] <= now:
+            assert core.submit(sent, api="a", now=now) is None
+            sent += 1
+        for at in [at for at in running if at <= now]:
+            for start in running.pop(at):
+                if killers & set(start.requests):
+                    core.worker_lost(start.worker, now=now)
+                    core.worker_ready(workers + deaths, now=now)
+                    deaths += 1
+                else:
+                    core.batch_done(start.batch, outcome="worked", now=now)
+                    answered += start.requests
+        for action in core.poll(now):
+            if isinstance(action, Start):
+                again = [one for one in action.requests if one in ran]
+                assert not again or len(action.requests) == 1, "suspects go alone"
+                ran |= {one: ran.get(one, 0) + 1 for one in action.requests}
+                running.setdefault(now + 0.05 + 0.001 * action.rows, []).append(action)
+            else:
+                assert isinstance(action, Lost)
+                lost.append(action.request)
+        suspects_running = [one for each in running.values() for one in each if ran[one.requests[0]] > 1]
+        assert len(suspects_running) <= 1
+
+    assert sorted(lost) == sorted(killers)
+    assert sorted(answered) == sorted(set(range(40)) - killers)
+    assert deaths <= 2 * len(killers)
+    assert core.is_empty
