@@ -46,16 +46,11 @@ class Gateway:
         """Times, and the bytes of resident memory then."""
 
     def workers(self) -> list[int]:
-        """Process ids of the workers that live.
-
-        Raises:
-            BenchError: if the gateway itself does not.
-        """
+        """Process ids of the workers that live."""
         try:
-            children = self._process.children()
-        except _GONE as error:
-            raise BenchError(f"the gateway ended by itself:\n{self.server.last_words()}") from error
-        return sorted(child.pid for child in children if _lives(child))
+            return sorted(child.pid for child in self._process.children() if _lives(child))
+        except _GONE:
+            return []
 
     def possessions(self) -> Possessions:
         """What it holds now."""
@@ -63,14 +58,19 @@ class Gateway:
         return Possessions(self._process.num_fds(), len(sockets), len(self.workers()))
 
     async def watch(self) -> None:
-        """Look at it until cancelled."""
-        while True:
+        """Look at it until cancelled.
+
+        Raises:
+            BenchError: if it has ended by itself.
+        """
+        while self.server.exit_code() is None:
             now_s = time.monotonic()
             page = await fetch(self.port, "/metrics")
             self._ready = round(sum(float(count) for count in _READY.findall(page or b"")))
             self._seen_s = now_s
             self.memory.append((now_s, self._process.memory_info().rss))
             await asyncio.sleep(_EVERY_S)
+        raise BenchError(f"the gateway ended by itself:\n{self.server.last_words()}")
 
     async def all_ready(self, *, without: int | None = None, within_s: float) -> bool:
         """Wait until all workers take batches, and a process has gone; False if that is not so in time."""

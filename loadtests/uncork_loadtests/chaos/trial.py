@@ -4,10 +4,11 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from random import Random
 from statistics import median
+from typing import Any
 
 import psutil
 
@@ -63,20 +64,31 @@ class Trial:
             BenchError: if the gateway does not start, or ends by itself.
         """
         sweeping = asyncio.create_task(self._sweep())
-        watching = asyncio.create_task(self._gateway.watch())
         try:
-            before = await self._warm_up()
-            await self._under_load(strikes, seconds=seconds)
-            await self._at_rest(before)
-            watching.cancel()
+            await self._while_watched(self._load_and_rest(strikes, seconds=seconds))
             if drain:
                 await self._drain()
         finally:
-            for task in (sweeping, watching):
-                task.cancel()
-            await asyncio.gather(sweeping, watching, return_exceptions=True)
+            sweeping.cancel()
         for line in self._gateway.troubles():
             self.ledger.complain(NO_FAULT, f"the gateway's log says: {line}")
+
+    async def _while_watched(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for which the gateway must live."""
+        watching, working = asyncio.create_task(self._gateway.watch()), asyncio.create_task(work)
+        try:
+            done, _ = await asyncio.wait({watching, working}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (watching, working):
+                task.cancel()
+            await asyncio.gather(watching, working, return_exceptions=True)
+
+    async def _load_and_rest(self, strikes: Sequence[Strike], *, seconds: float) -> None:
+        before = await self._warm_up()
+        await self._under_load(strikes, seconds=seconds)
+        await self._at_rest(before)
 
     async def _warm_up(self) -> Possessions:
         self._tell("warming up")
