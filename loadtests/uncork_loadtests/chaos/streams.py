@@ -31,21 +31,22 @@ async def connected(port: int, *, receive_bytes: int | None = None) -> AsyncIter
         writer.transport.abort()
 
 
-async def read_reply(reader: asyncio.StreamReader) -> Reply | None:
-    """The next answer; None if the connection was closed before it was whole.
+async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> Reply | None:
+    """The next answer; None if the connection was closed before it was whole. One to HEAD has no body.
 
     Raises:
         ReplyError: if what comes is no answer.
     """
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        while (head := await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 "):
+            pass  # what follows is the answer
         if b"\r\ncontent-length:" not in head.lower():
             body = await reader.read()
             return Reply(
                 Head(parse_head(head[:-2] + b"content-length: 0\r\n").status, len(body), False, None), body
             )
         parsed = parse_head(head[:-2])
-        return Reply(parsed, await reader.readexactly(parsed.length))
+        return Reply(parsed, await reader.readexactly(parsed.length) if has_body else b"")
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
