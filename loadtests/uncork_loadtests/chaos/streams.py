@@ -41,10 +41,9 @@ async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> 
         while (head := await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 "):
             pass  # what follows is the answer
         if b"\r\ncontent-length:" not in head.lower():
+            status = parse_head(head[:-2] + b"content-length: 0\r\n").status
             body = await reader.read()
-            return Reply(
-                Head(parse_head(head[:-2] + b"content-length: 0\r\n").status, len(body), False, None), body
-            )
+            return Reply(Head(status, len(body), False, None), body)
         parsed = parse_head(head[:-2])
         return Reply(parsed, await reader.readexactly(parsed.length) if has_body else b"")
     except (asyncio.IncompleteReadError, ConnectionError):

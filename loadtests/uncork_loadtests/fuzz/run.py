@@ -87,7 +87,7 @@ def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Callable
         "5000",
     ]
     with serve(example.target, command=command) as server:
-        fuzzer = _Fuzzer(server, example, seed=seed, tell=tell)
+        fuzzer = Fuzzer(server, example, seed=seed, tell=tell)
         uvloop.run(fuzzer.run(numbers))
         ended = server.exit_code()
         if ended is not None:
@@ -97,10 +97,23 @@ def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Callable
     return fuzzer.found
 
 
-class _Fuzzer:
-    """Sends over some connections at once."""
+class Fuzzer:
+    """Sends mutated requests to a server over some connections at once; :attr:`found` is what came of it.
 
-    def __init__(self, server: Server, example: Example, *, seed: int, tell: Callable[[str], None]) -> None:
+    Args:
+        bound_s: within which each connection must be answered or closed.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        example: Example,
+        *,
+        seed: int,
+        tell: Callable[[str], None],
+        bound_s: float = _BOUND_S,
+    ) -> None:
+        self._bound_s = bound_s
         self._port = server.port
         self._name = server.name
         self._example = example
@@ -115,7 +128,7 @@ class _Fuzzer:
         Raises:
             BenchError: if the example does not answer a good request before.
         """
-        good = await self._answer(_whole(self._example.seeds[0]))
+        good = await self._answer(whole(self._example.seeds[0]))
         if good is None or good.head.status != 200:
             raise BenchError(f"{self._name} does not answer a good request: {good}")
         self._expected = good.body
@@ -138,9 +151,9 @@ class _Fuzzer:
         request = mutated(self._example.draw(random), random)
         fault = ""
         try:
-            reply = await self._answer(request)
+            reply = await self._answer(request, patience_s=_PATIENCE_S)
         except TimeoutError:
-            fault = f"neither answered nor closed within {_BOUND_S:g} s"
+            fault = f"neither answered nor closed within {self._bound_s:g} s"
         except (ReplyError, asyncio.LimitOverrunError) as error:
             fault = f"answered with what is no answer: {error}"
         else:
@@ -159,29 +172,36 @@ class _Fuzzer:
         """A good request must be answered as it was before, whatever the bad ones around it do."""
         self.found.neighbours += 1
         try:
-            reply = await self._answer(_whole(self._example.seeds[0]))
+            reply = await self._answer(whole(self._example.seeds[0]))
         except (TimeoutError, ReplyError) as error:
             self.found.faults.append(f"a good request near number {number}: {error!r}")
             return
         if reply is None or (reply.head.status, reply.body) != (200, self._expected):
             self.found.faults.append(f"a good request near number {number} was answered with {reply}")
 
-    async def _answer(self, request: bytes) -> Reply | None:
-        """The first answer to some bytes; None if the connection was closed instead."""
+    async def _answer(self, request: bytes, *, patience_s: float | None = None) -> Reply | None:
+        """The first answer to some bytes; None if the connection was closed instead, TimeoutError if neither.
+
+        A client that has waited for ``patience_s`` says that it sends no more.
+        """
         has_body = not request.lstrip().startswith(b"HEAD ")
-        async with asyncio.timeout(_PATIENCE_S + _BOUND_S), connected(self._port) as (reader, writer):
+        async with (
+            asyncio.timeout((patience_s or 0.0) + self._bound_s),
+            connected(self._port) as (reader, writer),
+        ):
             writer.write(request)
             reading = asyncio.ensure_future(read_reply(reader, has_body=has_body))
             try:
-                done, _ = await asyncio.wait({reading}, timeout=_PATIENCE_S)
-                if not done and writer.can_write_eof():
-                    writer.write_eof()
+                if patience_s is not None:
+                    done, _ = await asyncio.wait({reading}, timeout=patience_s)
+                    if not done:
+                        writer.write_eof()
                 return await reading
             finally:
                 reading.cancel()
 
 
-def _whole(seed: Seed) -> bytes:
+def whole(seed: Seed) -> bytes:
     """A valid request as it is sent."""
     headers = ((b"Host", b"fuzz"), *seed.headers, (b"Content-Length", b"%d" % len(seed.body)))
     lines = [b"%b %b HTTP/1.1" % (seed.method, seed.target), *(b"%b: %b" % header for header in headers)]
