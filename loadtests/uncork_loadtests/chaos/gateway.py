@@ -14,9 +14,7 @@ from uncork_loadtests.servers import BenchError, Server
 _EVERY_S = 0.25
 _READY = re.compile(rb'^uncork_workers\{state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
 _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
-TROUBLE = re.compile(
-    r"internal error \[|never retrieved|Exception in callback|Fatal error|Unclosed|RuntimeWarning"
-)
+TROUBLE = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
 """What the gateway's log must not say: each is a fault of ours."""
 
 

@@ -63,8 +63,9 @@ def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
 
 
 def findings(ledger: Ledger) -> list[str]:
-    """What was not as it must be, the first of it."""
-    shown = [str(finding) for finding in ledger.findings[:_MOST_SHOWN]]
+    """What was not as it must be, the first of it; what is about no request comes before what is."""
+    ordered = sorted(ledger.findings, key=lambda finding: finding.number is not None)
+    shown = [str(finding) for finding in ordered[:_MOST_SHOWN]]
     more = len(ledger.findings) - len(shown)
     return [*shown, f"and {more} more"] if more else shown
 
