@@ -1,7 +1,7 @@
 """Makes a wrong request of a valid one; a function of the randomness that it is given."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -125,26 +125,38 @@ _HEADERS = (
 _LENGTHS = (b"0", b"-1", b"+5", b"0x10", b"1_0", b" 7 ", b"99999999999999999999", b"", b"x", b"5, 5", b"\xb2")
 _MOST_CHANGES = 4
 _DEEPEST = 6
+_BODY_ALONE = 0.4
 
 
 def mutated(seed: Seed, random: Random) -> bytes:
-    """The bytes of a request that may be wrong in its body, its head, its framing, or all over."""
+    """The bytes of a request that may be wrong in its body alone, or in its head and framing as well."""
     body = seed.body
-    if body and random.random() < 0.7:
-        changes = [_changed_json] if seed.is_json and random.random() < 0.6 else [changed_bytes]
-        for _ in range(random.choice((1, 1, 2, _MOST_CHANGES))):
-            body = random.choice(changes)(body, random)
+    if body and random.random() < 0.8:
+        body = _changed_body(seed, random)
     headers = [(b"Host", b"fuzz"), *seed.headers]
-    framed = [(b"Content-Length", str(len(body)).encode())] if body or seed.method == b"POST" else []
-    sent = body
-    if random.random() < 0.3:
-        framed, sent = _framed_anew(body, random)
-    method, target, version = seed.method, seed.target, b"HTTP/1.1"
-    for _ in range(random.choice((0, 0, 1, 2))):
-        method, target, version = _changed_line((method, target, version), headers, random)
-    lines = [b"%b %b %b" % (method, target, version), *(b"%b: %b" % header for header in (*headers, *framed))]
-    request = b"\r\n".join([*lines, b"", sent])
-    return changed_bytes(request, random) if random.random() < 0.15 else request
+    framed = [(b"Content-Length", str(len(body)).encode())] if seed.method == b"POST" else []
+    line = (seed.method, seed.target, b"HTTP/1.1")
+    if body and random.random() < _BODY_ALONE:
+        return _written(line, [*headers, *framed], body)
+    if random.random() < 0.4:
+        framed, body = _framed_anew(body, random)
+    for _ in range(random.choice((0, 1, 2))):
+        line = _changed_line(line, headers, random)
+    request = _written(line, [*headers, *framed], body)
+    return changed_bytes(request, random) if random.random() < 0.2 else request
+
+
+def _written(line: tuple[bytes, bytes, bytes], headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
+    lines = [b" ".join(line), *(b"%b: %b" % header for header in headers)]
+    return b"\r\n".join([*lines, b"", body])
+
+
+def _changed_body(seed: Seed, random: Random) -> bytes:
+    change = _changed_json if seed.is_json and random.random() < 0.6 else changed_bytes
+    body = seed.body
+    for _ in range(random.choice((1, 1, 2, _MOST_CHANGES))):
+        body = change(body, random)
+    return body
 
 
 def changed_bytes(data: bytes, random: Random) -> bytes:
