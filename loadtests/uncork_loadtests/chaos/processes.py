@@ -13,6 +13,7 @@ from uncork_loadtests.chaos.ledger import Window
 from uncork_loadtests.chaos.stage import Stage
 
 _HEALED_S = 30.0
+_LOOKS, _LOOK_S = 8, 2.0
 _OVERLOAD_FACTOR, _OVERLOAD_S = 4.0, 5.0
 # For the queue to empty, and the estimate to recover.
 _AFTER_S = 2.0
@@ -33,8 +34,7 @@ async def kill(stage: Stage, random: Random) -> None:
 
 async def stop(stage: Stage, random: Random) -> None:
     """SIGSTOP of a worker that is ready; the gateway must kill it when its batch has run too long."""
-    await stage.gateway.all_ready(within_s=5.0)
-    victims = stage.gateway.workers()
+    victims = await _ready_workers(stage)
     if not victims:
         return
     victim = random.choice(victims)
@@ -100,6 +100,19 @@ async def _reload_by_command(stage: Stage) -> None:
         stage.ledger.complain(
             RELOAD.name, f"uncork reload ended with {process.returncode}: {said.decode()[-300:]}"
         )
+
+
+async def _ready_workers(stage: Stage) -> list[int]:
+    """All workers, once none of them is being started; none if there is always one that is."""
+    known = stage.gateway.workers()
+    for _ in range(_LOOKS):
+        are_ready = await stage.gateway.all_ready(within_s=_LOOK_S)
+        now = stage.gateway.workers()
+        # Processes that are to take over live beside those from which they do.
+        if are_ready and now == known and len(now) == stage.gateway.size:
+            return now
+        known = now
+    return []
 
 
 async def _healed(stage: Stage, window: Window, victim: int | None) -> None:
