@@ -99,3 +99,19 @@ def test_a_reply_may_say_where_its_time_went(field: str, times: tuple[float | No
     head = parse_head(f"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}".encode())
 
     assert (head.held_ms, head.batch_ms) == times
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "expected"),
+    [
+        (503, "Retry-After: 7\r\n", 7),
+        (503, "retry-after: Wed, 21 Oct 2026 07:28:00 GMT\r\n", None),
+        (503, "", None),
+        (200, "Retry-After: 7\r\n", None),
+    ],
+)
+def test_a_refusal_says_when_to_come_back(status: int, fields: str, expected: int | None) -> None:
+    """In seconds, as the gateway says it; nothing is looked for in other replies."""
+    head = f"HTTP/1.1 {status} x\r\nContent-Length: 0\r\n{fields}".encode()
+
+    assert parse_head(head).retry_after_s == expected
