@@ -122,6 +122,8 @@ class ReplyParser:
                 raise ReplyError(f"no end of the head within {_LONGEST_HEAD} bytes")
             self._start = data
             return None
+        if data[9:10] == b"1":  # something to be told before the reply, which every client must skip
+            return self.feed(data[end + 4 :])
         head = parse_head(data[: end + 2])
         body = data[end + 4 :]
         # Nearly every reply comes whole in one piece, so that case keeps no state.

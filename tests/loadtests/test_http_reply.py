@@ -45,6 +45,16 @@ def test_one_parser_reads_reply_after_reply() -> None:
     ]
 
 
+@given(cut=st.integers(1, 120))
+def test_what_comes_before_the_reply_is_skipped(cut: int) -> None:
+    """However often a server says 100 Continue, and wherever it is cut."""
+    whole = 2 * b"HTTP/1.1 100 Continue\r\n\r\n" + reply(b"body")
+
+    found = feed_all(ReplyParser(), pieces=[whole[:cut], whole[cut:]])
+
+    assert [(one.head.status, one.body) for one in found] == [(200, b"body")]
+
+
 @pytest.mark.parametrize(
     ("version", "connection", "stays"),
     [

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from random import Random
 
 from uncork_loadtests.chaos.faults import LEAVE, MALFORMED, OVERSIZED, POISON, SLOW, Fault
@@ -15,6 +16,7 @@ from uncork_loadtests.http_reply import ReplyError
 from uncork_loadtests.servers import HOST
 
 _LEAVERS = 100
+_LEAVE_IN_THE_MIDDLE = replace(LEAVE, own=frozenset({400}))
 _LEFT_OPEN_S = 3.0
 _DRIBBLES = 20
 _PIPELINED, _LONG_PAD = 40, 40_000
@@ -64,8 +66,10 @@ async def leave(stage: Stage, random: Random) -> None:
     for leaver in leavers:
         await loop.create_connection(lambda leaver=leaver: leaver, HOST, stage.gateway.port)  # type: ignore[misc]
     for leaver in leavers:
-        share = 1.0 if random.random() < 0.7 else random.random()
-        leaver.ask(_question(stage, random), own=LEAVE, share=share)
+        if random.random() < 0.7:
+            leaver.ask(_question(stage, random), own=LEAVE)
+        else:
+            leaver.ask(_question(stage, random), own=_LEAVE_IN_THE_MIDDLE, share=random.random())
     await asyncio.sleep(random.random() * 0.03)
     for leaver in leavers:
         random.choice((leaver.abort, leaver.close, leaver.half_close))()

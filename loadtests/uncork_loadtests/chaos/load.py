@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._asked = self._last = question.number
         self._ledger.send(question, time.monotonic(), own=own)
-        self._transport.write(question.request[: round(len(question.request) * share)])
+        self._transport.write(question.request[: int(len(question.request) * share)])
 
     def data_received(self, data: bytes) -> None:
         """Take a piece of the answer."""

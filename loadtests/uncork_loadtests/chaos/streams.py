@@ -38,7 +38,7 @@ async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> 
         ReplyError: if what comes is no answer.
     """
     try:
-        while (head := await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 "):
+        while (head := await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 1"):
             pass  # what follows is the answer
         if b"\r\ncontent-length:" not in head.lower():
             status = parse_head(head[:-2] + b"content-length: 0\r\n").status

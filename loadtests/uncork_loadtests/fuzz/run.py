@@ -65,6 +65,8 @@ def main(
     with telling_failures("fuzz", progress=progress):
         for place, name in enumerate(names):
             numbers = [number for number in range(first, first + requests) if number % len(names) == place]
+            if not numbers:
+                continue
             with progress.status(name) as status:
                 found = _fuzz(EXAMPLES[name](), numbers, seed=seed, tell=status.update)
             faults += [f"{name}: {fault}" for fault in found.faults]
