@@ -148,7 +148,8 @@ def next_refusal(
 ) -> tuple[float, Entry]:
     """When one of the requests in a queue is to be refused if it is still held, and which.
 
-    ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run.
+    ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run, and only
+    suspects wait past their deadline, of whom one may have killed the last worker.
 
     While a worker is idle there is capacity, and a late answer is better than none; except for a client
     that has said when it gives up. Suspects wait for each other: no prediction says how long.
@@ -156,7 +157,9 @@ def next_refusal(
     entry = queue.most_urgent
     at = math.inf
     if not slots.workers:
-        at = min(entry.deadline, deserted + api.rules.timeout_s)
+        at = deserted + api.rules.timeout_s
+        if not queue.suspects:
+            at = min(at, entry.deadline)
     elif not (slots.idle or draining or queue.suspects) and api.may_shed(0):
         # Of more rows than have been earned it is known that they take no less than the earned ones.
         rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows

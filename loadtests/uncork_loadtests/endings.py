@@ -44,7 +44,7 @@ def telling_failures(program: str, *, progress: Console) -> Iterator[None]:
 def exit_with(faults: Sequence[str], *, progress: Console) -> NoReturn:
     """Tell what was wrong; the exit code is 1 if anything was."""
     for fault in faults:
-        progress.print(f"wrong: {fault}", style="red", markup=False)
+        progress.print(f"wrong: {fault}", style="red", markup=False, soft_wrap=True)
     raise typer.Exit(1 if faults else 0)
 
 

@@ -11,6 +11,7 @@ _LENGTH = b"\r\ncontent-length:"
 _CONNECTION = b"\r\nconnection:"
 _BATCH_SIZE = b"\r\nx-batch-size:"
 _TIMING = b"\r\nserver-timing:"
+_RETRY_AFTER = b"\r\nretry-after:"
 # What uvicorn, node and nginx allow for a whole head lies between 8 and 64 KiB.
 _LONGEST_HEAD = 65536
 _NO_BODY = frozenset({204, 304})
@@ -33,6 +34,8 @@ class Head(NamedTuple):
     """How long the request was held before its batch, if the reply says so."""
     batch_ms: float | None = None
     """How long its batch took, if the reply says so."""
+    retry_after_s: int | None = None
+    """What a reply with 503 says of it, if it does."""
 
 
 class Reply(NamedTuple):
@@ -65,6 +68,10 @@ def parse_head(head: bytes) -> Head:
         keep_alive = said == (wanted == b"keep-alive")
     size = _field(lowered, _BATCH_SIZE)
     batch_size = int(size) if size is not None and size.isdigit() else None
+    if status == b"503":
+        retry_after = _field(lowered, _RETRY_AFTER)
+        retry_after_s = int(retry_after) if retry_after is not None and retry_after.isdigit() else None
+        return Head(503, int(length), keep_alive, batch_size, retry_after_s=retry_after_s)
     timing = _field(lowered, _TIMING)
     if timing is None:
         return Head(int(status), int(length), keep_alive, batch_size)
@@ -115,6 +122,8 @@ class ReplyParser:
                 raise ReplyError(f"no end of the head within {_LONGEST_HEAD} bytes")
             self._start = data
             return None
+        if data[9:10] == b"1":  # something to be told before the reply, which every client must skip
+            return self.feed(data[end + 4 :])
         head = parse_head(data[: end + 2])
         body = data[end + 4 :]
         # Nearly every reply comes whole in one piece, so that case keeps no state.

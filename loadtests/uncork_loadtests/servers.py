@@ -44,6 +44,10 @@ class Server:
     """What it had written by the time it was ready."""
     last_words: Callable[[], str] = str
     """Gives the last lines that it has written, and how it ended if it has."""
+    written: Callable[[], str] = str
+    """Gives all that it has written."""
+    exit_code: Callable[[], int | None] = lambda: None
+    """Gives how it ended, None while it runs; negative is a signal."""
 
     def url(self, path: str) -> str:
         """Where `path` is on this server."""
@@ -83,6 +87,8 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
                 pid=process.pid,
                 banner=banner,
                 last_words=partial(_last_words, process, output=output),
+                written=partial(_written, output),
+                exit_code=process.poll,
             )
         finally:
             _stop(process)

@@ -217,13 +217,15 @@ def test_a_suspect_may_leave_while_it_runs() -> None:
     assert start.requests == (2,)
 
 
-def test_without_a_worker_a_suspect_is_refused_at_its_goal() -> None:
-    """As if it had been held all the time."""
-    core = suspects(ApiRules(name="a", goal_s=2.0), workers=1)
-    core.poll(0.5)
-    assert core.next_wakeup() == 2.0
+def test_without_a_worker_a_suspect_waits_past_its_goal() -> None:
+    """The others are not to pay for the one that killed it. But no longer than a batch may run."""
+    core = suspects(ApiRules(name="a", goal_s=2.0, timeout_s=9.0), workers=1)
+    assert core.poll(0.5) == []
+    deserted = 0.5
+    assert core.poll(2.0) == []
+    assert core.next_wakeup() == deserted + 9.0
 
-    assert {type(action) for action in core.poll(2.0)} == {Shed}
+    assert {type(action) for action in core.poll(deserted + 9.0)} == {Shed}
     assert core.is_empty
 
 

@@ -45,6 +45,16 @@ def test_one_parser_reads_reply_after_reply() -> None:
     ]
 
 
+@given(cut=st.integers(1, 120))
+def test_what_comes_before_the_reply_is_skipped(cut: int) -> None:
+    """However often a server says 100 Continue, and wherever it is cut."""
+    whole = 2 * b"HTTP/1.1 100 Continue\r\n\r\n" + reply(b"body")
+
+    found = feed_all(ReplyParser(), pieces=[whole[:cut], whole[cut:]])
+
+    assert [(one.head.status, one.body) for one in found] == [(200, b"body")]
+
+
 @pytest.mark.parametrize(
     ("version", "connection", "stays"),
     [
@@ -99,3 +109,19 @@ def test_a_reply_may_say_where_its_time_went(field: str, times: tuple[float | No
     head = parse_head(f"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}".encode())
 
     assert (head.held_ms, head.batch_ms) == times
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "expected"),
+    [
+        (503, "Retry-After: 7\r\n", 7),
+        (503, "retry-after: Wed, 21 Oct 2026 07:28:00 GMT\r\n", None),
+        (503, "", None),
+        (200, "Retry-After: 7\r\n", None),
+    ],
+)
+def test_a_refusal_says_when_to_come_back(status: int, fields: str, expected: int | None) -> None:
+    """In seconds, as the gateway says it; nothing is looked for in other replies."""
+    head = f"HTTP/1.1 {status} x\r\nContent-Length: 0\r\n{fields}".encode()
+
+    assert parse_head(head).retry_after_s == expected

@@ -1,0 +1,1 @@
+"""Valid requests to real services, mutated and sent over raw sockets."""
