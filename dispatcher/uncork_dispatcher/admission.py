@@ -148,8 +148,8 @@ def next_refusal(
 ) -> tuple[float, Entry]:
     """When one of the requests in a queue is to be refused if it is still held, and which.
 
-    ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run, and only
-    suspects wait past their deadline, of whom one may have killed the last worker.
+    ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run, and
+    only suspects wait past their deadline, of whom one may have killed the last worker.
 
     While a worker is idle there is capacity, and a late answer is better than none; except for a client
     that has said when it gives up. Suspects wait for each other: no prediction says how long.
