@@ -23,7 +23,14 @@ class Sentences(Service):
 
     # Time goes with the length of texts, not with their number, and so does what fits into a batch: 8000
     # bytes of JSON.
-    @api(input=Text(), output=[Json(), Npy()], cost="bytes", mb_max_batch_size=8000, mb_max_latency=1000)
+    @api(
+        input=Text(),
+        output=[Json(), Npy()],
+        cost="bytes",
+        mb_max_batch_size=8000,
+        mb_max_latency=1000,
+        warmup="It takes a sentence of usual length to warm a model up, and there is nothing to say in it.",
+    )
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return the vector of each text: 384 floats, of length 1."""
         return self.model.encode(

@@ -28,7 +28,7 @@ from uncork_loadtests.peers.bench import parse_connections
 from uncork_loadtests.peers.sheets import Sheet, text
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.section import policies_sheet, section
-from uncork_loadtests.servers import BenchError, passive_threads
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Estimate, apis, estimate, our_service
 
 _SERVICE = f"{Path(__file__).parent / 'services' / 'encoder.py'}:Encoder"
@@ -123,7 +123,6 @@ def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
     has_gpu = torch.cuda.is_available()
     model = ON_GPU if has_gpu else ON_CPU
     os.environ["ENCODER_LAYERS"], os.environ["ENCODER_WIDTH"] = str(model.layers), str(model.width)
-    passive_threads()
     return Setting(
         model=model,
         device=torch.cuda.get_device_name() if has_gpu else "the CPU, torch finds no GPU",
@@ -174,7 +173,7 @@ def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dic
     paragraphs = [
         f"""
         A transformer encoder in torch with random weights, {setting.model}; tokens come as JSON, one row a
-        request. It runs on {setting.device}; `OMP_WAIT_POLICY=passive`. {agreement}
+        request. It runs on {setting.device}. {agreement}
         """,
         f"""
         {plan.clients} clients in a closed loop; medians over rounds of {plan.seconds:g} s; cpu in processor

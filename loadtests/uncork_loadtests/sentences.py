@@ -21,7 +21,7 @@ from uncork_loadtests.endings import exit_with, telling_failures
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.section import policies_sheet, section
-from uncork_loadtests.servers import BenchError, passive_threads
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import our_service
 
 _SERVICE = f"{Path(__file__).parents[2] / 'examples' / 'sentences' / 'service.py'}:Sentences"
@@ -44,7 +44,6 @@ def main(
 ) -> None:
     """Compare cork with none on examples/sentences, print a section of docs/benchmarks.md."""
     progress = Console(stderr=True)
-    passive_threads()
     bodies = tuple(msgspec.json.encode(one) for one in texts(_TEXTS))
     plan = Plan(
         url="http://service/", payload=Payload(bodies=bodies), clients=clients, seconds=seconds, warmup_s=2.0
@@ -89,7 +88,7 @@ def _text(agreement: Agreement, comparison: Comparison) -> str:
     paragraphs = [
         f"""
         `examples/sentences`: all-MiniLM-L6-v2 behind one worker, which shares all cores with gateway and
-        generator; `OMP_WAIT_POLICY=passive`. {plan.clients} clients in a closed loop send {len(lengths)}
+        generator. {plan.clients} clients in a closed loop send {len(lengths)}
         different texts of {_WORDS[0]} to {_WORDS[1]} words, {min(lengths)} to {max(lengths)} bytes, one a
         request; `cost` is their length. {agreement} Medians over rounds of {plan.seconds:g} s; cpu in
         processor seconds for 1000 requests.

@@ -94,14 +94,6 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
             _stop(process)
 
 
-def passive_threads() -> None:
-    """Let the threads of a model sleep while they wait for each other, in servers started from here on.
-
-    By default they spin; on cores that others use too, a call of a model takes many times as long then.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-
 def _free_port() -> int:
     # Another process may take the port before the server does; it then fails to start and says so.
     with socket.socket() as probe:

@@ -19,7 +19,13 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as asked for, each with its share of the cores; those who leave by themselves need no kill."""
     monkeypatch.setenv("MKL_NUM_THREADS", "77")
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+    for name in (
+        "OMP_NUM_THREADS",
+        "OMP_WAIT_POLICY",
+        "OPENBLAS_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     async def scenario() -> None:
@@ -39,6 +45,7 @@ def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.Monk
             share = str(max(1, len(os.sched_getaffinity(0)) // 2))
             assert environment["OMP_NUM_THREADS"] == environment["OPENBLAS_NUM_THREADS"] == share
             assert environment["NUMEXPR_NUM_THREADS"] == environment["VECLIB_MAXIMUM_THREADS"] == share
+            assert environment["OMP_WAIT_POLICY"] == "passive"
             assert environment["MKL_NUM_THREADS"] == "77"
             assert environment["PATH"] == os.environ["PATH"]
             assert environment["GREETING"] == "hello"

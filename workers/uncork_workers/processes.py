@@ -104,7 +104,8 @@ class Processes:
 def _environment(workers: int) -> dict[str, str]:
     """Ours, with each worker's share of the cores for OpenMP and BLAS unless something is said there."""
     share = str(max(1, len(os.sched_getaffinity(0)) // workers))
-    return {**dict.fromkeys(_THREAD_VARIABLES, share), **os.environ}
+    # Threads that spin while they wait for each other take the cores from the gateway and other workers.
+    return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive", **os.environ}
 
 
 def _describe_exit(code: int) -> str:
