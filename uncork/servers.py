@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import uvicorn
 
 from uncork.doors import Doors
-from uncork_gateway.http import HotRoutes, HttpProtocol
+from uncork_gateway.hot_routes import HotRoutes
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.patience import BodyPool, ClientLimits
 
 # Load balancers keep connections open for about a minute; they should be the ones to close them.

@@ -1,5 +1,6 @@
 """The HTTP front end: marshals requests in and replies out, in front of the dispatcher."""
 
-from uncork_gateway.app import Gateway, GatewaySettings
+from uncork_gateway.apis import GatewaySettings
+from uncork_gateway.app import Gateway
 
 __all__ = ["Gateway", "GatewaySettings"]

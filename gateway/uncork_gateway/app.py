@@ -6,37 +6,29 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job
+from uncork_dispatcher import AsyncDispatcher, Ended, Job
+from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.batches import from_frame, to_frame
-from uncork_gateway.codecs import Marshalled, make_codec
-from uncork_gateway.dialects import Dialect, Native
+from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.exchange import BatchHead
-from uncork_gateway.hot_route import HotRoute
-from uncork_gateway.http import HotRoutes, HttpProtocol
-from uncork_gateway.keys import ApiKeys
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
-from uncork_gateway.models import Model, dialects_of, models_of
+from uncork_gateway.models import Model
 from uncork_gateway.pages import Pages
-from uncork_gateway.patience import BodyPool, ClientLimits
-from uncork_gateway.stream_route import StreamRoute
 from uncork_gateway.troubles import Troubles
-from uncork_gateway.upstreams.worker_pool import Profile, WorkerPool
-from uncork_workers.description import ApiDescription, ServiceDescription
+from uncork_gateway.upstreams.worker_connection import Profile
+from uncork_gateway.upstreams.worker_pool import WorkerPool
+from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Failed, FrameError
 
 log = logging.getLogger("uncork.gateway")
 
-_QUEUE_BATCHES = 20
-_QUEUE_REQUESTS = 20_000
 # A worker that was told to go, because another has taken over, does so in a moment unless something is stuck.
 _LEAVING_S = 10.0
 # So many deaths in a row are not chance; the log says so once.
@@ -45,32 +37,6 @@ _CRASH_LOOP = 5
 
 class ServiceUnusable(Exception):
     """The service can never be served as it is: it cannot be loaded, or is defined wrongly."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
-    """What is in force for all apis.
-
-    Attributes:
-        overrides: values that replace the apis' own, by name of the ``@api`` argument.
-        max_body_bytes: largest request body.
-        max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
-            may hold as much cost, or 20 full batches if that is more, in 20 000 requests or as many as rows.
-        keys: the API keys that are accepted; None: none is wanted.
-        admin: whether metrics and documents are in an app of their own, :attr:`Gateway.admin_app`.
-        clients: what a client may take up.
-        max_queue_bytes: bytes of bodies that may be held per api; more are refused with 503.
-        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
-    """
-
-    overrides: dict[str, Any] = field(default_factory=dict)
-    max_body_bytes: int = 64 * 2**20
-    max_queue_rows: int = 20_000
-    keys: ApiKeys | None = None
-    admin: bool = False
-    clients: ClientLimits = field(default_factory=ClientLimits)
-    max_queue_bytes: int = 256 * 2**20
-    fair_by: bytes | None = None
 
 
 class Gateway:
@@ -93,7 +59,6 @@ class Gateway:
         stands_by: Callable[[int], object] = lambda pid: None,
         finished_batch: Callable[[int], object] = lambda pid: None,
     ) -> None:
-        self._settings = settings
         self._kill_worker = kill_worker
         self._stands_by = stands_by
         self._finished_batch = finished_batch
@@ -106,10 +71,9 @@ class Gateway:
             LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
-        self.service: ServiceDescription | None = None
-        """As the workers say it, without the overrides."""
-        self._in_force: dict[str, ApiDescription] = {}
-        self.models: dict[str, Model] = {}
+        self._apis = Apis(
+            settings, dispatcher=self._dispatcher, metrics=self._metrics, batch_head=self._batch_head
+        )
         self.draining = False
         self._troubles = Troubles()
         self.why_no_standby = self._troubles.why_no_standby
@@ -121,18 +85,12 @@ class Gateway:
         """Set when the first worker takes batches."""
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
-        keys = settings.keys
-        self._hot = HotRoutes(
-            limits=settings.clients,
-            pool=BodyPool.for_bodies(settings.max_body_bytes),
-            admit=keys.admit if keys else None,
-        )
-        pages = Pages(self, keys=keys, admin=settings.admin)
+        pages = Pages(self, keys=settings.keys, admin=settings.admin)
         self.app, self.admin_app = pages.app, pages.admin_app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
-        return HttpProtocol(self._hot, **uvicorn)
+        return HttpProtocol(self._apis.hot, **uvicorn)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Wait for workers on a Unix socket; those on a ``standby`` one wait there for :meth:`take_over`."""
@@ -171,7 +129,7 @@ class Gateway:
         Connections are closed with the next answer on them.
         """
         self.retire()
-        self._hot.closing = True
+        self._apis.hot.closing = True
         await self._dispatcher.drain()
 
     def give_up(self) -> None:
@@ -186,13 +144,23 @@ class Gateway:
     # What the pages tell
 
     @property
+    def service(self) -> ServiceDescription | None:
+        """As the workers say it; None until one has said it."""
+        return self._apis.service
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """By name."""
+        return self._apis.models
+
+    @property
     def any_ready(self) -> bool:
         """Whether a worker takes batches."""
         return self._pool.any_ready
 
     def is_api(self, path: str) -> bool:
         """Whether requests for batches are taken at a path."""
-        return self._hot.find(path.encode()) is not None
+        return self._apis.hot.find(path.encode()) is not None
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""
@@ -253,7 +221,7 @@ class Gateway:
     def worker_profiled(self, worker: int, profile: Profile) -> None:
         """Have the estimate know what is known of batches of the apis that are in force."""
         for api, chunks in profile.items():
-            if api in self._in_force:
+            if api in self._apis.in_force:
                 self._dispatcher.profile(api, worker, chunks)
 
     def worker_lost(self, worker: int) -> None:
@@ -288,89 +256,17 @@ class Gateway:
         elif self.described.exception() is None:
             log.error("a worker came up with a service that cannot be served: %s", message)
 
-    # Apis
-
-    def _effective(self, service: ServiceDescription) -> ServiceDescription:
-        """The service with the overrides in place of its own settings.
-
-        What is streamed goes one by one and once, whatever they say.
-        """
-        apis = []
-        for api in service.apis:
-            settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
-            if api.streams:
-                settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
-            apis.append(msgspec.structs.replace(api, settings=settings))
-            apis[-1].check()
-        return msgspec.structs.replace(service, apis=apis)
-
     def _serve(self, service: ServiceDescription) -> None:
-        effective = self._put_in_force(service)
-        self.service = service
+        effective = self._apis.put_in_force(service)
         if not self.described.done():
             self.described.set_result(effective)
-
-    def _put_in_force(self, service: ServiceDescription) -> ServiceDescription:
-        """Have what ``service`` says, under the overrides, be what is served; returns it so."""
-        effective = self._effective(service)
-        apis = effective.apis
-        # All of it is made before any of it is used: a service that is wrong must change nothing.
-        rules = [self._rules(api) for api in apis]
-        models = models_of(effective)
-        routes = {
-            api.route.encode(): self._hot_route(
-                api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
-            )
-            for api in apis
-        }
-        for model in models.values():
-            for path, api, dialect in dialects_of(model):
-                routes[path.encode()] = self._hot_route(api, dialect)
-        for one in rules:
-            self._dispatcher.set_api(one)
-        self._in_force = {api.name: api for api in apis}
-        self._hot.replace(routes)
-        self.models = models
-        return effective
-
-    def _rules(self, api: ApiDescription) -> ApiRules:
-        settings = api.settings
-        max_queue_rows = self._settings.max_queue_rows
-        if settings.cost is not None:
-            # One number for all apis knows nothing of their units of cost, but a queue must fill batches.
-            max_queue_rows = max(max_queue_rows, _QUEUE_BATCHES * settings.mb_max_batch_size)
-        return ApiRules(
-            name=api.name,
-            goal_s=settings.mb_max_latency / 1000,
-            max_batch_rows=settings.limit_rows,
-            max_batch_bytes=settings.mb_max_batch_bytes,
-            policy=settings.policy,
-            timeout_s=settings.timeout,
-            idempotent=settings.idempotent,
-            max_queue_rows=max_queue_rows,
-            max_queue_requests=max(_QUEUE_REQUESTS, self._settings.max_queue_rows),
-            max_queue_bytes=self._settings.max_queue_bytes,
-            fair=self._settings.fair_by is not None,
-        )
-
-    def _hot_route(self, api: ApiDescription, dialect: Dialect) -> HotRoute:
-        route = StreamRoute if api.streams else HotRoute
-        return route(
-            api.name,
-            dialect=dialect,
-            dispatcher=self._dispatcher,
-            tally=self._metrics.api(api.name),
-            max_body_bytes=self._settings.max_body_bytes,
-            batch_head=self._batch_head,
-            fair_by=self._settings.fair_by,
-        )
 
     # The dispatcher's runner
 
     def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
         """Have a worker run a batch."""
         start, sink = job.start, job.payloads[0].sink
-        api = self._in_force.get(start.api)
+        api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):
             gone = Unavailable("this api was taken away while the request was held", retry_after_s=1)
             asyncio.get_running_loop().call_soon(ended, gone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uncork_dispatcher import Job, Ran, Start, WorkerLost
 from uncork_gateway.codecs import AcceptKey, Marshalled, RawKey, TableKey, TensorKey
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.upstreams.worker_pool import Executed
+from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_workers.description import ApiSettings
 from uncork_workers.frames import Batch
 

@@ -19,7 +19,8 @@ from uncork_gateway.errors import (
     from_dispatcher,
     unexpected,
 )
-from uncork_gateway.http import Header, HttpProtocol, header_lines
+from uncork_gateway.hot_routes import Header, header_lines
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import Inflation
 from uncork_gateway.metrics import ApiTally
 

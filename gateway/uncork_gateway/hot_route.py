@@ -9,7 +9,8 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
 from uncork_gateway.errors import GatewayError, Refused
 from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
-from uncork_gateway.http import Header, HttpProtocol
+from uncork_gateway.hot_routes import Header
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import ENCODINGS, OF_ENCODED, unknown_encoding
 from uncork_gateway.metrics import ApiTally
 

@@ -9,67 +9,15 @@ What clients may not do is in ``docs/reliability.md``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
-from urllib.parse import unquote_to_bytes
+from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from uncork_gateway.errors import BadRequest, GatewayError, problem
-from uncork_gateway.patience import BodyPool, ClientLimits
+from uncork_gateway.hot_routes import Exchange, HotHandler, HotRoutes, Known, StreamedExchange, header_lines
 from uncork_gateway.wary import WaryProtocol, is_exchange
 
-Header = tuple[bytes, bytes]
-Head = TypeVar("Head")
-_MOST_KNOWN = 4096
-_LONGEST_KNOWN_BYTES = 4096
 _numbers = itertools.count(1)
-
-
-class Exchange(Protocol):
-    """One request on the short way; it is the connection's ``cycle``, as uvicorn calls it.
-
-    The connection calls ``start`` when it is the request's turn, which with pipelining may be after its
-    body has come; the request calls :meth:`HttpProtocol.reply`, once.
-    """
-
-    keep_alive: bool
-    response_complete: bool
-
-    def start(self) -> None:
-        """All requests before it on the connection have been answered."""
-
-    def take(self, piece: bytes) -> None:
-        """A piece of its body."""
-
-    def complete(self) -> None:
-        """Its body is whole."""
-
-    def whole(self, body: bytes) -> None:
-        """It is its turn, and this is all of its body: ``start``, ``take`` and ``complete`` in one."""
-
-    def broken(self, error: GatewayError) -> None:
-        """No more of its body will come, for a reason to be told when it is its turn."""
-
-    def leave(self) -> None:
-        """Its client has gone."""
-
-
-class StreamedExchange(Exchange, Protocol):
-    """One whose answer is sent in pieces."""
-
-    response_started: bool
-
-
-class HotHandler(Protocol[Head]):
-    """Takes the requests to one path."""
-
-    def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
-        """What the handler wants to know of headers and target. Names are as the client wrote them."""
-
-    def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> Exchange:
-        """A request whose head has come."""
 
 
 class Refusal:
@@ -90,75 +38,6 @@ class Refusal:
 
     def leave(self) -> None:
         """Nobody needs to know."""
-
-
-class _Known(NamedTuple):
-    """What was made of a head that has come before."""
-
-    handler: HotHandler[Any]
-    head: Any
-    length: int
-    """Bytes of the body."""
-
-
-class HotRoutes:
-    """The handlers of POST requests by path, and the heads that clients send again and again.
-
-    Heads are kept as they came, byte by byte, so that another look at them would see the same.
-
-    Args:
-        resolve: finds the handler of a target that has none by its path.
-        admit: whether a request with these headers may take the short way; one that may not goes to the app,
-            which refuses it.
-    """
-
-    def __init__(
-        self,
-        resolve: Callable[[bytes], HotHandler[Any] | None] | None = None,
-        *,
-        limits: ClientLimits,
-        pool: BodyPool,
-        admit: Callable[[Sequence[Header]], bool] | None = None,
-    ) -> None:
-        self.limits = limits
-        self.pool = pool
-        self.handlers: dict[bytes, HotHandler[Any]] = {}
-        self.admit = admit or (lambda headers: True)
-        self._resolve = resolve
-        self.known: dict[bytes, _Known] = {}
-        self._headers: list[Header] = []
-        self._starts: dict[int, bytes] = {}
-        self.closing = False
-        """Whether connections are closed when what was asked on them has been answered."""
-
-    def replace(self, handlers: Mapping[bytes, HotHandler[Any]]) -> None:
-        """Put other handlers in force for the requests to come."""
-        self.handlers = dict(handlers)
-        self.known = {}
-
-    def find(self, target: bytes) -> HotHandler[Any] | None:
-        """The handler of a request target: that of its path, else what ``resolve`` finds for all of it."""
-        handler = self.handlers.get(target) or self.handlers.get(path_of(target))
-        if handler is None and self._resolve is not None:
-            handler = self._resolve(target)
-        return handler
-
-    def reply_start(self, status: int, headers: list[Header]) -> bytes:
-        """Status line and the server's own header lines; uvicorn gives other ``headers`` every second."""
-        if headers is not self._headers:
-            self._headers = headers
-            self._starts.clear()
-        start = self._starts.get(status)
-        if start is None:
-            start = self._starts[status] = STATUS_LINE[status] + header_lines(headers)
-        return start
-
-    def learn(self, head: bytes, known: _Known) -> None:
-        """Keep a head, unless it is unusually long."""
-        if len(head) <= _LONGEST_KNOWN_BYTES:
-            if len(self.known) >= _MOST_KNOWN:
-                self.known.clear()
-            self.known[head] = known
 
 
 class HttpProtocol(WaryProtocol):
@@ -324,7 +203,7 @@ class HttpProtocol(WaryProtocol):
         length = next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
         if exchange.keep_alive and length and len(self._chunk) == end + length and self._parsed is not None:
             handler, head = self._parsed
-            self._routes.learn(self._chunk[:end], _Known(handler, head, length))
+            self._routes.learn(self._chunk[:end], Known(handler, head, length))
 
     def on_response_complete(self) -> None:
         """Go on with the next request, if the client reads its answers."""
@@ -377,18 +256,3 @@ def _make_parser(protocol: HttpProtocol) -> httptools.HttpRequestParser:
     # It is for us to say what becomes of requests after the last on a connection.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
-
-
-def header_lines(headers: Iterable[Header]) -> bytes:
-    """Headers as they are sent."""
-    return b"".join([b"%b: %b\r\n" % header for header in headers])
-
-
-def path_of(target: bytes) -> bytes:
-    """The path of a request target, without query and escapes; empty if it has none."""
-    if not target.startswith(b"/"):
-        try:
-            target = httptools.parse_url(target).path or b""
-        except httptools.HttpParserError:
-            return b""
-    return unquote_to_bytes(target.partition(b"?")[0])

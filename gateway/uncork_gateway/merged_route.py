@@ -12,7 +12,8 @@ from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
-from uncork_gateway.http import Header, HttpProtocol, header_lines
+from uncork_gateway.hot_routes import Header, header_lines
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import ENCODINGS, OF_ENCODED
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -75,7 +75,7 @@ class ModelPages:
     """What is told of models, to those who ask with GET."""
 
     def __init__(
-        self, *, version: str, models: Callable[[], dict[str, Model]], ready: Callable[[], bool]
+        self, *, version: str, models: Callable[[], Mapping[str, Model]], ready: Callable[[], bool]
     ) -> None:
         self._version = version
         self._models = models

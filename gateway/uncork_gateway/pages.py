@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Protocol
@@ -27,14 +28,20 @@ class Served(Protocol):
     """What is served now, and how it is.
 
     Attributes:
-        service: with the settings of its own; None until a worker has said it.
-        models: by name.
         draining: whether new requests are refused.
     """
 
-    service: ServiceDescription | None
-    models: dict[str, Model]
     draining: bool
+
+    @property
+    def service(self) -> ServiceDescription | None:
+        """With the settings of its own; None until a worker has said it."""
+        ...
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """By name."""
+        ...
 
     @property
     def trouble(self) -> str:

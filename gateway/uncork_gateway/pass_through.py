@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
-from uncork_gateway.http import Header
+from uncork_gateway.hot_routes import Header
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.upstreams.http_server import CONNECT_S, describe, end_to_end, make_transport
 from uncork_gateway.upstreams.http_servers import KEEP_ALIVE_S, HttpServers

@@ -18,7 +18,8 @@ from starlette.types import ASGIApp
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.exchange import BatchHead
-from uncork_gateway.http import HotRoutes, HttpProtocol, path_of
+from uncork_gateway.hot_routes import HotRoutes, path_of
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.keys import ApiKeys, RequireKey
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import httptools
 import uvicorn
 
-from uncork_gateway.http import HotHandler, HotRoutes, HttpProtocol
+from uncork_gateway.hot_routes import HotHandler, HotRoutes
+from uncork_gateway.http import HttpProtocol
 from uncork_gateway.patience import BodyPool, ClientLimits
 
 JSON = (b"content-type", b"application/json")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from uncork_gateway import http
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.http import Exchange, Header, HttpProtocol
+from uncork_gateway.hot_routes import Exchange, Header
+from uncork_gateway.http import HttpProtocol
 
 from .client import Connection, Server, request
 from .running import run, turns

@@ -10,16 +10,17 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
 from uncork_workers.context import Context, running
-from uncork_workers.frames import Batch, Meta, RawForm, Reply, TableForm, TensorForm
+from uncork_workers.frames import Batch, RawForm, Reply, TableForm, TensorForm
 from uncork_workers.hints import Hinting, telling_of_blocks
 from uncork_workers.outputs import Answer, Encoded, Rejected, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
+from uncork_workers.parts import Requests, cut
 from uncork_workers.service import ApiDefinition, Service, find_apis
 from uncork_workers.streaming import Outlet, Stream
 
@@ -29,31 +30,6 @@ _OK = 200
 _INVALID = 400
 _FAILED = 500
 _SHARE_OF_TIMEOUT = 0.9
-
-
-class _Requests(NamedTuple):
-    """Some requests of a batch: the body of each, its rows, what they cost, and what came with raw bodies."""
-
-    bodies: Sequence[bytes]
-    rows: Sequence[int]
-    costs: Sequence[float]
-    metas: Sequence[Meta]
-
-    def pick(self, group: Sequence[int]) -> _Requests:
-        """Those at the positions of a group."""
-        return _Requests(
-            [self.bodies[at] for at in group],
-            [self.rows[at] for at in group],
-            [self.costs[at] for at in group],
-            [self.metas[at] for at in group] if self.metas else (),
-        )
-
-
-class _Part(NamedTuple):
-    """Rows that the handler gets in one call, and what they cost together."""
-
-    rows: int
-    cost: float
 
 
 class Executor:
@@ -160,7 +136,7 @@ class _Running:
         self._sizes = api.description.settings.allowed_batch_sizes
         self._batch = batch
         costs = batch.rows if batch.costs is None else batch.costs
-        self._requests = _Requests(bodies, batch.rows, costs, batch.metas or ())
+        self._requests = Requests(bodies, batch.rows, costs, batch.metas or ())
         self._valid: Sequence[int] = range(len(bodies))
         self.statuses = [_OK] * len(bodies)
         self.answers = [b""] * len(bodies)
@@ -224,7 +200,7 @@ class _Running:
         except (Exception, SystemExit) as error:
             return error
 
-    def _merge(self, requests: _Requests) -> Any:
+    def _merge(self, requests: Requests) -> Any:
         bodies, rows, _, metas = requests
         match self._batch.form:
             case None:
@@ -248,9 +224,9 @@ class _Running:
             return False
         return True
 
-    def _call(self, requests: _Requests, merged: Any) -> Sequence[bytes | Answer]:
+    def _call(self, requests: Requests, merged: Any) -> Sequence[bytes | Answer]:
         """Call the handler with one part of the rows after the other; returns one answer per request."""
-        parts = _cut(requests.rows, requests.costs, self._batch.limit_rows)
+        parts = cut(requests.rows, requests.costs, self._batch.limit_rows)
         encoded: list[Encoded] = []
         done = 0
         for count, cost in parts:
@@ -294,30 +270,9 @@ class _Running:
 class _Streaming(_Running):
     """A batch of one request, whose answer leaves in pieces while the handler runs."""
 
-    def _call(self, requests: _Requests, merged: Any) -> Sequence[bytes | Answer]:
+    def _call(self, requests: Requests, merged: Any) -> Sequence[bytes | Answer]:
         """Call the handler with all rows; what is left to answer is nothing, or a refusal."""
         if not requests.bodies:
             return []
         refusal = self._handler(merged)
         return [b"" if refusal is None else Answer(refusal.status, refusal.detail.encode())]
-
-
-def _cut(rows: Sequence[int], costs: Sequence[float], limit: float) -> list[_Part]:
-    """Cut the rows of some requests into parts that cost at most ``limit``, or are one row.
-
-    Only what a whole request costs is known: its rows share it equally.
-    """
-    total = sum(costs)
-    if total <= limit:
-        return [_Part(sum(rows), total)] if rows else []
-    parts: list[_Part] = []
-    size, cost = 0, 0.0
-    for count, weight in zip(rows, costs, strict=True):
-        each = weight / count
-        for _ in range(count):
-            if size and cost + each > limit:
-                parts.append(_Part(size, cost))
-                size, cost = 0, 0.0
-            size += 1
-            cost += each
-    return [*parts, _Part(size, cost)]

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.errors import HandlerFailed
-from uncork_gateway.http import Header
+from uncork_gateway.hot_routes import Header
 
 JSON = b"content-type: application/json\r\n"
 

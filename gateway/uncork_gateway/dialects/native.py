@@ -10,7 +10,7 @@ from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
-from uncork_gateway.http import Header, header_lines
+from uncork_gateway.hot_routes import Header, header_lines
 from uncork_workers.description import JSON as JSON_TYPE
 from uncork_workers.description import NPY
 from uncork_workers.frames import Meta

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.http import Header
+from uncork_gateway.hot_routes import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
 from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
 from uncork_gateway.protocols.tensor_rows import columns_of, row_texts

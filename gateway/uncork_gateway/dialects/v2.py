@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uncork_gateway.codecs import Codec, Marshalled, TensorKey
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.http import Header, header_lines
+from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.protocols.raw_json import written
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.tensor_rows import json_rows, row_texts, tensors_from_rows

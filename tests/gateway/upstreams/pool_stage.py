@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.upstreams.worker_pool import Executed, OnPiece, Profile, WorkerPool
+from uncork_gateway.upstreams.worker_connection import Executed, OnPiece, Profile
+from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch, Failed, Hello, Ready
 

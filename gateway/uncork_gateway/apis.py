@@ -1,0 +1,157 @@
+"""The apis that a gateway serves: under which settings, on which routes, as which models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from uncork_dispatcher import ApiRules, AsyncDispatcher
+from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.dialects import Dialect, Native
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.exchange import BatchHead
+from uncork_gateway.hot_route import HotRoute
+from uncork_gateway.hot_routes import HotRoutes
+from uncork_gateway.keys import ApiKeys
+from uncork_gateway.metrics import Metrics
+from uncork_gateway.models import Model, dialects_of, models_of
+from uncork_gateway.patience import BodyPool, ClientLimits
+from uncork_gateway.stream_route import StreamRoute
+from uncork_workers.description import ApiDescription, ServiceDescription
+
+_QUEUE_BATCHES = 20
+_QUEUE_REQUESTS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """What is in force for all apis.
+
+    Attributes:
+        overrides: values that replace the apis' own, by name of the ``@api`` argument.
+        max_body_bytes: largest request body.
+        max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
+            may hold as much cost, or 20 full batches if that is more, in 20 000 requests or as many as rows.
+        keys: the API keys that are accepted; None: none is wanted.
+        admin: whether metrics and documents are in an app of their own, :attr:`Gateway.admin_app`.
+        clients: what a client may take up.
+        max_queue_bytes: bytes of bodies that may be held per api; more are refused with 503.
+        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
+    """
+
+    overrides: dict[str, Any] = field(default_factory=dict)
+    max_body_bytes: int = 64 * 2**20
+    max_queue_rows: int = 20_000
+    keys: ApiKeys | None = None
+    admin: bool = False
+    clients: ClientLimits = field(default_factory=ClientLimits)
+    max_queue_bytes: int = 256 * 2**20
+    fair_by: bytes | None = None
+
+
+class Apis:
+    """What is in force of a service.
+
+    Attributes:
+        service: as the workers say it, without the overrides; None until one has said it.
+        in_force: by name, under the overrides.
+        models: by name, as other protocols see the apis.
+        hot: the routes on which requests for batches are taken.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
+        metrics: Metrics,
+        batch_head: BatchHead,
+    ) -> None:
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._batch_head = batch_head
+        self.service: ServiceDescription | None = None
+        self.in_force: dict[str, ApiDescription] = {}
+        self.models: dict[str, Model] = {}
+        self.hot = HotRoutes(
+            limits=settings.clients,
+            pool=BodyPool.for_bodies(settings.max_body_bytes),
+            admit=settings.keys.admit if settings.keys else None,
+        )
+
+    def put_in_force(self, service: ServiceDescription) -> ServiceDescription:
+        """Have what ``service`` says, under the overrides, be what is served; returns it so.
+
+        Raises:
+            ValueError: if it cannot be served; nothing has changed then.
+        """
+        effective = self._effective(service)
+        apis = effective.apis
+        # All of it is made before any of it is used: a service that is wrong must change nothing.
+        rules = [self._rules(api) for api in apis]
+        models = models_of(effective)
+        routes = {
+            api.route.encode(): self._hot_route(
+                api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
+            )
+            for api in apis
+        }
+        for model in models.values():
+            for path, api, dialect in dialects_of(model):
+                routes[path.encode()] = self._hot_route(api, dialect)
+        for one in rules:
+            self._dispatcher.set_api(one)
+        self.in_force = {api.name: api for api in apis}
+        self.hot.replace(routes)
+        self.models = models
+        self.service = service
+        return effective
+
+    def _effective(self, service: ServiceDescription) -> ServiceDescription:
+        """The service with the overrides in place of its own settings.
+
+        What is streamed goes one by one and once, whatever they say.
+        """
+        apis = []
+        for api in service.apis:
+            settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
+            if api.streams:
+                settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
+            apis.append(msgspec.structs.replace(api, settings=settings))
+            apis[-1].check()
+        return msgspec.structs.replace(service, apis=apis)
+
+    def _rules(self, api: ApiDescription) -> ApiRules:
+        settings = api.settings
+        max_queue_rows = self._settings.max_queue_rows
+        if settings.cost is not None:
+            # One number for all apis knows nothing of their units of cost, but a queue must fill batches.
+            max_queue_rows = max(max_queue_rows, _QUEUE_BATCHES * settings.mb_max_batch_size)
+        return ApiRules(
+            name=api.name,
+            goal_s=settings.mb_max_latency / 1000,
+            max_batch_rows=settings.limit_rows,
+            max_batch_bytes=settings.mb_max_batch_bytes,
+            policy=settings.policy,
+            timeout_s=settings.timeout,
+            idempotent=settings.idempotent,
+            max_queue_rows=max_queue_rows,
+            max_queue_requests=max(_QUEUE_REQUESTS, self._settings.max_queue_rows),
+            max_queue_bytes=self._settings.max_queue_bytes,
+            fair=self._settings.fair_by is not None,
+        )
+
+    def _hot_route(self, api: ApiDescription, dialect: Dialect) -> HotRoute:
+        route = StreamRoute if api.streams else HotRoute
+        return route(
+            api.name,
+            dialect=dialect,
+            dispatcher=self._dispatcher,
+            tally=self._metrics.api(api.name),
+            max_body_bytes=self._settings.max_body_bytes,
+            batch_head=self._batch_head,
+            fair_by=self._settings.fair_by,
+        )

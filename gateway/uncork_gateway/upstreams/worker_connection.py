@@ -1,0 +1,252 @@
+"""One worker process, at the other end of a socket: what it says, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, cast
+
+from uncork_dispatcher import WorkerLost
+from uncork_workers.description import ServiceDescription
+from uncork_workers.frames import (
+    AnswerHead,
+    Batch,
+    Cancel,
+    Failed,
+    Frame,
+    FrameDecoder,
+    FrameError,
+    Hello,
+    Piece,
+    Ready,
+    Reply,
+    encode_frame,
+    frame_buffers,
+    split_payload,
+)
+
+log = logging.getLogger("uncork.gateway")
+
+# Below it, to copy the bodies of a batch costs less than to send them one by one.
+_SMALL_BYTES = 64 * 1024
+
+WorkerState = Literal["starting", "idle", "busy"]
+Profile = dict[str, list[tuple[float, float]]]
+"""By api: what batches cost, and the seconds that they took."""
+
+
+class Executed(NamedTuple):
+    """A reply and the bodies that came with it."""
+
+    reply: Reply
+    bodies: list[bytes]
+
+
+Done = Callable[[Executed | WorkerLost], object]
+"""What came of a batch: the reply, or that the worker died before it had answered."""
+
+OnPiece = Callable[[AnswerHead | None, bytes], object]
+"""Told the next bytes of an answer that is streamed; the first with a head."""
+
+
+class PoolListener(Protocol):
+    """Told what becomes of workers.
+
+    ``worker`` numbers a connection, or that and those which took it over, and is never used for another.
+    """
+
+    def worker_imported(self, files: list[str]) -> None:
+        """A worker has imported its service, from these files of the user's."""
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        """A worker has said what it serves."""
+
+    def worker_ready(self, worker: int) -> None:
+        """A worker takes batches."""
+
+    def worker_profiled(self, worker: int, profile: Profile) -> None:
+        """A worker has warmed up with batches that took so long."""
+
+    def worker_lost(self, worker: int) -> None:
+        """The connection to a worker that took batches is gone."""
+
+    def worker_connected(self, index: int) -> None:
+        """A worker has said which one it is, and sets its service up now; not told of those that stand by."""
+
+    def batch_finished(self, pid: int) -> None:
+        """A worker process has answered a batch."""
+
+    def worker_dropped(self, pid: int) -> None:
+        """A worker does not keep to the protocol, and its connection was closed."""
+
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+        """A worker could not be made ready; ``standby`` if it was to take over from another."""
+
+    def worker_stands_by(self, pid: int) -> None:
+        """A worker is ready to take over."""
+
+    def worker_retired(self, pid: int) -> None:
+        """A worker from which another took over has ended its last batch, and was told to go."""
+
+
+class _Run(NamedTuple):
+    """A batch that a worker runs, and who is told of it."""
+
+    batch: Batch
+    done: Done
+    on_piece: OnPiece | None
+
+
+class WorkerConnection(asyncio.Protocol):
+    """One worker.
+
+    ``gone`` is told when the connection has been closed, by whichever side.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        listener: PoolListener,
+        *,
+        standby: bool,
+        gone: Callable[[WorkerConnection], object],
+    ) -> None:
+        self.number = number
+        self.standby = standby
+        self._listener = listener
+        self._gone = gone
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._running: _Run | None = None
+        self._is_streaming = False
+        """Whether the first piece of the answer has come."""
+        self._is_retiring = False
+        self.is_ready = False
+        self.hello: Hello | None = None
+        self.profile: Profile = {}
+
+    @property
+    def index(self) -> int | None:
+        """Which worker it is, once it has said so."""
+        return None if self.hello is None else self.hello.index
+
+    @property
+    def state(self) -> WorkerState:
+        """What the worker does now."""
+        if self.standby or not self.is_ready:
+            return "starting"
+        return "idle" if self._running is None else "busy"
+
+    def runs(self, batch: int) -> bool:
+        """Whether it runs a batch."""
+        return self._running is not None and self._running.batch.batch == batch
+
+    def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
+        """Have it run a batch; as :meth:`WorkerPool.execute`."""
+        assert self._transport is not None
+        frame = frame_buffers(batch, bodies)
+        self._running = _Run(batch, done, on_piece)
+        self._is_streaming = False
+        if sum(map(len, bodies)) < _SMALL_BYTES:
+            self._transport.write(b"".join(frame))
+        else:
+            self._transport.writelines(frame)
+
+    def cancel(self) -> None:
+        """Tell it that nobody waits for more pieces of what it runs."""
+        assert self._transport is not None
+        assert self._running is not None
+        self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
+
+    def retire(self) -> None:
+        """Let it go when it has ended what it runs."""
+        self._is_retiring = True
+        self._leave_if_idle()
+
+    def close(self) -> None:
+        """Let it go now."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what it says."""
+        try:
+            for frame in self._decoder.feed(data):
+                self._received(frame)
+        except FrameError as error:
+            log.error("worker %s talks nonsense and is dropped: %s", self.index, error)
+            self.close()
+            if self.hello is not None:
+                self._listener.worker_dropped(self.hello.pid)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        if self._running is not None:
+            self._running.done(WorkerLost(f"worker {self.index} died"))
+        self._gone(self)
+
+    def _received(self, frame: Frame) -> None:
+        match frame.message:
+            case Hello():
+                self._said_hello(frame.message)
+            case Ready(files=files, profile=profile):
+                self._listener.worker_imported(files)
+                self.profile = profile
+                self._is_now_ready()
+            case Failed():
+                self._listener.worker_failed(frame.message, standby=self.standby)
+            case Reply():
+                self._replied(frame.message, frame.payload)
+            case Piece(batch=batch, head=head):
+                self._streamed(batch, head, frame.payload)
+            case Batch() | Cancel():
+                raise FrameError("a worker sends no batches")
+
+    def _said_hello(self, hello: Hello) -> None:
+        self.hello = hello
+        self._listener.worker_imported(hello.files)
+        if not self.standby:
+            self._listener.worker_connected(hello.index)
+            self._listener.worker_described(hello.service)
+
+    def _is_now_ready(self) -> None:
+        self.is_ready = True
+        if not self.standby:
+            self._listener.worker_profiled(self.number, self.profile)
+            self._listener.worker_ready(self.number)
+        elif self.hello is not None:
+            self._listener.worker_stands_by(self.hello.pid)
+
+    def _leave_if_idle(self) -> None:
+        if self._is_retiring and self._running is None:
+            self.close()
+            if self.hello is not None:
+                self._listener.worker_retired(self.hello.pid)
+
+    def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
+        if self._running is None or self._running.batch.batch != batch or self._running.on_piece is None:
+            raise FrameError(f"it streams the answer to batch {batch}, which nobody asked of it")
+        if (head is None) != self._is_streaming:
+            raise FrameError("the first piece of an answer has a head, and no other")
+        self._is_streaming = True
+        self._running.on_piece(head, data)
+
+    def _replied(self, reply: Reply, payload: bytes) -> None:
+        if self._running is None or self._running.batch.batch != reply.batch:
+            raise FrameError(f"it answers batch {reply.batch}, which it was not given")
+        batch, done, _ = self._running
+        if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
+            raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
+        bodies = split_payload(payload, reply.lengths)
+        self._running = None
+        done(Executed(reply, bodies))
+        if self.hello is not None:
+            self._listener.batch_finished(self.hello.pid)
+        self._leave_if_idle()
