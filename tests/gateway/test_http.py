@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_gateway import http
+from uncork_gateway import hot_routes
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.hot_routes import Exchange, Header
 from uncork_gateway.http import HttpProtocol
@@ -216,7 +216,7 @@ def test_a_new_handler_reads_all_heads_anew() -> None:
 
 def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are; a very long one is not kept at all."""
-    monkeypatch.setattr(http, "_MOST_KNOWN", 10)
+    monkeypatch.setattr(hot_routes, "_MOST_KNOWN", 10)
 
     async def scenario() -> None:
         echo = Echo()
