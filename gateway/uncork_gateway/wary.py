@@ -151,8 +151,11 @@ class WaryProtocol(HttpToolsProtocol, ABC):
                 _disconnect(cycle)
         if is_exchange(self.cycle):
             self.cycle = None  # type: ignore[assignment]
-        self._exchange = None
         super().connection_lost(exc)
+        # What points back here would be left to the garbage collector, which looks so rarely that thousands
+        # of connections could pile up.
+        self.cycle = self._exchange = self._serving = self._patience = None  # type: ignore[assignment]
+        self.pipeline.clear()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Go on for as long as something is to be answered; returns whether that is so.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -503,3 +505,28 @@ def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> No
         assert [reply.headers.get("connection") for reply in connection.replies()] == [None, "close"]
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", hot(b"a"), request(b"a"), hot(b"a") + request(b"b") + hot(b"c"), hot(b"a")[:-1]]
+)
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(sent: bytes) -> None:
+    """It looks rarely: what waits for it is memory that grows with clients that come and go."""
+
+    async def scenario() -> None:
+        server = serving(Echo())
+        connection = Connection(server)
+        connection.send(sent)
+        await turns()
+        protocol = weakref.ref(connection.protocol)
+        connection.leave()
+        del connection.protocol
+        await turns()
+
+        assert protocol() is None
+
+    gc.disable()
+    try:
+        run(scenario())
+    finally:
+        gc.enable()
