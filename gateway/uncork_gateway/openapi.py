@@ -23,8 +23,12 @@ _PROBLEM: Schema = {
 }
 _ERRORS = {
     "400": "Malformed input; only this request fails.",
+    "401": "The server wants an API key, and none that it knows came.",
+    "408": "The request came too slowly.",
     "413": "The body is over the limit.",
-    "415": "The content type is not one that the api takes.",
+    "414": "The target is too long.",
+    "415": "The content type is not one that the api takes, or the encoding of the body is not known.",
+    "431": "The header section is too large.",
     "500": "The handler failed on this request; the answer has an id, under which the log has more.",
     "502": "The worker died, and running the request again failed or was not allowed.",
     "503": "Refused: overloaded, no worker is ready, or the server is stopping.",
@@ -37,12 +41,44 @@ _TIMEOUT = {
     "schema": {"type": "number", "exclusiveMinimum": 0},
 }
 _REPLY_HEADERS = {
-    "X-Batch-Id": {"description": "The batch that the request was in.", "schema": {"type": "string"}},
-    "X-Batch-Size": {"description": "Rows in that batch.", "schema": {"type": "integer", "minimum": 1}},
-    "Server-Timing": {
-        "description": "Where the time went, in milliseconds: queue, batch.",
+    "X-Batch-Id": {
+        "description": "The batch that the request was in.",
+        "required": True,
         "schema": {"type": "string"},
     },
+    "X-Batch-Size": {
+        "description": "Rows in that batch.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "Server-Timing": {
+        "description": "Where the time went, in milliseconds: queue, batch.",
+        "required": True,
+        "schema": {"type": "string"},
+    },
+}
+# Those that some errors carry beside content type and length.
+_ERROR_HEADERS: Mapping[str, Schema] = {
+    "401": {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
+    "415": {
+        "Accept-Encoding": {
+            "description": "How bodies may be encoded, if that was what was wrong.",
+            "schema": {"type": "string"},
+        }
+    },
+    "503": {
+        "Retry-After": {
+            "description": "Seconds.",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    },
+}
+_REFUSED = "The handler refused this request, with a status of its choice."
+_OWN: Schema = {
+    "description": "What the handler answers: JSON, text, bytes, or what its type says.",
+    "headers": _REPLY_HEADERS,
+    "content": {"*/*": {}},
 }
 _STREAM: Schema = {
     "description": "Sent piece by piece while it is made: text, bytes, lines of JSON, or what its type says. "
@@ -75,10 +111,16 @@ def _operation(api: ApiDescription, schemas: Schema) -> Schema:
         **({"description": text.strip()} if text.strip() else {}),
         "parameters": [_TIMEOUT],
         "requestBody": {"required": True, "content": _body(api, row)},
-        "responses": {
-            "200": _STREAM if api.streams else _results(api.offers),
-            **{status: _error(status, text) for status, text in _ERRORS.items()},
-        },
+        "responses": _responses(api),
+    }
+
+
+def _responses(api: ApiDescription) -> Schema:
+    own = {"description": "Another status that the handler has chosen.", "content": {"*/*": {}}}
+    return {
+        "200": _STREAM if api.streams else _OWN if api.answers_each else _results(api.offers),
+        **{status: _error(status, text) for status, text in _ERRORS.items()},
+        "default": own if api.answers_each else _error("default", _REFUSED),
     }
 
 
@@ -102,15 +144,12 @@ def _results(offers: Sequence[str]) -> Schema:
 
 
 def _error(status: str, description: str) -> Schema:
-    error: Schema = {
+    headers = _ERROR_HEADERS.get(status)
+    return {
         "description": description,
+        **({"headers": headers} if headers else {}),
         "content": {"application/problem+json": {"schema": _PROBLEM_REF}},
     }
-    if status == "503":
-        error["headers"] = {
-            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}
-        }
-    return error
 
 
 def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:

@@ -23,7 +23,10 @@ def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Respon
 
 
 def test_wine_reads_tables_and_writes_tables() -> None:
-    """Many clients, columns in any order, CSV or JSON back; a table with other columns is refused alone."""
+    """Many clients, columns in any order, CSV or JSON back; a table with other columns is refused alone.
+
+    So is one with text among its numbers; those that are missing or infinite are taken for the mean.
+    """
     data = load_wine(as_frame=True)
     wines = data.data.rename(columns=lambda name: name.replace("/", "_per_"))
 
@@ -36,10 +39,17 @@ def test_wine_reads_tables_and_writes_tables() -> None:
         with ThreadPoolExecutor(20) as pool:
             replies = list(pool.map(ask, range(0, 178, 9)))
             wrong = ask(7)
+        text = post(
+            server,
+            "/grower",
+            wines.head(1).assign(hue="red").to_csv(index=False).encode(),
+            content_type="text/csv",
+        )
+        missing = wines.head(2).assign(hue=[None, float("inf")])
         as_json = post(
             server,
             "/grower",
-            wines.head(2).to_csv(index=False).encode(),
+            missing.to_csv(index=False).encode(),
             content_type="text/csv",
             accept="application/json",
         )
@@ -48,6 +58,8 @@ def test_wine_reads_tables_and_writes_tables() -> None:
     assert growers == [[int(data.target[at])] for at in range(0, 178, 9)]
     assert wrong.status_code == 400
     assert "lacks 'hue'" in wrong.json()["detail"]
+    assert text.status_code == 400
+    assert "'hue' must be float32" in text.json()["detail"]
     assert [row["grower"] for row in as_json.json()] == [0, 0]
 
 

@@ -12,7 +12,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from uncork_gateway.openapi import make_openapi
-from uncork_workers.adapters import Json, NdArray
+from uncork_workers.adapters import Json, NdArray, RequestBatch, Requests
 from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.frames import Hello
 from uncork_workers.service import Service, api, describe_service
@@ -68,7 +68,7 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
     assert "summary" not in anything
 
 
-@pytest.mark.parametrize("status", [400, 413, 415, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [400, 401, 408, 413, 414, 415, 431, 500, 502, 503, 504])
 def test_it_says_what_errors_look_like(status: int) -> None:
     """As problem documents, each that a client can meet."""
     responses = make_openapi(describe_service(Flowers), version="1")["paths"]["/anything"]["post"][
@@ -77,6 +77,50 @@ def test_it_says_what_errors_look_like(status: int) -> None:
 
     schema = responses[str(status)]["content"]["application/problem+json"]["schema"]
     assert schema == {"$ref": "#/components/schemas/Problem"}
+
+
+def test_it_says_which_headers_answers_have() -> None:
+    """Those that are always there are required; a client may rely on them."""
+    responses = make_openapi(describe_service(Flowers), version="1")["paths"]["/anything"]["post"][
+        "responses"
+    ]
+
+    required = {
+        (status, name)
+        for status, response in responses.items()
+        for name, header in response.get("headers", {}).items()
+        if header.get("required")
+    }
+    assert required == {
+        ("200", "X-Batch-Id"),
+        ("200", "X-Batch-Size"),
+        ("200", "Server-Timing"),
+        ("401", "WWW-Authenticate"),
+        ("503", "Retry-After"),
+    }
+    assert "Accept-Encoding" in responses["415"]["headers"]
+
+
+def test_handlers_may_answer_with_other_statuses() -> None:
+    """With a refusal as a problem; where each answer is the handler's own, with whatever it makes."""
+
+    class Whatever(Service):
+        @api(input=Requests())
+        def own(self, requests: RequestBatch) -> list[Any]:
+            return list(requests.payloads)
+
+        @api(input=Json())
+        def rows(self, items: list[Any]) -> list[Any]:
+            return items
+
+    document = make_openapi(describe_service(Whatever), version="1")
+    validate(document)
+
+    own = document["paths"]["/own"]["post"]["responses"]
+    assert own["200"]["content"] == own["default"]["content"] == {"*/*": {}}
+    rows = document["paths"]["/rows"]["post"]["responses"]
+    assert set(rows["200"]["content"]) == {"application/json", "application/x-npy", "text/csv"}
+    assert set(rows["default"]["content"]) == {"application/problem+json"}
 
 
 def test_definitions_of_a_schema_become_components() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork_loadtests.fuzz.mutations import changed_bytes, mutated
+from uncork_loadtests.fuzz.openapi import read_statuses
 from uncork_loadtests.fuzz.run import Found, Fuzzer, whole
 from uncork_loadtests.fuzz.seeds import EXAMPLES, Example, Seed
 from uncork_loadtests.servers import BenchError, Server
@@ -147,3 +148,17 @@ def test_the_handler_of_a_service_may_fail() -> None:
     # Answers to HEAD have no body that could say so.
     assert [fault for fault in found.faults if "HEAD" not in fault] == []
     assert found.statuses[500]
+
+
+def test_answers_are_counted_by_status() -> None:
+    """Of all apis together; other metrics do not count."""
+    metrics = """
+# TYPE uncork_requests_total counter
+uncork_requests_total{api="a",status="200"} 3.0
+uncork_requests_total{api="b",status="200"} 4.0
+uncork_requests_total{api="b",status="400"} 1.0
+# TYPE uncork_shed_total counter
+uncork_shed_total{api="a",reason="deadline",status="200"} 9.0
+"""
+
+    assert read_statuses(metrics) == {"200": 7, "400": 1}

@@ -87,7 +87,8 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
 
     ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
-    the JSON schema of a row. ``streams`` says that its answers come in pieces, in whatever media type the
+    the JSON schema of a row. ``answers_each`` says that each answer is of whatever media type and status the
+    handler gives it. ``streams`` says that its answers come in pieces, in whatever media type the
     first of them says; it runs one request at a time, once.
     """
 
@@ -98,6 +99,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] = {}
     settings: ApiSettings = ApiSettings()
     doc: str = ""
+    answers_each: bool = False
     streams: bool = False
 
     def check(self) -> None:

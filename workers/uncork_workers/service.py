@@ -144,6 +144,7 @@ def api(
             schema=input.schema(),
             settings=settings,
             doc=inspect.getdoc(handler) or "",
+            answers_each=input.answers_each,
             streams=streams,
         )
         description.check()
