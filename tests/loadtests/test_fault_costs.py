@@ -173,7 +173,7 @@ def test_goodput_is_what_comes_within_the_goal() -> None:
     saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), looks=[])
     overload = Step(
         name="4 times",
-        outcome=outcome((200, 0.9, 900), (200, 1.1, 100), (503, 0.06, 3000)),
+        outcome=outcome((200, 0.9, 900), (200, 1.1, 100), (503, 0.06, 2250), (503, 0.01, 750)),
         looks=[seen_at(0.4, memory_bytes=50_000_000, queue_rows=70), seen_at(2, memory_bytes=60_000_000)],
     )
 
@@ -182,6 +182,7 @@ def test_goodput_is_what_comes_within_the_goal() -> None:
     assert overload.goodput_per_s == pytest.approx(450.0)
     answers, memory = found.sheets
     assert answers.rows[1][:8] == ["4 times", "2,000", "500", "450", "0.900", "1,100", "1,500", "60.0"]
+    assert answers.rows[1][8] == "0.250"
     assert [note.rpartition(", ")[2] for note in answers.notes] == ["met", "missed"]
     assert memory.rows[0] == ["0 s", "50.0", "70", "1,400"]
     assert memory.notes[0].endswith("1.200; mark: at most 1.1, missed")
