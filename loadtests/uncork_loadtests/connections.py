@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from uncork_loadtests.http_reply import Reply, ReplyError, ReplyParser
 from uncork_loadtests.payloads import same_answer, source
 from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import LOST, NOT_TOLD, UNANSWERED, Recorder
+from uncork_loadtests.samples import LOST, NOT_TOLD, SHED, UNANSWERED, Recorder
 from uncork_loadtests.timer import Timer
 
 _CONNECT_SECONDS = 10.0
@@ -41,6 +41,7 @@ class Traffic(ABC):
         self.halted = False
         self.outstanding = 0
         self.most_connections = 0
+        self.without_retry_after = 0
         self._make = source(plan)
         self._number = share
         self._connections: set[Connection] = set()
@@ -151,6 +152,8 @@ class Traffic(ABC):
         if good and asked.expected is not None and not same_answer(reply.body, asked.expected):
             wrong = True
             self._tell_first_wrong(asked, reply)
+        if head.status == SHED and head.retry_after_s is None:
+            self.without_retry_after += 1
         self.recorder.add(
             asked.scheduled_s - start_s,
             asked.fired_s - start_s,

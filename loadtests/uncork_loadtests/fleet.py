@@ -53,6 +53,8 @@ class Outcome:
     first_wrong: str
     """What was sent, expected and answered first of all wrong answers; empty if all were right."""
     interrupted: bool
+    without_retry_after: int = 0
+    """Answers with 503 that did not say when to come back, over the whole run."""
 
     @property
     def void(self) -> str:
@@ -97,6 +99,7 @@ def _outcome(plan: Plan, parts: Sequence[Part], samples: Sequence[Samples], *, i
         connections=sum(part.most_connections for part in parts),
         first_wrong=next((part.first_wrong for part in parts if part.first_wrong), ""),
         interrupted=interrupted,
+        without_retry_after=sum(part.without_retry_after for part in parts),
     )
 
 

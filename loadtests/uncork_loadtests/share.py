@@ -45,6 +45,8 @@ class Part:
     most_connections: int
     first_wrong: str
     """What was sent, expected and answered, shortened; empty if all was right."""
+    without_retry_after: int = 0
+    """Answers with 503 that do not say when to come back, over the whole run."""
 
 
 class Share:
@@ -88,6 +90,7 @@ class Share:
             cpu_s=cpu_s,
             most_connections=traffic.most_connections,
             first_wrong=traffic.recorder.first_wrong,
+            without_retry_after=traffic.without_retry_after,
         )
         return part, traffic.recorder.samples()
 

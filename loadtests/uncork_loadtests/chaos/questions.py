@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-Act = Literal["", "raise", "die"]
+Act = Literal["", "raise", "raise late", "die"]
 """What a row has the handler do instead of answering."""
 
 _HEAD = (

@@ -1,0 +1,1 @@
+"""What overload, poisoned rows and the replacement of workers cost: scripts/bench-faults."""
