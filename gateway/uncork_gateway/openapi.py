@@ -120,7 +120,7 @@ def _responses(api: ApiDescription) -> Schema:
     return {
         "200": _STREAM if api.streams else _OWN if api.answers_each else _results(api.offers),
         **{status: _error(status, text) for status, text in _ERRORS.items()},
-        "default": own if api.answers_each else _error("default", _REFUSED),
+        "default": own if api.answers_each or api.streams else _error("default", _REFUSED),
     }
 
 
