@@ -53,9 +53,13 @@ class FakeWorker:
 
     async def batch(self) -> tuple[Batch, bytes]:
         """Wait for a batch; the message and its payload."""
-        message, payload = await anext(self._frames)
+        message, payload = await self.frame()
         assert isinstance(message, Batch)
         return message, payload
+
+    async def frame(self) -> Frame:
+        """Wait for anything from the gateway."""
+        return await anext(self._frames)
 
     async def next(self) -> Message:
         """Wait for whatever the gateway says next."""

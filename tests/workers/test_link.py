@@ -7,7 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from uncork_workers.frames import AnswerHead, Batch, Cancel, Frame, FrameDecoder, Message, Piece, encode_frame
+from uncork_workers.frames import (
+    AnswerHead,
+    Batch,
+    Cancel,
+    Frame,
+    FrameDecoder,
+    Message,
+    Piece,
+    Ping,
+    Pong,
+    encode_frame,
+)
 from uncork_workers.link import Link
 
 BATCH = Batch(batch=1, api="a", limit_rows=9, lengths=[1], rows=[1])
@@ -101,3 +112,12 @@ def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[Link, Gateway]) -> N
 
     assert link.is_cancelled(1)
     assert list(batches) == []
+
+
+def test_a_worker_that_waits_says_that_it_is_there(ends: tuple[Link, Gateway]) -> None:
+    """Each time that it is asked; the batch comes after that."""
+    link, gateway = ends
+    gateway.send(Ping(), Ping(), BATCH)
+
+    assert next(link.batches()) == (BATCH, b"x")
+    assert gateway.frames() == [Frame(Pong(), b""), Frame(Pong(), b"")]

@@ -6,7 +6,9 @@ payload of the second. The header is one of the messages below; payload is the b
     worker                         gateway
       Hello    (apis) ------------>          after the import of the service
       Ready ---------------------->          after its setup and warm-up
-             <------------------- Batch      then, one at a time,
+             <-------------------- Ping      now and then, while it waits for a batch,
+      Pong ----------------------->          which it answers
+             <------------------- Batch      one at a time,
       Piece, Piece, ... ---------->          of an answer that is streamed
              <------------------ Cancel      if nobody wants the rest of it
       Reply ---------------------->          until either side closes
@@ -175,7 +177,15 @@ class Cancel(msgspec.Struct, tag="cancel", frozen=True):
     batch: int
 
 
-Message = Hello | Ready | Failed | Batch | Reply | Piece | Cancel
+class Ping(msgspec.Struct, tag="ping", frozen=True):
+    """The gateway asks whether a worker is there that waits for a batch."""
+
+
+class Pong(msgspec.Struct, tag="pong", frozen=True):
+    """It is."""
+
+
+Message = Hello | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -15,6 +15,8 @@ from uncork_workers.frames import (
     FrameError,
     Message,
     Piece,
+    Ping,
+    Pong,
     encode_frame,
 )
 
@@ -43,6 +45,8 @@ class Link:
                 message, payload = self._came.popleft()
                 if isinstance(message, Batch):
                     yield message, payload
+                elif isinstance(message, Ping):
+                    self.send(Pong())
                 elif not isinstance(message, Cancel):  # which is late: its batch has ended
                     raise FrameError(f"a worker takes batches, not {type(message).__name__}")
             if self._is_deserted:

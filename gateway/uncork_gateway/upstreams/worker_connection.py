@@ -19,6 +19,8 @@ from uncork_workers.frames import (
     FrameError,
     Hello,
     Piece,
+    Ping,
+    Pong,
     Ready,
     Reply,
     encode_frame,
@@ -78,7 +80,7 @@ class PoolListener(Protocol):
         """A worker process has answered a batch."""
 
     def worker_dropped(self, pid: int) -> None:
-        """A worker does not keep to the protocol, and its connection was closed."""
+        """A worker does not keep to the protocol, or does not answer, and its connection was closed."""
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
         """A worker could not be made ready; ``standby`` if it was to take over from another."""
@@ -122,6 +124,8 @@ class WorkerConnection(asyncio.Protocol):
         self._is_streaming = False
         """Whether the first piece of the answer has come."""
         self._is_retiring = False
+        self._is_asked = False
+        """Whether it was asked if it is there, and has said nothing since."""
         self.is_ready = False
         self.hello: Hello | None = None
         self.profile: Profile = {}
@@ -159,6 +163,20 @@ class WorkerConnection(asyncio.Protocol):
         assert self._running is not None
         self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
 
+    def look(self) -> None:
+        """Ask a worker that waits for a batch whether it is there; drop one that has not answered before.
+
+        Nothing else would tell of it before it costs somebody a timeout: others may be preferred for long.
+        """
+        if self._transport is None or not self.is_ready or self._running is not None:
+            self._is_asked = False
+        elif self._is_asked:
+            log.error("worker %s waits for a batch, but does not answer, and is dropped", self.index)
+            self._drop()
+        else:
+            self._is_asked = True
+            self._transport.write(encode_frame(Ping()))
+
     def retire(self) -> None:
         """Let it go when it has ended what it runs."""
         self._is_retiring = True
@@ -177,20 +195,24 @@ class WorkerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what it says."""
+        self._is_asked = False
         try:
             for frame in self._decoder.feed(data):
                 self._received(frame)
         except FrameError as error:
             log.error("worker %s talks nonsense and is dropped: %s", self.index, error)
-            self.close()
-            if self.hello is not None:
-                self._listener.worker_dropped(self.hello.pid)
+            self._drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone."""
         if self._running is not None:
             self._running.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)
+
+    def _drop(self) -> None:
+        self.close()
+        if self.hello is not None:
+            self._listener.worker_dropped(self.hello.pid)
 
     def _received(self, frame: Frame) -> None:
         match frame.message:
@@ -206,7 +228,9 @@ class WorkerConnection(asyncio.Protocol):
                 self._replied(frame.message, frame.payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
-            case Batch() | Cancel():
+            case Pong():
+                pass  # that it has said something is all there is to it
+            case Batch() | Cancel() | Ping():
                 raise FrameError("a worker sends no batches")
 
     def _said_hello(self, hello: Hello) -> None:

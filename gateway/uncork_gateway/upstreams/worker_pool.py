@@ -19,6 +19,9 @@ from uncork_gateway.upstreams.worker_connection import (
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch, Hello
 
+# A worker that is stopped or hangs while it waits is known as such after one to two of these.
+_LOOK_EVERY_S = 10.0
+
 
 class WorkerPool:
     """Listens for workers and has them run batches, one at a time each."""
@@ -31,6 +34,7 @@ class WorkerPool:
         self._standbys: dict[int, WorkerConnection] = {}
         self._retiring: set[WorkerConnection] = set()
         self._servers: list[asyncio.Server] = []
+        self._next_look: asyncio.TimerHandle | None = None
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Take connections on a Unix socket, which should lie in a folder that is the user's alone.
@@ -138,22 +142,40 @@ class WorkerPool:
 
     def states(self) -> list[WorkerState]:
         """What each connected worker does now."""
-        connected = (*self._connections.values(), *self._standbys.values(), *self._retiring)
-        return [connection.state for connection in connected]
+        return [connection.state for connection in self._all()]
 
     @property
     def any_ready(self) -> bool:
         """Whether at least one worker takes batches."""
         return any(connection.is_ready for connection in self._connections.values())
 
+    def look(self) -> None:
+        """See whether the workers that wait for something are there; called every now and then."""
+        for connection in self._all():
+            connection.look()
+
+    def _look_later(self) -> None:
+        self._next_look = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._looked)
+
+    def _looked(self) -> None:
+        self.look()
+        self._look_later()
+
+    def _all(self) -> list[WorkerConnection]:
+        return [*self._connections.values(), *self._standbys.values(), *self._retiring]
+
     async def close(self) -> None:
         """Close all connections; the workers then exit."""
+        if self._next_look is not None:
+            self._next_look.cancel()
         for server in self._servers:
             server.close()
-        for connection in (*self._connections.values(), *self._standbys.values(), *self._retiring):
+        for connection in self._all():
             connection.close()
 
     def _connection(self, *, standby: bool = False) -> WorkerConnection:
+        if self._next_look is None:
+            self._look_later()
         number = next(self._numbers)
         connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
         (self._standbys if standby else self._connections)[number] = connection

@@ -6,11 +6,11 @@ import pytest
 
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.upstreams.worker_pool import WorkerPool
-from uncork_workers.frames import Batch, Failed, Hello, Ready, Reply, encode_frame
+from uncork_workers.frames import Batch, Failed, Hello, Ping, Pong, Ready, Reply, encode_frame
 
 from ..fake_worker import FakeWorker, service
 from ..running import run, turns
-from .pool_stage import BATCH, Listener, stage
+from .pool_stage import BATCH, BODIES, Listener, stage
 
 
 def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
@@ -236,5 +236,60 @@ def test_closing_before_listening_does_nothing() -> None:
 
     async def scenario() -> None:
         await WorkerPool(Listener()).close()
+
+    run(scenario())
+
+
+def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
+    """It is stopped, or hangs: better known now than by the batch that it would not run."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready(index=4)
+            on.pool.look()
+            assert on.listener.dropped == []
+            on.pool.look()
+            assert (await worker.frame()).message == Ping()
+            await worker.dropped()
+
+            assert await on.news() == ("lost", number)
+            assert on.listener.dropped == [1]
+
+    run(scenario())
+
+
+def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
+    """However often it is asked."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, _ = await on.ready(index=4)
+            for _ in range(3):
+                on.pool.look()
+                assert (await worker.frame()).message == Ping()
+                worker.send(Pong())
+                await turns(20)
+
+            assert (on.listener.dropped, on.pool.states()) == ([], ["idle"])
+
+    run(scenario())
+
+
+def test_a_worker_that_runs_a_batch_is_not_asked(tmp_path: Path) -> None:
+    """It has its timeout; nor is one that sets itself up, which may take long."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            starting = await on.connect()
+            starting.send(Hello(index=5, pid=2, service=service()))
+            await on.news()
+            _, number = await on.ready(index=4)
+            on.pool.look()
+            on.pool.execute(number, BATCH, BODIES, lambda outcome: None)
+            for _ in range(3):
+                on.pool.look()
+            await turns(20)
+
+            assert (on.listener.dropped, sorted(on.pool.states())) == ([], ["busy", "starting"])
 
     run(scenario())
