@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.api import Api, Room
@@ -23,85 +23,52 @@ _GOLDEN = 0.618034
 _RETURNING_SHARE = 0.1
 
 
-def refusal(
-    api: Api,
-    slots: Slots,
-    queue: RequestQueue | None,
-    *,
-    flow: Hashable,
-    rows: float,
-    size_bytes: int,
-    expires_at: float,
-    now: float,
-) -> ShedReason | None:
-    """Why a request of ``rows`` rows is not taken in, or None if it is.
-
-    ``queue`` is the queue that it would go to, if there is one.
+def refusal(api: Api, slots: Slots, entry: Entry) -> ShedReason | None:
+    """Why a request that comes now is not taken in, or None if it is.
 
     An empty queue takes any request, however large; and while a worker is idle and nothing is held,
     any request, whatever the prediction says.
     """
-    rules = api.rules
-    held_rows, held = api.rows + rows, api.requests + 1
+    rules, now, patient = api.rules, entry.arrival, entry.expires_at == math.inf
+    held_rows, held = api.rows + entry.rows, api.requests + 1
     room = api.room
-    bytes_fit = api.size_bytes + size_bytes <= rules.max_queue_bytes
-    known = expires_at == math.inf and room.changes == slots.changes
+    bytes_fit = api.size_bytes + entry.size_bytes <= rules.max_queue_bytes
+    known = patient and room.changes == slots.changes
     if known and bytes_fit and held_rows <= room.rows and held <= room.requests:
         return None
     fits = bytes_fit and held_rows <= rules.max_queue_rows and held <= rules.max_queue_requests
     if slots.workers == 0:
         return "no_worker"
-    if expires_at <= now:
+    if entry.expires_at <= now:
         return "client_deadline"
     if api.requests == 0 and slots.idle:
         return None
     if api.requests and not fits:
         return "queue_full"
-    if expires_at == math.inf and _find_room(api, slots, rows=held_rows, requests=held, now=now):
+    if patient and _find_room(api, slots, rows=held_rows, requests=held, now=now):
         return None
-    late = _is_late(api, slots, queue, flow=flow, rows=rows, expires_at=expires_at, now=now)
-    return "deadline" if late else None
+    return "deadline" if _is_late(api, slots, entry) else None
 
 
-def _is_late(
-    api: Api,
-    slots: Slots,
-    queue: RequestQueue | None,
-    *,
-    flow: Hashable,
-    rows: float,
-    expires_at: float,
-    now: float,
-) -> bool:
+def _is_late(api: Api, slots: Slots, entry: Entry) -> bool:
     """Whether a request that comes now would miss its deadline behind what goes before it."""
-    held_rows, held, limit = api.rows + rows, api.requests + 1, api.policy.limit_rows
-    if not api.may_shed(max(rows, min(held_rows, limit))):
+    queue, rows = entry.queue, entry.rows
+    if not api.may_shed(max(rows, min(api.rows + rows, api.policy.limit_rows))):
         return False
-    if queue is not None:
-        before, requests = queue.before(flow, rows)
-        held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
-    return _finish(api, slots, rows=held_rows, requests=held, now=now) > api.due_at(now, expires_at)
+    before, requests = queue.before(entry.flow, rows)
+    held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
+    return _finish(api, slots, rows=held_rows, requests=held, now=entry.arrival) > entry.deadline
 
 
-def find_displaced(
-    api: Api,
-    slots: Slots,
-    queue: FairQueue,
-    *,
-    flow: Hashable,
-    rows: float,
-    size_bytes: int,
-    expires_at: float,
-    now: float,
-) -> list[Entry]:
+def find_displaced(api: Api, slots: Slots, entry: Entry) -> list[Entry]:
     """The held requests to refuse so that another fits into a full queue; none if it is to be refused."""
-    rules, more = api.rules, Load(rows, 1, size_bytes)
+    queue = entry.queue
+    if not isinstance(queue, FairQueue) or _is_late(api, slots, entry):
+        return []
+    rules, more = api.rules, Load(entry.rows, 1, entry.size_bytes)
     limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
     over = Load(api.rows, api.requests, api.size_bytes).plus(more).plus(limits, -1)
-    displaced = queue.displaced(flow, more, over=over, limits=limits)
-    if _is_late(api, slots, queue, flow=flow, rows=rows, expires_at=expires_at, now=now):
-        return []
-    return displaced
+    return queue.displaced(entry.flow, more, over=over, limits=limits)
 
 
 def make_room(

@@ -18,7 +18,6 @@ from collections.abc import Hashable, Sequence
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.admission import find_displaced, make_room, next_refusal, refusal, retry_after_s
 from uncork_dispatcher.api import Api, ApiStats
-from uncork_dispatcher.fair_queue import FairQueue
 from uncork_dispatcher.held import Held
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
@@ -76,40 +75,17 @@ class Dispatcher:
         self._advance(now)
         to = self._apis[api]
         to.arrived(source, rows, now)
-        queue = self._held.queues.get((api, key))
-        reason = (
-            "draining"
-            if self._draining
-            else refusal(
-                to,
-                self._slots,
-                queue,
-                flow=flow,
-                rows=rows,
-                size_bytes=size_bytes,
-                expires_at=expires_at,
-                now=now,
-            )
-        )
-        if reason == "queue_full" and isinstance(queue, FairQueue):
-            displaced = find_displaced(
-                to,
-                self._slots,
-                queue,
-                flow=flow,
-                rows=rows,
-                size_bytes=size_bytes,
-                expires_at=expires_at,
-                now=now,
-            )
-            self._news.extend([self._refuse(entry, reason) for entry in displaced])
+        deadline = to.due_at(now, expires_at)
+        queue = self._held.queue(api, key)
+        entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow)
+        reason = "draining" if self._draining else refusal(to, self._slots, entry)
+        if reason == "queue_full":
+            displaced = find_displaced(to, self._slots, entry)
+            self._news.extend([self._refuse(other, reason) for other in displaced])
             reason = None if displaced else reason
         if reason is not None:
             return self._shed(request, to, reason, rows)
-        if not queue:
-            queue = self._held.make(api, key)
-        deadline = to.due_at(now, expires_at)
-        self._held.add(Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow), to)
+        self._held.add(entry, to)
         return None
 
     def cancel(self, request: int, *, now: float) -> None:

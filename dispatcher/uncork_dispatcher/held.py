@@ -18,42 +18,45 @@ class Held:
 
     def __init__(self, apis: Mapping[str, Api]) -> None:
         self._apis = apis
-        self.queues: dict[tuple[str, Hashable], RequestQueue] = {}
-        """By api and batch key; to look in. Those of suspects are not among them."""
+        self._queues: dict[tuple[str, Hashable], RequestQueue] = {}
+        """By api and batch key. Those of suspects are not among them."""
         self._suspects: dict[tuple[str, Hashable], RequestQueue] = {}
         self._entries: dict[int, Entry] = {}
         self._suspect_went_last = False
 
     def __bool__(self) -> bool:
-        return bool(self.queues or self._suspects)
+        return bool(self._queues or self._suspects)
 
     def __iter__(self) -> Iterator[RequestQueue]:
         """The queues; they may be changed meanwhile."""
-        return iter([*self.queues.values(), *self._suspects.values()])
+        return iter([*self._queues.values(), *self._suspects.values()])
 
     @property
     def nobody_waits(self) -> bool:
         """Whether every request is over."""
         return not self._entries
 
-    def make(self, api: str, key: Hashable) -> RequestQueue:
-        """The queue of a batch key that has none."""
-        kind = FairQueue if self._apis[api].rules.fair else RequestQueue
-        queue = self.queues[api, key] = kind(api, key)
+    def queue(self, api: str, key: Hashable) -> RequestQueue:
+        """The queue of a batch key; a new one, which is kept once it is added to, if there is none."""
+        queue = self._queues.get((api, key))
+        if queue is None:
+            kind = FairQueue if self._apis[api].rules.fair else RequestQueue
+            queue = kind(api, key)
         return queue
 
     def add(self, entry: Entry, api: Api) -> None:
-        """Hold a new request of an api in its queue."""
+        """Hold a request of an api in its queue."""
+        queue = entry.queue
+        if not queue:
+            self._of_kind(queue)[queue.api, queue.key] = queue
         self._entries[entry.request] = entry
-        entry.queue.append(entry)
+        queue.append(entry)
         api.count(entry, 1)
 
     def suspect(self, entry: Entry, *, now: float) -> None:
         """Hold a request again whose worker was lost: behind all that is held now."""
         place = (entry.queue.api, entry.queue.key)
-        queue = self._suspects.get(place)
-        if queue is None:
-            queue = self._suspects[place] = RequestQueue(*place, suspects=True)
+        queue = self._suspects.get(place) or RequestQueue(*place, suspects=True)
         entry.queue, entry.arrival, entry.suspect = queue, now, True
         self.add(entry, self._apis[queue.api])
 
@@ -88,7 +91,7 @@ class Held:
 
         After a suspect others come first, if there are any: many suspects must not stop an only worker.
         """
-        queues = [*self.queues.values(), *self._suspects.values()]
+        queues = [*self._queues.values(), *self._suspects.values()]
         if len(queues) > 1:
             queues.sort(key=self._urgency)
         return queues
@@ -103,5 +106,7 @@ class Held:
 
     def _drop_if_empty(self, queue: RequestQueue) -> None:
         if not queue:
-            queues = self._suspects if queue.suspects else self.queues
-            queues.pop((queue.api, queue.key), None)
+            self._of_kind(queue).pop((queue.api, queue.key), None)
+
+    def _of_kind(self, queue: RequestQueue) -> dict[tuple[str, Hashable], RequestQueue]:
+        return self._suspects if queue.suspects else self._queues

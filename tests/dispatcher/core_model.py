@@ -49,6 +49,8 @@ class Model:
         self.queues: dict[tuple[str, Hashable], list[Request]] = {}
         self.suspects: list[Request] = []
         self.workers: set[int] = set()
+        self.deserted = math.inf
+        """Since when the core has seen no workers."""
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
         self.draining = False
@@ -222,7 +224,7 @@ class Model:
             assert shed.reason == "client_deadline"
         elif not self.workers:
             assert shed.reason == "no_worker"
-            assert request.deadline <= now
+            assert self._leaves_at(request) <= now
         else:
             assert shed.reason == "deadline"
             assert not request.suspect, "nothing predicts when a suspect is done"
@@ -238,15 +240,22 @@ class Model:
             assert estimate.earned_rows > 0
             assert hopeless, "it might have been in time"
 
+    def _leaves_at(self, request: Request) -> float:
+        """When a request is refused if there is no worker until then."""
+        if request.suspect:
+            return self.deserted + self.rules[request.api].timeout_s
+        return request.deadline
+
     def _at_rest(self, now: float, wakeup: float) -> None:
         assert wakeup > now, "the driver would spin"
+        self.deserted = math.inf if self.workers else min(self.deserted, now)
         assert all(one.place != "losing" for one in self.requests.values())
         for batch in self.running.values():
             assert wakeup <= batch.gives_up_at, "a batch would run past its timeout"
         for request in self.held():
             assert wakeup <= request.expires_at, "a client would give up unseen"
             if not self.workers:
-                assert wakeup <= request.deadline
+                assert wakeup <= self._leaves_at(request)
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
                 if request.suspect:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from uncork_dispatcher.admission import backlog_finish, refusal, retry_after_s
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Slots
 
@@ -43,9 +44,10 @@ def ask(
     held: Api, workers: Slots, *, rows: int = 1, size_bytes: int = 1, expires_at: float = math.inf
 ) -> str | None:
     """What a request is told at time 0."""
-    return refusal(
-        held, workers, None, flow=None, rows=rows, size_bytes=size_bytes, expires_at=expires_at, now=0.0
+    asked = Entry(
+        1000, 0.0, rows, size_bytes, held.due_at(0.0, expires_at), expires_at, RequestQueue("a", None)
     )
+    return refusal(held, workers, asked)
 
 
 def test_no_worker_comes_before_everything_else() -> None:

@@ -10,9 +10,6 @@ from uncork_workers.frames import AnswerHead
 from uncork_workers.outputs.answers import Rejected
 from uncork_workers.outputs.pieces import PieceEncoder
 
-Pieces = Generator[Any, None, None] | AsyncGenerator[Any, None]
-"""What a generator function returns."""
-
 
 class Outlet(Protocol):
     """Where the pieces of answers go. ``batch`` is the number of the batch that runs."""
