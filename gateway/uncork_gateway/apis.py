@@ -12,12 +12,10 @@ from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.exchange import BatchHead
+from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_route import HotRoute
-from uncork_gateway.hot_routes import HotRoutes
-from uncork_gateway.keys import ApiKeys
 from uncork_gateway.metrics import Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
-from uncork_gateway.patience import BodyPool, ClientLimits
 from uncork_gateway.stream_route import StreamRoute
 from uncork_workers.description import ApiDescription, ServiceDescription
 
@@ -26,29 +24,17 @@ _QUEUE_REQUESTS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
+class GatewaySettings(FrontSettings):
     """What is in force for all apis.
+
+    An api that gives a cost may hold ``max_queue_rows`` of cost, or 20 full batches if that is more, in
+    20 000 requests or as many as rows.
 
     Attributes:
         overrides: values that replace the apis' own, by name of the ``@api`` argument.
-        max_body_bytes: largest request body.
-        max_queue_rows: rows that may be held per api; more are refused with 503. An api that gives a cost
-            may hold as much cost, or 20 full batches if that is more, in 20 000 requests or as many as rows.
-        keys: the API keys that are accepted; None: none is wanted.
-        admin: whether metrics and documents are in an app of their own, :attr:`Gateway.admin_app`.
-        clients: what a client may take up.
-        max_queue_bytes: bytes of bodies that may be held per api; more are refused with 503.
-        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
     """
 
     overrides: dict[str, Any] = field(default_factory=dict)
-    max_body_bytes: int = 64 * 2**20
-    max_queue_rows: int = 20_000
-    keys: ApiKeys | None = None
-    admin: bool = False
-    clients: ClientLimits = field(default_factory=ClientLimits)
-    max_queue_bytes: int = 256 * 2**20
-    fair_by: bytes | None = None
 
 
 class Apis:
@@ -76,11 +62,7 @@ class Apis:
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
-        self.hot = HotRoutes(
-            limits=settings.clients,
-            pool=BodyPool.for_bodies(settings.max_body_bytes),
-            admit=settings.keys.admit if settings.keys else None,
-        )
+        self.hot = settings.hot_routes()
 
     def put_in_force(self, service: ServiceDescription) -> ServiceDescription:
         """Have what ``service`` says, under the overrides, be what is served; returns it so.

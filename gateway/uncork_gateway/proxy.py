@@ -18,13 +18,13 @@ from starlette.types import ASGIApp
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.exchange import BatchHead
-from uncork_gateway.hot_routes import HotRoutes, path_of
+from uncork_gateway.front import FrontSettings
+from uncork_gateway.hot_routes import path_of
 from uncork_gateway.http import HttpProtocol
-from uncork_gateway.keys import ApiKeys, RequireKey
+from uncork_gateway.keys import RequireKey
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 from uncork_gateway.pass_through import PassThrough
-from uncork_gateway.patience import BodyPool, ClientLimits
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
@@ -41,7 +41,7 @@ _MOST_TARGETS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProxySettings:
+class ProxySettings(FrontSettings):
     """How requests are batched; the defaults are those of KServe's documents.
 
     Attributes:
@@ -55,13 +55,6 @@ class ProxySettings:
         idempotent: whether a call that broke or failed may be made again, whole or in parts.
         health_path: what a healthy server answers with 2xx; None: it takes connections.
         headers: what becomes of the headers of requests that are merged.
-        max_body_bytes: largest body of a request that is merged.
-        max_queue_rows: rows that may be held per model.
-        keys: the API keys that are accepted; None: none is wanted.
-        admin: whether metrics are in an app of their own, :attr:`Proxy.admin_app`.
-        clients: what a client may take up.
-        max_queue_bytes: bytes that may be held per model.
-        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
     """
 
     protocol: Protocol = "auto"
@@ -74,13 +67,6 @@ class ProxySettings:
     idempotent: bool = True
     health_path: str | None = None
     headers: HeaderRules = field(default_factory=HeaderRules)
-    max_body_bytes: int = 64 * 2**20
-    max_queue_rows: int = 20_000
-    keys: ApiKeys | None = None
-    admin: bool = False
-    clients: ClientLimits = field(default_factory=ClientLimits)
-    max_queue_bytes: int = 256 * 2**20
-    fair_by: bytes | None = None
 
     @property
     def most_rows_of_part(self) -> int:
@@ -153,12 +139,7 @@ class Proxy:
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
         keys = settings.keys
-        self._hot = HotRoutes(
-            self._resolve,
-            limits=settings.clients,
-            pool=BodyPool.for_bodies(settings.max_body_bytes),
-            admit=keys.admit if keys else None,
-        )
+        self._hot = settings.hot_routes(self._resolve)
         health = [
             Route("/livez", self._livez),
             Route("/readyz", self._readyz),
