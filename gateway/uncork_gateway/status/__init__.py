@@ -1,0 +1,1 @@
+"""What goes on in a gateway, in figures and in sentences."""
