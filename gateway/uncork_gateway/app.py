@@ -20,7 +20,7 @@ from uncork_gateway.exchange import BatchHead
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model
-from uncork_gateway.pages import Pages
+from uncork_gateway.service_pages import ServicePages
 from uncork_gateway.troubles import Troubles
 from uncork_gateway.upstreams.worker_connection import Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
@@ -85,7 +85,7 @@ class Gateway:
         """Set when the first worker takes batches."""
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
-        pages = Pages(self, keys=settings.keys, admin=settings.admin)
+        pages = ServicePages(self, settings)
         self.app, self.admin_app = pages.app, pages.admin_app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
@@ -169,7 +169,7 @@ class Gateway:
     @property
     def trouble(self) -> str:
         """Why no worker is ready, if none is."""
-        return self._troubles.text()
+        return f"no worker is ready: {self._troubles.text()}"
 
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left.

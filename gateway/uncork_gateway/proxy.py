@@ -10,20 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.routing import Mount
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.exchange import BatchHead
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_routes import path_of
 from uncork_gateway.http import HttpProtocol
-from uncork_gateway.keys import RequireKey
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
-from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+from uncork_gateway.metrics import LiveState, Metrics
+from uncork_gateway.pages import Pages
 from uncork_gateway.pass_through import PassThrough
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
@@ -135,22 +132,12 @@ class Proxy:
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._models: set[str] = set()
         self._targets: dict[bytes, MergedRoute | None] = {}
-        self._draining = False
+        self.draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
-        keys = settings.keys
         self._hot = settings.hot_routes(self._resolve)
-        health = [
-            Route("/livez", self._livez),
-            Route("/readyz", self._readyz),
-            Route("/healthz", self._readyz),
-        ]
-        operating = [Route("/metrics", self._render_metrics)]
-        app = Starlette(
-            routes=[*health, *([] if settings.admin else operating), Mount("/", self._pass_through)]
-        )
-        self.app: ASGIApp = app if keys is None else RequireKey(app, keys, _error)
-        self.admin_app: ASGIApp | None = Starlette(routes=[*health, *operating]) if settings.admin else None
+        pages = Pages(self, settings, for_clients=[Mount("/", self._pass_through)], error=_error)
+        self.app, self.admin_app = pages.app, pages.admin_app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
@@ -162,7 +149,7 @@ class Proxy:
 
     def retire(self) -> None:
         """Have /readyz say no from now on; requests are taken all the same."""
-        self._draining = True
+        self.draining = True
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered.
@@ -248,26 +235,22 @@ class Proxy:
             states += ["busy"] * server.running + (["idle"] * idle if server.healthy else [])
         return states
 
-    # Plain routes
+    # What the pages tell
 
-    async def _livez(self, request: Request) -> Response:
-        return PlainTextResponse("alive\n")
+    @property
+    def any_ready(self) -> bool:
+        """Whether a server is healthy."""
+        return any(server.healthy for server in self._servers.stats())
 
-    async def _readyz(self, request: Request) -> Response:
-        if self._draining:
-            return _unavailable("the server is shutting down")
-        servers = self._servers.stats()
-        if not any(server.healthy for server in servers):
-            faults = "; ".join(f"{server.url}: {server.fault}" for server in servers)
-            return _unavailable(f"no server is healthy: {faults}")
-        return PlainTextResponse("ready\n")
+    @property
+    def trouble(self) -> str:
+        """Why no server is healthy, if none is."""
+        faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.stats())
+        return f"no server is healthy: {faults}"
 
-    async def _render_metrics(self, request: Request) -> Response:
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
-
-
-def _unavailable(detail: str) -> Response:
-    return _error("", 503, detail, {})
+    def render_metrics(self) -> bytes:
+        """All that is counted, for Prometheus."""
+        return self._metrics.render()
 
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
