@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import hashlib
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,10 @@ class Assets:
         """What the page at ``prefix`` loads a file by: relative, and another when the file has changed."""
         packed = await self._pack(name)
         return f"{self._prefix.rpartition('/')[2]}/{name}?v={packed.version}"
+
+    async def urls(self) -> dict[str, str]:
+        """All of :meth:`url`, by name with ``_`` for what no name of a variable has."""
+        return {re.sub(r"\W", "_", name): await self.url(name) for name in self._files}
 
     async def _serve(self, request: Request) -> Response:
         name = request.path_params["name"]

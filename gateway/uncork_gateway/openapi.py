@@ -74,6 +74,10 @@ _ERROR_HEADERS: Mapping[str, Schema] = {
         }
     },
 }
+_KEYS: Schema = {
+    "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+    "Bearer": {"type": "http", "scheme": "bearer"},
+}
 _REFUSED = "The handler refused this request, with a status of its choice."
 _OWN: Schema = {
     "description": "What the handler answers: JSON, text, bytes, or what its type says.",
@@ -90,15 +94,19 @@ _STREAM: Schema = {
 _ONE_OR_MANY = ("ndarray", "dataframe")
 
 
-def make_openapi(service: ServiceDescription, *, version: str) -> Schema:
-    """The document for the apis of a service, at their own routes."""
+def make_openapi(service: ServiceDescription, *, version: str, wants_keys: bool = False) -> Schema:
+    """The document for the apis of a service, at their own routes.
+
+    ``wants_keys`` says that a client needs an API key.
+    """
     schemas: Schema = {"Problem": _PROBLEM}
     paths = {api.route: {"post": _operation(api, schemas)} for api in service.apis}
     return {
         "openapi": "3.1.0",
         "info": {"title": service.name, "version": version},
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, **({"securitySchemes": _KEYS} if wants_keys else {})},
+        **({"security": [{name: []} for name in _KEYS]} if wants_keys else {}),
     }
 
 

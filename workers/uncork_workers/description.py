@@ -12,7 +12,7 @@ import msgspec
 
 # Paths that the gateway answers itself, now or in a later version.
 RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
-RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
+RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 """Media types that bodies have on both sides."""
