@@ -44,12 +44,12 @@ def body_of(api: ApiDescription, row: Schema) -> Schema:
 
 
 def media_content(media_type: str, *, schema: Schema) -> Schema:
-    """What is in a body of a type: by ``schema`` if it is JSON, else text, or bytes, or anything."""
+    """What is in a body of a type: by ``schema`` if it is JSON, else text or bytes."""
     if media_type == JSON:
         return {"schema": schema}
     if media_type.startswith("text/") or media_type == "application/csv":
         return {"schema": {"type": "string"}}
-    return {"schema": _BINARY} if "/" in media_type else {}
+    return {"schema": _BINARY}
 
 
 def example_of(api: ApiDescription) -> Any:

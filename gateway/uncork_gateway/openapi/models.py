@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.models import Model, inputs_of
@@ -67,25 +65,24 @@ def _post(
     known: Mapping[str, ApiDescription],
     write: Callable[[ApiDescription, Any], Any],
 ) -> Schema:
-    bodies = {
-        model: write(api, example)
+    examples = {
+        model: {"value": body}
         for model, api in known.items()
-        if (example := example_of(api)) is not msgspec.UNSET
+        if api.example and (body := write(api, example_of(api))) is not None
     }
-    examples = {model: {"value": body} for model, body in bodies.items() if body is not None}
     content = {"schema": {"type": "object"}, **({"examples": examples} if examples else {})}
-    operation = _operation(tag, name, summary, known)
+    # The first is what people are offered first.
+    operation = _operation(tag, name, summary, [*examples, *(one for one in known if one not in examples)])
     operation["requestBody"] = {"required": True, "content": {JSON: content}}
     operation["responses"]["200"]["headers"] = REPLY_HEADERS
     return {"post": operation}
 
 
 def _get(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription]) -> Schema:
-    return {"get": _operation(tag, name, summary, known)}
+    return {"get": _operation(tag, name, summary, list(known))}
 
 
-def _operation(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription]) -> Schema:
-    names = list(known)
+def _operation(tag: str, name: str, summary: str, names: Sequence[str]) -> Schema:
     model = {"type": "string", "enum": names, "default": names[0]}
     return {
         "operationId": name,
@@ -109,7 +106,10 @@ def _tensors(api: ApiDescription, row: Any) -> Schema | None:
         [told] = inputs_of(api)
         return {"inputs": [{**told, "shape": [1, *_lengths(row)], "data": [row]}]}
     fields = row if isinstance(row, dict) else {"input-0": row}
-    if not fields or any(type(value) not in _DATATYPES for value in fields.values()):
+    # A single tensor is the row itself, not an object with one field.
+    if (isinstance(row, dict) and len(row) < 2) or any(
+        type(value) not in _DATATYPES for value in fields.values()
+    ):
         return None
     return {
         "inputs": [
