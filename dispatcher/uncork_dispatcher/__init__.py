@@ -6,7 +6,7 @@
 * :func:`batched` puts all of it behind an async function.
 """
 
-from uncork_dispatcher.actions import ShedReason, Start
+from uncork_dispatcher.actions import Ending, ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.batched import batched
@@ -35,6 +35,7 @@ __all__ = [
     "DispatchError",
     "Dispatcher",
     "Ended",
+    "Ending",
     "Estimate",
     "Job",
     "Observer",

@@ -32,6 +32,7 @@ class ApiStats(NamedTuple):
     """A picture of one api at one moment."""
 
     name: str
+    rules: ApiRules
     queued_requests: int
     queued_rows: float
     queued_bytes: int
@@ -237,6 +238,7 @@ class Api:
         """What the api holds and what is known about it."""
         return ApiStats(
             self.rules.name,
+            self.rules,
             self.requests,
             self.rows,
             self.size_bytes,

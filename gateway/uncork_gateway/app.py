@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from uncork_dispatcher import AsyncDispatcher, Ended, Job
+from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.batches import from_frame, to_frame
 from uncork_gateway.codecs import Marshalled
@@ -65,10 +65,10 @@ class Gateway:
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
-            self, observer=self._metrics
+            self, observers=(self._metrics,)
         )
         self._metrics.registry.register(
-            LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
+            LiveState(apis=self._stats, workers=self._pool.states, restarts=restarts)
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._apis = Apis(
@@ -184,6 +184,10 @@ class Gateway:
             log.error(
                 "worker %d has ended %d times in a row before its first batch was done", index, failures
             )
+
+    def _stats(self) -> list[ApiStats]:
+        """Of the apis that are in force; the dispatcher knows all that ever were."""
+        return [api for api in self._dispatcher.stats() if api.name in self._apis.in_force]
 
     # The pool's listener
 

@@ -126,11 +126,16 @@ class Proxy:
         )
         self._calls = MergedCalls(self._servers, idempotent=settings.idempotent)
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
-            self._calls, observer=self._metrics
+            self._calls, observers=(self._metrics,)
         )
         self._pass_through = PassThrough(self._servers, timeout_s=settings.timeout_s)
         self._metrics.registry.register(
-            LiveState(apis=self._dispatcher.stats, workers=self._states, restarts=lambda: 0)
+            LiveState(
+                apis=self._dispatcher.stats,
+                workers=self._states,
+                restarts=lambda: 0,
+                has_goal=settings.goal_s is not None,
+            )
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._models: set[str] = set()

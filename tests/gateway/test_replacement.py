@@ -94,6 +94,8 @@ def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Pa
 
             on.gateway.take_over([2])
 
+            assert 'uncork_goal_seconds{api="new"}' in (await on.http.get("/metrics")).text
+            assert 'uncork_goal_seconds{api="old"}' not in (await on.http.get("/metrics")).text
             problem(await on.http.post("/old", json=1), 404)
             late = on.post("/new", 2)
             await turns(50)
