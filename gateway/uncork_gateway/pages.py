@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,29 +16,20 @@ from starlette.types import ASGIApp
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
+from uncork_gateway.status.board import Board, Displayed
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
 """Makes an answer from path, status, detail and headers, in the form that clients of the path expect."""
 
 
-class Front(Protocol):
-    """A front end, and how it is.
+class Front(Displayed, Protocol):
+    """A front end, how it is, and what it tells of itself.
 
     Attributes:
-        draining: whether new requests are refused.
+        board: how it is, in figures and in words.
     """
 
-    draining: bool
-
-    @property
-    def any_ready(self) -> bool:
-        """Whether something takes batches."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing takes batches, if nothing does."""
-        ...
+    board: Board
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""
@@ -77,7 +69,7 @@ class Pages:
             Route("/readyz", self._readyz),
             Route("/healthz", self._readyz),
         ]
-        operating = [Route("/metrics", self._metrics), *operating]
+        operating = [Route("/metrics", self._metrics), Route("/status", self._status), *operating]
         app = Starlette(
             routes=[*health, *([] if settings.admin else operating), *for_clients],
             exception_handlers={HTTPException: on_http_error} if on_http_error else None,
@@ -104,6 +96,10 @@ class Pages:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self._front.render_metrics(), media_type=CONTENT_TYPE)
+
+    async def _status(self, request: Request) -> Response:
+        document = msgspec.json.format(msgspec.json.encode(self._front.board.status()), indent=2)
+        return Response(document, media_type="application/json", headers={"cache-control": "no-store"})
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
