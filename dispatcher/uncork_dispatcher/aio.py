@@ -17,11 +17,11 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 
 from uncork_dispatcher.actions import Abandon, Action, Ending, GoalOutOfReach, Lost, Shed, ShedReason, Start
 from uncork_dispatcher.alarm import make_alarm
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats, WorkStats
 
 log = logging.getLogger("uncork.dispatcher")
 
@@ -211,6 +211,10 @@ class AsyncDispatcher(Generic[P, R]):
     def stats(self) -> list[ApiStats]:
         """What each api holds and what is known about it."""
         return self._core.stats(now=self._now())
+
+    def work(self) -> WorkStats:
+        """Which workers there are, and what they run."""
+        return self._core.work(now=self._now())
 
     # Driving the core
 

@@ -20,7 +20,10 @@ from uncork_gateway.exchange import BatchHead
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model
-from uncork_gateway.pages import Pages
+from uncork_gateway.service_pages import ServicePages
+from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.recorder import Recorder
+from uncork_gateway.status.words import SERVICE
 from uncork_gateway.troubles import Troubles
 from uncork_gateway.upstreams.worker_connection import Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
@@ -60,13 +63,16 @@ class Gateway:
         finished_batch: Callable[[int], object] = lambda pid: None,
     ) -> None:
         self._kill_worker = kill_worker
+        self._restarts = restarts
         self._stands_by = stands_by
         self._finished_batch = finished_batch
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
+        recorder = Recorder(self._metrics, index_of=self._pool.index_of)
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
-            self, observers=(self._metrics,)
+            self, observers=(recorder, self._metrics)
         )
+        self.board = Board(self, dispatcher=self._dispatcher, recorder=recorder, names=SERVICE)
         self._metrics.registry.register(
             LiveState(apis=self._stats, workers=self._pool.states, restarts=restarts)
         )
@@ -85,7 +91,7 @@ class Gateway:
         """Set when the first worker takes batches."""
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
-        pages = Pages(self, keys=settings.keys, admin=settings.admin)
+        pages = ServicePages(self, settings)
         self.app, self.admin_app = pages.app, pages.admin_app
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
@@ -149,6 +155,38 @@ class Gateway:
         return self._apis.service
 
     @property
+    def server(self) -> str | None:
+        """The name of the service; None until a worker has said it."""
+        return None if self.service is None else self.service.name
+
+    @property
+    def restarts(self) -> int:
+        """Workers that were started again."""
+        return self._restarts()
+
+    def shown(self) -> dict[str, Shown]:
+        """The apis that are in force."""
+        return {
+            name: Shown(api.route, weighs=api.settings.cost is not None, streams=api.streams)
+            for name, api in self._apis.in_force.items()
+        }
+
+    def places(self) -> list[Place]:
+        """The workers that are connected, and those that have ended and are not ready again."""
+        missing = self._troubles.missing()
+        places = []
+        for one in self._pool.workers():
+            fault = missing.pop(one.index, "") if one.state == "starting" else ""
+            if one.standby:
+                fault = "gets ready to take over"
+            elif one.state == "starting":
+                fault = fault or "is being set up"
+            places.append(Place(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
+            missing.pop(one.index, None)
+        places += [Place(index, "lost", fault=fault) for index, fault in missing.items()]
+        return sorted(places, key=lambda place: place.index)
+
+    @property
     def models(self) -> Mapping[str, Model]:
         """By name."""
         return self._apis.models
@@ -169,7 +207,7 @@ class Gateway:
     @property
     def trouble(self) -> str:
         """Why no worker is ready, if none is."""
-        return self._troubles.text()
+        return f"no worker is ready: {self._troubles.text()}"
 
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left.
@@ -219,7 +257,7 @@ class Gateway:
     def worker_ready(self, worker: int) -> None:
         """Give it batches."""
         self.ready.set()
-        self._troubles.ready()
+        self._troubles.ready(self._pool.index_of(worker))
         self._dispatcher.worker_ready(worker)
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:

@@ -9,7 +9,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_dispatcher import (
     ApiRules,
-    ApiStats,
     AsyncDispatcher,
     Estimate,
     Job,
@@ -18,6 +17,7 @@ from uncork_dispatcher import (
     TaskRunner,
     WorkerLost,
 )
+from uncork_dispatcher.api import Api
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 
 from .running import run, turns
@@ -185,7 +185,8 @@ def test_batches_that_nobody_answered_are_counted() -> None:
         async def no_answer(job: Job[bytes]) -> Ran[bytes]:
             if job.start.batch == 1:
                 raise WorkerLost
-            return await asyncio.get_running_loop().create_future()
+            never: asyncio.Future[Ran[bytes]] = asyncio.get_running_loop().create_future()
+            return await never
 
         dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
         dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
@@ -248,9 +249,9 @@ def test_limits_are_shown(reading: Reading) -> None:
 def test_who_has_no_goal_shows_none() -> None:
     """As a proxy that was given none; all else is there."""
     metrics = Metrics()
-    stats = ApiStats("echo", ApiRules(name="echo"), 0, 0, 0, 0, Estimate())
+    stats = Api(ApiRules(name="echo")).stats(0.0)
     metrics.registry.register(
-        LiveState(apis=lambda: [stats], workers=lambda: [], restarts=lambda: 0, has_goal=False)
+        LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
     )
     reading = read(metrics)
 
