@@ -44,6 +44,7 @@ class Pages:
         settings: who may see them, and where.
         for_clients: more routes for clients.
         operating: more routes for operators.
+        free: more routes for clients, who need no key for these; their answers tell nothing of the server.
         error: writes errors.
         on_http_error: answers clients who asked for what is not there; None: there is a route for everything.
 
@@ -59,6 +60,7 @@ class Pages:
         *,
         for_clients: Sequence[BaseRoute],
         operating: Sequence[BaseRoute] = (),
+        free: Sequence[BaseRoute] = (),
         error: WriteError,
         on_http_error: Callable[[Request, Exception], Any] | None = None,
     ) -> None:
@@ -70,13 +72,17 @@ class Pages:
             Route("/healthz", self._readyz),
         ]
         operating = [Route("/metrics", self._metrics), Route("/status", self._status), *operating]
+        # A load balancer that looks whether we live has no key, nor has a browser that opens a page.
+        free = [*health, *free]
         app = Starlette(
-            routes=[*health, *([] if settings.admin else operating), *for_clients],
+            routes=[*free, *([] if settings.admin else operating), *for_clients],
             exception_handlers={HTTPException: on_http_error} if on_http_error else None,
         )
         # A redirection would have what the client says is our host in a header.
         app.router.redirect_slashes = False
-        self.app: ASGIApp = app if settings.keys is None else RequireKey(app, settings.keys, error)
+        self.app: ASGIApp = app
+        if settings.keys is not None:
+            self.app = RequireKey(app, settings.keys, error, free=free)
         self.admin_app: ASGIApp | None = None
         if settings.admin:
             on_error = {HTTPException: self._admin_error}

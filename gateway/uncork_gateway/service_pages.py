@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uncork_gateway.docs import DocsPage
 from uncork_gateway.errors import problem
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.models import PREFIXES, Model, ModelPages
@@ -45,6 +46,7 @@ class ServicePages:
 
     def __init__(self, served: Served, settings: FrontSettings) -> None:
         self._served = served
+        self._wants_keys = settings.keys is not None
         models = ModelPages(
             version=version("uncork"),
             models=lambda: served.models,
@@ -53,8 +55,8 @@ class ServicePages:
         pages = Pages(
             served,
             settings,
-            for_clients=models.routes(),
-            operating=[Route("/openapi.json", self._openapi)],
+            for_clients=[Route("/openapi.json", self._openapi), *models.routes()],
+            free=DocsPage().routes(),
             error=_error,
             on_http_error=self._http_error,
         )
@@ -63,7 +65,7 @@ class ServicePages:
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
             return _error(request.url.path, 503, self._served.trouble, {"retry-after": "1"})
-        document = make_openapi(self._served.service, version=version("uncork"))
+        document = make_openapi(self._served.service, version=version("uncork"), wants_keys=self._wants_keys)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
