@@ -1,0 +1,41 @@
+// Reasons and states: what they are called, and how they look. Colours are names of properties in dashboard.css.
+
+/** Why batches were released, in the order in which they are listed. */
+export const RELEASES = {
+  idle: { label: "idle", why: "a worker was idle and waiting would have gained nothing", color: "--idle", symbol: "circle" },
+  not_worth_waiting: { label: "not worth waiting", why: "the next request would have come too late to be worth it", color: "--worth", symbol: "diamond" },
+  full: { label: "full", why: "the batch had reached its cap", color: "--full", symbol: "square" },
+  deadline: { label: "deadline", why: "the goal would have been missed otherwise", color: "--deadline", symbol: "triangle-up" },
+  drain: { label: "drain", why: "the gateway was shutting down", color: "--drain", symbol: "x" },
+};
+
+/** Why requests were refused. */
+export const SHEDS = {
+  deadline: "the goal could not have been met",
+  client_deadline: "the client's own deadline could not have been met",
+  queue_full: "the queue was full",
+  no_worker: "no worker was ready",
+  draining: "the gateway was shutting down",
+};
+
+export const STATES = {
+  ready: ["ready", "good"],
+  starting: ["starting", "info"],
+  not_ready: ["not ready", "bad"],
+  draining: ["draining", "warn"],
+};
+
+export const WORKERS = { idle: "good", busy: "info", starting: "muted", lost: "bad" };
+
+export const LIMITS = {
+  nothing: ["nothing limits it", "good"],
+  workers: ["limited by workers", "warn"],
+  goal: ["limited by its goal", "warn"],
+  cap: ["limited by the batch cap", "warn"],
+};
+
+/** What an answer's status says of it. */
+export function tone(status) {
+  if (status < "300") return "good";
+  return status < "500" ? "warn" : "bad";
+}
