@@ -8,7 +8,6 @@
 
 from uncork_dispatcher.actions import ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import (
@@ -19,9 +18,11 @@ from uncork_dispatcher.errors import (
     WrongResultCount,
 )
 from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran, Runner, Waiter
+from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Observers, Ran, Runner, Waiter
 from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.policy import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
@@ -36,15 +37,21 @@ __all__ = [
     "Dispatcher",
     "Ended",
     "Estimate",
+    "HoldReason",
+    "Holding",
     "Job",
     "Observer",
+    "Observers",
     "Ran",
+    "Reason",
     "RequestShed",
     "Runner",
+    "RunningBatch",
     "ShedReason",
     "Start",
     "TaskRunner",
     "Waiter",
+    "WorkStats",
     "WorkerLost",
     "WrongResultCount",
     "batched",

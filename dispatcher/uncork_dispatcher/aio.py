@@ -17,11 +17,11 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.alarm import make_alarm
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats, WorkStats
 
 log = logging.getLogger("uncork.dispatcher")
 
@@ -219,6 +219,10 @@ class AsyncDispatcher(Generic[P, R]):
         """What each api holds and what is known about it."""
         return self._core.stats(now=self._now())
 
+    def work(self) -> WorkStats:
+        """Which workers there are, and what they run."""
+        return self._core.work(now=self._now())
+
     # Driving the core
 
     def _now(self) -> float:
@@ -287,10 +291,11 @@ class AsyncDispatcher(Generic[P, R]):
             costs=[one.cost for one in waiting],
             left_s=[deadline - now for deadline in start.deadlines],
         )
-        self._runner.start(job, lambda outcome: self._ended(job, now, outcome))
-        self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])
+        held_s = [now - one.arrival for one in waiting]
+        self._runner.start(job, lambda outcome: self._ended(job, now, max(held_s), outcome))
+        self._observer.batch_started(start, sum(job.rows), held_s)
 
-    def _ended(self, job: Job[P], started: float, outcome: Ran[R] | Exception) -> None:
+    def _ended(self, job: Job[P], started: float, held_s: float, outcome: Ran[R] | Exception) -> None:
         start, seconds = job.start, self._now() - started
         if isinstance(outcome, WorkerLost):
             self.worker_lost(start.worker)
@@ -299,7 +304,7 @@ class AsyncDispatcher(Generic[P, R]):
             return  # the core had given the worker up, and has its requests run elsewhere
         failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
         ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
-        batch = BatchFacts(start, sum(job.rows), started, seconds)
+        batch = BatchFacts(start, sum(job.rows), held_s, started, seconds)
         # First what somebody waits for: the worker, if requests are held, otherwise the callers.
         if self._core.is_holding:
             now = self._now()

@@ -48,10 +48,14 @@ class Ran(NamedTuple, Generic[R]):
 
 
 class BatchFacts(NamedTuple):
-    """What is known of a batch once it has run. Times in seconds; ``rows`` are rows whatever they cost."""
+    """What is known of a batch once it has run. Times in seconds; ``rows`` are rows whatever they cost.
+
+    ``held_s`` is how long the request was held that was held longest.
+    """
 
     start: Start
     rows: int
+    held_s: float
     started: float
     seconds: float
 
@@ -102,3 +106,25 @@ class Observer(Protocol):
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """A request was refused."""
+
+
+class Observers:
+    """Tells several observers, in their order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+        """A batch was released."""
+        for observer in self._observers:
+            observer.batch_started(start, rows, held_s)
+
+    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None:
+        """A batch came back."""
+        for observer in self._observers:
+            observer.batch_ended(batch, outcome)
+
+    def request_shed(self, api: str, reason: ShedReason) -> None:
+        """A request was refused."""
+        for observer in self._observers:
+            observer.request_shed(api, reason)

@@ -47,6 +47,48 @@ class Distribution:
             total += value
         self._sum += total
 
+    def copy(self) -> Distribution:
+        """One that does not change when this one counts on."""
+        copied = Distribution(self._bounds)
+        copied._counts, copied._sum = self._counts.copy(), self._sum
+        return copied
+
+    def since(self, earlier: Distribution) -> Distribution:
+        """What was counted since ``earlier``, a copy of it."""
+        later = Distribution(self._bounds)
+        later._counts = [now - then for now, then in zip(self._counts, earlier._counts, strict=True)]
+        later._sum = self._sum - earlier._sum
+        return later
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(self._counts)
+
+    @property
+    def sum(self) -> float:
+        """Of all values."""
+        return self._sum
+
+    @property
+    def mean(self) -> float:
+        """0 if there is no value."""
+        return self._sum / self.count if self.count else 0.0
+
+    def quantile(self, share: float) -> float:
+        """The value that ``share`` of all do not exceed; 0 if there is none.
+
+        Within a bucket values are taken to lie evenly, as Prometheus does. Those beyond the last bound count
+        as that bound.
+        """
+        wanted, below = share * self.count, 0
+        for place, count in enumerate(self._counts[:-1]):
+            if count and below + count >= wanted:
+                low = self._bounds[place - 1] if place else 0.0
+                return low + (self._bounds[place] - low) * max(0.0, wanted - below) / count
+            below += count
+        return self._bounds[-1] if self.count else 0.0
+
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Add it to what is exposed."""
         cumulated = accumulate(self._counts)
@@ -66,6 +108,13 @@ class ApiTally:
         self.batch_rows = Distribution(_SIZES)
         self.batch_requests = Distribution(_SIZES)
         self.batch_duration = Distribution(_SECONDS)
+
+    def copy(self) -> ApiTally:
+        """One that does not change when this one counts on."""
+        copied = ApiTally()
+        for name, counts in vars(self).items():
+            setattr(copied, name, counts.copy())
+        return copied
 
     def answered(self, status: int, seconds: float) -> None:
         """A client got its reply ``seconds`` after its request came; 499 if it had left."""

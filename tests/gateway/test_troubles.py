@@ -70,7 +70,7 @@ def test_a_ready_worker_ends_all_trouble(on: Watched) -> None:
     """What was before is no reason why there is none later."""
     on.setting_up(0)
     on.exited(1, "was killed by SIGKILL", failures=3, retry_s=1)
-    on.ready()
+    on.ready(0)
     on.now += 60
     assert on.text() == "workers are starting"
 

@@ -79,7 +79,7 @@ class Feed:
 
     def close(self) -> None:
         """Tell all how it is a last time, and end."""
-        if self._viewers:
+        if self._viewers and not self._closed:
             self._send()
         self._closed = True
         for viewer in self._viewers:
