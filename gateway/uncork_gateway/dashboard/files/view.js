@@ -72,7 +72,7 @@ export class View {
     this.#fields.advice.hidden = !api.advice.length;
     keep(this.#fields.advice, api.advice, "li", (item, { code, text }) => {
       item.dataset.code = code;
-      put(item, text);
+      put(item, text[0].toUpperCase() + text.slice(1));
     });
     this.#tiles(api);
     this.#shares(api.shares);
@@ -131,10 +131,10 @@ export class View {
     const total = sum(requests);
     this.#none("answersNone", total + sum(sheds), "No request was answered.");
     const rows = Object.entries(requests).sort().map(([status, count]) => ({
-      label: status, why: status === "499" ? "the client had left" : "", color: `--${tone(status)}`, value: number(count), share: count / total,
+      label: status === "499" ? "499, client had left" : status, color: `--${tone(status)}`, value: number(count), share: count / total,
     }));
     const refusals = Object.entries(sheds).map(([reason, count]) => ({
-      label: reason.replaceAll("_", " "), why: `refused: ${SHEDS[reason] ?? reason}`, color: "--bad", value: number(count), share: total ? Math.min(1, count / total) : 1,
+      label: "refused", why: SHEDS[reason] ?? reason, color: "--bad", value: number(count), share: total ? Math.min(1, count / total) : 1,
     }));
     table(this.#fields.answers, [...rows, ...refusals]);
   }

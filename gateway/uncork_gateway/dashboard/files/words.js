@@ -1,12 +1,13 @@
 // Reasons and states: what they are called, and how they look. Colours are names of properties in dashboard.css.
+// What goes on is said by the gateway itself, in the sentences of its status.
 
 /** Why batches were released, in the order in which they are listed. */
 export const RELEASES = {
-  idle: { label: "idle", why: "a worker was idle and waiting would have gained nothing", color: "--idle", symbol: "circle" },
-  not_worth_waiting: { label: "not worth waiting", why: "the next request would have come too late to be worth it", color: "--worth", symbol: "diamond" },
-  full: { label: "full", why: "the batch had reached its cap", color: "--full", symbol: "square" },
-  deadline: { label: "deadline", why: "the goal would have been missed otherwise", color: "--deadline", symbol: "triangle-up" },
-  drain: { label: "drain", why: "the gateway was shutting down", color: "--drain", symbol: "x" },
+  idle: { label: "idle", color: "--idle", symbol: "circle" },
+  not_worth_waiting: { label: "not worth waiting", color: "--worth", symbol: "diamond" },
+  full: { label: "full", color: "--full", symbol: "square" },
+  deadline: { label: "deadline", color: "--deadline", symbol: "triangle-up" },
+  drain: { label: "drain", color: "--drain", symbol: "x" },
 };
 
 /** Why requests were refused. */
