@@ -92,7 +92,7 @@ class Gateway:
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
         pages = ServicePages(self, settings)
-        self.app, self.admin_app = pages.app, pages.admin_app
+        self.app, self.admin_app, self._end_pages = pages.app, pages.admin_app, pages.close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
@@ -137,10 +137,12 @@ class Gateway:
         self.retire()
         self._apis.hot.closing = True
         await self._dispatcher.drain()
+        self._end_pages()
 
     def give_up(self) -> None:
         """Refuse what has not been answered yet."""
         self._dispatcher.give_up()
+        self._end_pages()
 
     async def close(self) -> None:
         """Let the workers go."""

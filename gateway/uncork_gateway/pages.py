@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from uncork_gateway.dashboard.page import Dashboard
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
@@ -71,9 +72,18 @@ class Pages:
             Route("/readyz", self._readyz),
             Route("/healthz", self._readyz),
         ]
-        operating = [Route("/metrics", self._metrics), Route("/status", self._status), *operating]
+        dashboard = Dashboard(front.board, error=error, apart=settings.admin)
+        self.close = dashboard.close
+        """End what would go on for as long as somebody looks."""
+        operating = [
+            Route("/metrics", self._metrics),
+            Route("/status", self._status),
+            *dashboard.event_routes(),
+            *operating,
+        ]
         # A load balancer that looks whether we live has no key, nor has a browser that opens a page.
-        free = [*health, *free]
+        looks = [*health, *dashboard.page_routes()]
+        free = [*health, *free] if settings.admin else [*looks, *free]
         app = Starlette(
             routes=[*free, *([] if settings.admin else operating), *for_clients],
             exception_handlers={HTTPException: on_http_error} if on_http_error else None,
@@ -86,7 +96,7 @@ class Pages:
         self.admin_app: ASGIApp | None = None
         if settings.admin:
             on_error = {HTTPException: self._admin_error}
-            admin_app = Starlette(routes=[*health, *operating], exception_handlers=on_error)
+            admin_app = Starlette(routes=[*looks, *operating], exception_handlers=on_error)
             admin_app.router.redirect_slashes = False
             self.admin_app = admin_app
 

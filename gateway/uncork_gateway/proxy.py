@@ -153,7 +153,7 @@ class Proxy:
         """Set when the first server has proved healthy."""
         self._hot = settings.hot_routes(self._resolve)
         pages = Pages(self, settings, for_clients=[Mount("/", self._pass_through)], error=_error)
-        self.app, self.admin_app = pages.app, pages.admin_app
+        self.app, self.admin_app, self._end_pages = pages.app, pages.admin_app, pages.close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
@@ -175,10 +175,12 @@ class Proxy:
         self.retire()
         self._pass_through.draining = self._hot.closing = True
         await self._dispatcher.drain()
+        self._end_pages()
 
     def give_up(self) -> None:
         """Refuse what has not been answered yet, unless it is passed through."""
         self._dispatcher.give_up()
+        self._end_pages()
 
     async def close(self) -> None:
         """Close all connections to servers."""
