@@ -171,6 +171,17 @@ class Gateway:
         """Why no worker is ready, if none is."""
         return self._troubles.text()
 
+    def starts(self) -> dict[int, tuple[str, float]]:
+        """What the workers do that are not ready yet, and for how many seconds, by index.
+
+        Of those that import the service, nothing has been heard yet.
+        """
+        return self._troubles.starts()
+
+    def ready_workers(self) -> set[int]:
+        """The indexes of the workers that take batches."""
+        return self._pool.ready()
+
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left.
 
@@ -204,6 +215,10 @@ class Gateway:
         """Note since when it is in setup."""
         self._troubles.setting_up(index)
 
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """Note what it does."""
+        self._troubles.warming_up(index, api, rows)
+
     def batch_finished(self, pid: int) -> None:
         """Tell the supervisor, which counts them."""
         self._finished_batch(pid)
@@ -212,10 +227,10 @@ class Gateway:
         """End it: what it does is not to be trusted."""
         self._kill_worker(pid)
 
-    def worker_ready(self, worker: int) -> None:
+    def worker_ready(self, worker: int, index: int) -> None:
         """Give it batches."""
         self.ready.set()
-        self._troubles.ready()
+        self._troubles.ready(index)
         self._dispatcher.worker_ready(worker)
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:

@@ -1,4 +1,4 @@
-"""Why no worker is ready, in words for whoever asks /readyz."""
+"""What workers do before they are ready, and why none is, in words for people."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ class _Death:
     next_try_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a worker does that is not ready yet, such as ``setup``, and since when, by the clock."""
+
+    doing: str
+    since: float
+
+
 class Troubles:
     """What is heard of workers that start and end."""
 
@@ -25,17 +33,21 @@ class Troubles:
         self._failed: dict[int, str] = {}
         """What workers have said of themselves, by index, until they have ended."""
         self._failed_standbys: dict[int, str] = {}
-        self._in_setup: dict[int, float] = {}
-        """Since when workers are in setup, by index."""
+        self._starts: dict[int, Start] = {}
+        """Of those that have been heard of, by index."""
         self._last: _Death | None = None
 
     def setting_up(self, index: int) -> None:
         """A worker has begun to set its service up."""
-        self._in_setup[index] = self._clock()
+        self._starts[index] = Start("setup", self._clock())
 
-    def ready(self) -> None:
+    def warming_up(self, index: int, api: str, rows: int) -> None:
+        """A worker calls an api with so many rows of its example."""
+        self._starts[index] = Start(f"warm-up of {api} with {rows} row{'s'[: rows > 1]}", self._clock())
+
+    def ready(self, index: int) -> None:
         """A worker takes batches: what was before is no reason any more."""
-        self._in_setup.clear()
+        self._starts.pop(index, None)
         self._last = None
 
     def failed(self, index: int, reason: str, *, standby: bool) -> None:
@@ -49,8 +61,8 @@ class Troubles:
     def exited(self, index: int, how: str, *, failures: int, retry_s: float) -> str | None:
         """A worker has ended. Returns what to say of it, or None if it has said it itself."""
         said = self._failed.pop(index, None)
-        in_setup = " in setup" if self._in_setup.pop(index, None) is not None else ""
-        reason = said or f"worker {index} {how}{in_setup}"
+        start = self._starts.pop(index, None)
+        reason = said or f"worker {index} {how}{f' in {start.doing}' if start else ''}"
         self._last = _Death(index, reason, failures, self._clock() + retry_s)
         return None if said else reason
 
@@ -58,17 +70,23 @@ class Troubles:
         """Why no worker is ready."""
         now = self._clock()
         if self._last is None:
-            return self._setups(now) or "workers are starting"
+            return self._slowest(now) or "workers are starting"
         text, left_s = self._last.reason, self._last.next_try_at - now
         if self._last.failures > 1:
             next_try = f"next try in {left_s:.0f} s" if left_s >= _LONG_S else "trying again"
             text += f" ({self._last.failures} times in a row; {next_try})"
-        setups = self._setups(now)
-        return f"{text}; {setups}" if setups else text
+        slowest = self._slowest(now)
+        return f"{text}; {slowest}" if slowest else text
 
-    def _setups(self, now: float) -> str:
-        """The worker that has been in setup for longest, if that is worth telling."""
-        if not self._in_setup:
+    def starts(self) -> dict[int, tuple[str, float]]:
+        """What the workers do that are not ready, and for how many seconds, by index."""
+        now = self._clock()
+        return {index: (start.doing, now - start.since) for index, start in self._starts.items()}
+
+    def _slowest(self, now: float) -> str:
+        """The worker that has done the same for longest, if that is worth telling."""
+        if not self._starts:
             return ""
-        index, since = min(self._in_setup.items(), key=lambda item: item[1])
-        return f"worker {index} is in setup for {now - since:.0f} s" if now - since >= _LONG_S else ""
+        index, start = min(self._starts.items(), key=lambda item: item[1].since)
+        lasts_s = now - start.since
+        return f"worker {index} is in {start.doing} for {lasts_s:.0f} s" if lasts_s >= _LONG_S else ""

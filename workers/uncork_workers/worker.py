@@ -17,7 +17,7 @@ from io import TextIOWrapper
 
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
-from uncork_workers.frames import Failed, Hello, Ready, Stage, split_payload
+from uncork_workers.frames import Failed, Hello, Ready, Stage, WarmUp, split_payload
 from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
@@ -110,7 +110,12 @@ def _warm_up_and_run(
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
-        profile = warm_up(executor, examples, seconds=options.warmup_seconds)
+        profile = warm_up(
+            executor,
+            examples,
+            seconds=options.warmup_seconds,
+            tell=lambda api, rows: link.send(WarmUp(api=api, rows=rows)),
+        )
     except WarmupFailed as error:
         link.send(_failed(options.index, "warmup", str(error), error.__cause__))
         return EXIT_SETUP
