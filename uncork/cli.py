@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from uncork.compare import compare
+from uncork.complaints import complain
 from uncork.doors import DoorOptions
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
@@ -192,7 +193,7 @@ def serve(
         with refusals("serve"):
             code = run(options)
     except OSError as error:
-        typer.echo(f"uncork serve: {error.strerror or error}", err=True)
+        complain("serve", error.strerror or error)
         code = 1
     raise typer.Exit(code)
 

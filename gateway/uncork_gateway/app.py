@@ -21,7 +21,7 @@ from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model
 from uncork_gateway.pages import Pages
-from uncork_gateway.troubles import Troubles
+from uncork_gateway.troubles import Start, Troubles
 from uncork_gateway.upstreams.worker_connection import Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
@@ -132,6 +132,10 @@ class Gateway:
         self._apis.hot.closing = True
         await self._dispatcher.drain()
 
+    def unanswered(self) -> int:
+        """How many requests are held or run."""
+        return self._dispatcher.unanswered
+
     def give_up(self) -> None:
         """Refuse what has not been answered yet."""
         self._dispatcher.give_up()
@@ -171,11 +175,8 @@ class Gateway:
         """Why no worker is ready, if none is."""
         return self._troubles.text()
 
-    def starts(self) -> dict[int, tuple[str, float]]:
-        """What the workers do that are not ready yet, and for how many seconds, by index.
-
-        Of those that import the service, nothing has been heard yet.
-        """
+    def starts(self) -> dict[int, Start]:
+        """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
         return self._troubles.starts()
 
     def ready_workers(self) -> set[int]:
@@ -193,7 +194,9 @@ class Gateway:
             log.warning("%s", unsaid)
         if failures == _CRASH_LOOP:
             log.error(
-                "worker %d has ended %d times in a row before its first batch was done", index, failures
+                "worker %d has ended %d times in a row before its first batch was done. It is tried again "
+                "all the time; mend the service, or stop the server",
+                *(index, failures),
             )
 
     # The pool's listener

@@ -173,6 +173,10 @@ class Proxy:
         self._pass_through.draining = self._hot.closing = True
         await self._dispatcher.drain()
 
+    def unanswered(self) -> int:
+        """How many requests are held or run; of those that are passed through nothing is known."""
+        return self._dispatcher.unanswered
+
     def give_up(self) -> None:
         """Refuse what has not been answered yet, unless it is passed through."""
         self._dispatcher.give_up()

@@ -19,10 +19,22 @@ class _Death:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a worker does that is not ready yet, such as ``setup``, and since when, by the clock."""
+    """What a worker does that is not ready yet.
 
-    doing: str
+    Attributes:
+        stage: in a word or two, such as ``setup``.
+        detail: of the stage, such as `` with 32 rows``.
+        since: when it began with that, by the clock.
+    """
+
+    stage: str
+    detail: str
     since: float
+
+    @property
+    def doing(self) -> str:
+        """Stage and detail."""
+        return self.stage + self.detail
 
 
 class Troubles:
@@ -39,11 +51,12 @@ class Troubles:
 
     def setting_up(self, index: int) -> None:
         """A worker has begun to set its service up."""
-        self._starts[index] = Start("setup", self._clock())
+        self._starts[index] = Start("setup", "", self._clock())
 
     def warming_up(self, index: int, api: str, rows: int) -> None:
         """A worker calls an api with so many rows of its example."""
-        self._starts[index] = Start(f"warm-up of {api} with {rows} row{'s'[: rows > 1]}", self._clock())
+        detail = f" with {rows} row{'s'[: rows > 1]}"
+        self._starts[index] = Start(f"warm-up of {api}", detail, self._clock())
 
     def ready(self, index: int) -> None:
         """A worker takes batches: what was before is no reason any more."""
@@ -78,10 +91,9 @@ class Troubles:
         slowest = self._slowest(now)
         return f"{text}; {slowest}" if slowest else text
 
-    def starts(self) -> dict[int, tuple[str, float]]:
-        """What the workers do that are not ready, and for how many seconds, by index."""
-        now = self._clock()
-        return {index: (start.doing, now - start.since) for index, start in self._starts.items()}
+    def starts(self) -> dict[int, Start]:
+        """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
+        return dict(self._starts)
 
     def _slowest(self, now: float) -> str:
         """The worker that has done the same for longest, if that is worth telling."""

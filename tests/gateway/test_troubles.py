@@ -2,7 +2,7 @@
 
 import pytest
 
-from uncork_gateway.troubles import Troubles
+from uncork_gateway.troubles import Start, Troubles
 
 
 class Watched(Troubles):
@@ -44,7 +44,10 @@ def test_a_long_warm_up_is_told(on: Watched) -> None:
     on.now += 2
     on.warming_up(0, "predict", 32)
     on.now += 3
-    assert on.starts() == {0: ("warm-up of predict with 32 rows", 3), 1: ("setup", 5)}
+    assert on.starts() == {
+        0: Start("warm-up of predict", " with 32 rows", 1007),
+        1: Start("setup", "", 1005),
+    }
     on.ready(1)
     assert on.text() == "worker 0 is in warm-up of predict with 32 rows for 3 s"
     on.warming_up(0, "predict", 1)

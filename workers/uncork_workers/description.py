@@ -83,13 +83,27 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+class ExampleRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of one row, as the service's author gives it.
+
+    ``body`` is the row as JSON if ``content_type`` is empty; otherwise it is all of the body, as a client
+    sends it with this media type, ``query`` and ``headers``.
+    """
+
+    body: bytes
+    content_type: str = ""
+    query: str = ""
+    headers: list[tuple[str, str]] = []
+
+
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
 
     ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
     the JSON schema of a row. ``answers_each`` says that each answer is of whatever media type and status the
     handler gives it. ``streams`` says that its answers come in pieces, in whatever media type the
-    first of them says; it runs one request at a time, once.
+    first of them says; it runs one request at a time, once. ``example`` is what it warms up with, unless that
+    is very large.
     """
 
     name: str
@@ -101,6 +115,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     doc: str = ""
     answers_each: bool = False
     streams: bool = False
+    example: ExampleRequest | None = None
 
     def check(self) -> None:
         """Check the settings, each by itself and with the input.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from uncork_workers.adapters.base import Adapter, Sample
 from uncork_workers.checks import check_start, not_a_method, warn_of_units
 from uncork_workers.description import (
@@ -14,6 +16,7 @@ from uncork_workers.description import (
     ApiDescription,
     ApiSettings,
     DefinitionError,
+    ExampleRequest,
     ServiceDescription,
     check_route,
     field_cost,
@@ -22,6 +25,8 @@ from uncork_workers.outputs.kinds import UNASKED, Output
 
 H = TypeVar("H", bound=Callable[..., Any])
 _MARK = "__uncork_api__"
+# A description goes into one frame with all the others.
+_MOST_TOLD_BYTES = 4 * 2**20
 
 
 class Service:
@@ -150,6 +155,7 @@ def api(
         description.check()
         warn_of_units(name, settings)
         sample = None if warmup is None else _sample(name, input, warmup, cost)
+        description = msgspec.structs.replace(description, example=_told(sample))
         setattr(handler, _MARK, ApiDefinition(name, input, description, sample))
         return handler
 
@@ -169,6 +175,16 @@ def _sample(api: str, adapter: Adapter, example: object, cost: object) -> Sample
     except ValueError as error:
         raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {error}") from error
     return sample
+
+
+def _told(sample: Sample | None) -> ExampleRequest | None:
+    """What the gateway is told of the example, which need not be able to carry any."""
+    if sample is None or len(sample.body) > _MOST_TOLD_BYTES:
+        return None
+    body, meta = sample
+    if meta is None:
+        return ExampleRequest(body=body)
+    return ExampleRequest(body=body, content_type=meta.content_type, query=meta.query, headers=meta.headers)
 
 
 def _sizes(sizes: object) -> Any:

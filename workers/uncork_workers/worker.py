@@ -21,6 +21,7 @@ from uncork_workers.frames import Failed, Hello, Ready, Stage, WarmUp, split_pay
 from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
+from uncork_workers.logs import log_to_stderr
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.parent import die_with
 from uncork_workers.service import Service, describe_service
@@ -53,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format=f"%(asctime)s %(levelname)s worker {options.index}%(batch)s: %(message)s",
-    )
+    log_to_stderr(options.log_level, f"worker {options.index}%(batch)s")
     for handler in logging.getLogger().handlers:
         handler.addFilter(BatchOfRecord())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
