@@ -49,7 +49,10 @@ def test_a_port_in_use_is_told_with_its_option(field: str, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = replace(PLAIN, **{field: taken.getsockname()[1]})
         with (
-            pytest.raises(OSError, match=rf"Address already in use by .* \(process {os.getpid()}\); choose another {option}$"),
+            pytest.raises(
+                OSError,
+                match=rf"Address already in use by .* \(process {os.getpid()}\); choose another {option}$",
+            ),
             open_doors(options),
         ):
             pass

@@ -44,9 +44,7 @@ def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str]
     """For a service of ours."""
     on = f", on GPU{'s'[: len(gpus) > 1]} {', '.join(gpus)}" if gpus else ""
     lines = [headline(f"{service.name} with {workers} worker{'s'[: workers > 1]}{on}")]
-    lines += [
-        address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis
-    ]
+    lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
     lines += pages(doors, "status", "dashboard", "docs")
     if try_it := next((curl(api, doors) for api in service.apis if _is_short(api)), None):
         lines.append(note(try_it))

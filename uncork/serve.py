@@ -6,26 +6,26 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+import typer
 import uvloop
 from rich.console import Console
 
 from uncork import banner
+from uncork.commands import takes_options
 from uncork.control import listening
-from uncork.doors import DoorOptions, Doors, open_doors
+from uncork.doors import Doors, open_doors
 from uncork.folders import own_folder
 from uncork.reloading import Reloader
-from uncork.serving import Drain, log_to_terminal, serve_until_signal
+from uncork.serve_options import ServeOptions
+from uncork.serving import log_to_terminal, serve_until_signal
 from uncork.starting import StartProgress
-from uncork.usage import WrongUsage
+from uncork.usage import WrongUsage, exit_code
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
-from uncork_gateway.patience import ClientLimits
-from uncork_workers.recycling import Recycler, RecyclingLimits
+from uncork_workers.recycling import Recycler
 from uncork_workers.supervisor import Supervisor, WorkerExit
 
 _WORKERS = "workers.sock"
@@ -34,25 +34,10 @@ _STANDBYS = "standby.sock"
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The options of ``uncork serve``, as the command line describes them."""
-
-    target: str
-    workers: int
-    doors: DoorOptions
-    overrides: dict[str, Any]
-    max_body_bytes: int
-    max_queue_rows: int
-    drain: Drain
-    clients: ClientLimits
-    max_queue_bytes: int
-    fair_by: bytes | None
-    log_level: str
-    reload: bool
-    gpus: Sequence[str]
-    warmup_s: float
-    recycling: RecyclingLimits
+@takes_options
+def serve(options: ServeOptions) -> None:
+    """Serve a model service behind a gateway that merges concurrent requests into batches."""
+    raise typer.Exit(exit_code("serve", lambda: run(options)))
 
 
 def run(options: ServeOptions) -> int:
@@ -66,7 +51,7 @@ def run(options: ServeOptions) -> int:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level)
     with (
-        open_doors(options.doors) as doors,
+        open_doors(options) as doors,
         own_folder() as folder,
     ):
         return uvloop.run(_serve(options, doors, folder, console))
@@ -112,13 +97,9 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
     gateway = Gateway(
         GatewaySettings(
             overrides=options.overrides,
-            max_body_bytes=options.max_body_bytes,
-            max_queue_rows=options.max_queue_rows,
             keys=doors.keys,
             admin=doors.admin is not None,
-            clients=options.clients,
-            max_queue_bytes=options.max_queue_bytes,
-            fair_by=options.fair_by,
+            **options.front_settings,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
@@ -138,7 +119,7 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.why_no_standby,
-        gpus=options.gpus,
+        gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
         arguments=_worker_arguments(options),
     )
@@ -147,7 +128,7 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
 
 def _worker_arguments(options: ServeOptions) -> list[str]:
     """Workers warm up under the settings that are in force for their batches."""
-    return ["--warmup-seconds", str(options.warmup_s), "--overrides", json.dumps(options.overrides)]
+    return ["--warmup-seconds", str(options.warmup_seconds), "--overrides", json.dumps(options.overrides)]
 
 
 async def _announce(
@@ -164,7 +145,7 @@ async def _announce(
         service = await gateway.described
         with progress.aside():
             banner.print_lines(
-                banner.of_service(service, workers=options.workers, gpus=options.gpus, doors=doors)
+                banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
             )
         await gateway.ready.wait()
         with progress.aside():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -33,6 +33,16 @@ def refusals(command: str) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+def exit_code(command: str, run: Callable[[], int]) -> int:
+    """What a server ends with: 2 if it was called wrongly, 1 if the system refuses it what it needs."""
+    try:
+        with refusals(command):
+            return run()
+    except OSError as error:
+        complain(command, error.strerror or error)
+        return 1
+
+
 def given(context: typer.Context) -> set[str]:
     """The options that were on the command line."""
     # By its name: newer versions of typer have an enum of their own, older ones that of click.
@@ -46,14 +56,14 @@ def in_options(error: ValueError, options: Mapping[str, str]) -> WrongUsage:
     return WrongUsage(fields.sub(lambda found: options[found[1]], str(error)))
 
 
-def header_name(text: str, option: str) -> bytes:
+def read_header_name(text: str) -> bytes:
     """The name of a header in lower case.
 
     Raises:
-        WrongUsage: if it is none.
+        ValueError: if it is none.
     """
     if not _HEADER_NAME.fullmatch(text):
-        raise WrongUsage(f"{option} takes the name of a header, got {text!r}")
+        raise ValueError(f"{text!r} is not the name of a header")
     return text.lower().encode()
 
 

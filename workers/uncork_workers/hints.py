@@ -64,7 +64,9 @@ def hint_on_import(error: BaseException) -> str:
         case ModuleNotFoundError(name=str(name)):
             module = name.partition(".")[0]
             package = _PACKAGES.get(module, module)
-            return f"install it for the Python that runs the workers: {sys.executable} -m pip install {package}"
+            return (
+                f"install it for the Python that runs the workers: {sys.executable} -m pip install {package}"
+            )
         case TypeError() if text.startswith("api() "):
             return _hint_on_api(text)
         case TypeError() if (found := _BY_NAME.match(text)) and found[1] in adapters.__all__:
