@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -72,26 +73,22 @@ def address(method: str, url: str, *told: str) -> Line:
 
 
 def curl(api: ApiDescription, doors: Doors) -> str:
-    """A command that sends the example of an api that has a short one; an API key is to be put in."""
-    example = api.example
-    assert example is not None
-    words = ["curl", doors.url + api.route + (f"?{example.query}" if example.query else "")]
-    headers = {"content-type": example.content_type or JSON, **dict(example.headers)}
+    """A command that sends the example of an api; an API key is to be put in."""
+    words = ["curl", doors.url + api.route, "-H", f"content-type: {api.example_type}"]
     if doors.keys is not None:
-        headers["x-api-key"] = "KEY"
-    for name, value in headers.items():
-        words += ["-H", f"{name}: {value}"]
-    text = example.body.decode()
-    return shlex.join([*words, "-d", text if example.content_type else f"[{text}]"])
+        words += ["-H", "x-api-key: KEY"]
+    return shlex.join([*words, "-d", _body(api)])
+
+
+def _body(api: ApiDescription) -> str:
+    if api.example_type.startswith("text/"):
+        return str(msgspec.json.decode(api.example))
+    text = api.example.decode()
+    return text if api.input["kind"] == "raw" else f"[{text}]"
 
 
 def _is_short(api: ApiDescription) -> bool:
-    if api.example is None or len(api.example.body) > _MOST_EXAMPLE_CHARACTERS:
-        return False
-    try:
-        return api.example.body.decode().isprintable()
-    except UnicodeDecodeError:
-        return False
+    return 0 < len(api.example) <= _MOST_EXAMPLE_CHARACTERS
 
 
 def _manner(api: ApiDescription) -> str:

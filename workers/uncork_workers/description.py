@@ -83,27 +83,15 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class ExampleRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of one row, as the service's author gives it.
-
-    ``body`` is the row as JSON if ``content_type`` is empty; otherwise it is all of the body, as a client
-    sends it with this media type, ``query`` and ``headers``.
-    """
-
-    body: bytes
-    content_type: str = ""
-    query: str = ""
-    headers: list[tuple[str, str]] = []
-
-
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
 
+    ``doc`` is what the handler says of itself. ``example`` is a row as JSON, or a text as a JSON string, that
+    people may try in a body of the type ``example_type``; empty if there is none.
     ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
     the JSON schema of a row. ``answers_each`` says that each answer is of whatever media type and status the
     handler gives it. ``streams`` says that its answers come in pieces, in whatever media type the
-    first of them says; it runs one request at a time, once. ``example`` is what it warms up with, unless that
-    is very large.
+    first of them says; it runs one request at a time, once.
     """
 
     name: str
@@ -113,9 +101,10 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] = {}
     settings: ApiSettings = ApiSettings()
     doc: str = ""
+    example: bytes = b""
+    example_type: str = ""
     answers_each: bool = False
     streams: bool = False
-    example: ExampleRequest | None = None
 
     def check(self) -> None:
         """Check the settings, each by itself and with the input.
@@ -134,10 +123,11 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A service and its apis, in the order of their definition."""
+    """A service and its apis, in the order of their definition; ``doc`` is what it says of itself."""
 
     name: str
     apis: list[ApiDescription]
+    doc: str = ""
 
 
 def field_cost(row: bytes | msgspec.Raw, field: str) -> float:

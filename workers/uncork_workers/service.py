@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
-
 from uncork_workers.adapters.base import Adapter, Sample
 from uncork_workers.checks import check_start, not_a_method, warn_of_units
 from uncork_workers.description import (
@@ -16,17 +14,15 @@ from uncork_workers.description import (
     ApiDescription,
     ApiSettings,
     DefinitionError,
-    ExampleRequest,
     ServiceDescription,
     check_route,
     field_cost,
 )
+from uncork_workers.examples import shown_example
 from uncork_workers.outputs.kinds import UNASKED, Output
 
 H = TypeVar("H", bound=Callable[..., Any])
 _MARK = "__uncork_api__"
-# A description goes into one frame with all the others.
-_MOST_TOLD_BYTES = 4 * 2**20
 
 
 class Service:
@@ -106,7 +102,7 @@ def api(
             that the first clients find a model that is warm, and the time of their batches known. For rows:
             a value as a JSON client would send it, or what becomes that (an array, a row as a dict, an
             instance of the type). For files, images and whole requests: bytes, a ``pathlib.Path``, or a
-            ``Request``.
+            ``Request``. ``/docs`` shows it to people who want to try the api, if it is JSON or text.
         allowed_batch_sizes: rising numbers of rows; the method is called with these only. A batch of another
             size has its last row repeated, and the results of the surplus are dropped. For models that are
             compiled for some sizes.
@@ -141,6 +137,8 @@ def api(
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)
+        sample = None if warmup is None else _sample(name, input, warmup, cost)
+        example, example_type = shown_example(input, sample, cost)
         description = ApiDescription(
             name=name,
             route=path,
@@ -149,13 +147,13 @@ def api(
             schema=input.schema(),
             settings=settings,
             doc=inspect.getdoc(handler) or "",
+            example=example,
+            example_type=example_type,
             answers_each=input.answers_each,
             streams=streams,
         )
         description.check()
         warn_of_units(name, settings)
-        sample = None if warmup is None else _sample(name, input, warmup, cost)
-        description = msgspec.structs.replace(description, example=_told(sample))
         setattr(handler, _MARK, ApiDefinition(name, input, description, sample))
         return handler
 
@@ -175,16 +173,6 @@ def _sample(api: str, adapter: Adapter, example: object, cost: object) -> Sample
     except ValueError as error:
         raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {error}") from error
     return sample
-
-
-def _told(sample: Sample | None) -> ExampleRequest | None:
-    """What the gateway is told of the example, which need not be able to carry any."""
-    if sample is None or len(sample.body) > _MOST_TOLD_BYTES:
-        return None
-    body, meta = sample
-    if meta is None:
-        return ExampleRequest(body=body)
-    return ExampleRequest(body=body, content_type=meta.content_type, query=meta.query, headers=meta.headers)
 
 
 def _sizes(sizes: object) -> Any:
@@ -244,7 +232,9 @@ def describe_service(service: type[Service]) -> ServiceDescription:
     """
     check_start(service)
     apis = [definition.description for definition in find_apis(service)]
-    return ServiceDescription(name=service.__name__, apis=apis)
+    # Not that of the base class, which getdoc would find.
+    doc = inspect.cleandoc(service.__doc__ or "")
+    return ServiceDescription(name=service.__name__, apis=apis, doc=doc)
 
 
 def _check_input(name: str, adapter: object) -> None:
