@@ -121,12 +121,12 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
         explain=gateway.why_no_standby,
         gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
-        arguments=_worker_arguments(options),
+        arguments=worker_arguments(options),
     )
     return gateway, supervisor
 
 
-def _worker_arguments(options: ServeOptions) -> list[str]:
+def worker_arguments(options: ServeOptions) -> list[str]:
     """Workers warm up under the settings that are in force for their batches."""
     return ["--warmup-seconds", str(options.warmup_seconds), "--overrides", json.dumps(options.overrides)]
 

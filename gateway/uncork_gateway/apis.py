@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,24 @@ class GatewaySettings(FrontSettings):
     overrides: dict[str, Any] = field(default_factory=dict)
 
 
+def effective(service: ServiceDescription, overrides: Mapping[str, Any]) -> ServiceDescription:
+    """The service with the overrides in place of its own settings.
+
+    What is streamed goes one by one and once, whatever they say.
+
+    Raises:
+        DefinitionError: if it cannot be served so.
+    """
+    apis = []
+    for api in service.apis:
+        settings = msgspec.structs.replace(api.settings, **overrides)
+        if api.streams:
+            settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
+        apis.append(msgspec.structs.replace(api, settings=settings))
+        apis[-1].check()
+    return msgspec.structs.replace(service, apis=apis)
+
+
 class Apis:
     """What is in force of a service.
 
@@ -70,11 +89,11 @@ class Apis:
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
-        effective = self._effective(service)
-        apis = effective.apis
+        in_force = effective(service, self._settings.overrides)
+        apis = in_force.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]
-        models = models_of(effective)
+        models = models_of(in_force)
         routes = {
             api.route.encode(): self._hot_route(
                 api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
@@ -90,21 +109,7 @@ class Apis:
         self.hot.replace(routes)
         self.models = models
         self.service = service
-        return effective
-
-    def _effective(self, service: ServiceDescription) -> ServiceDescription:
-        """The service with the overrides in place of its own settings.
-
-        What is streamed goes one by one and once, whatever they say.
-        """
-        apis = []
-        for api in service.apis:
-            settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
-            if api.streams:
-                settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
-            apis.append(msgspec.structs.replace(api, settings=settings))
-            apis[-1].check()
-        return msgspec.structs.replace(service, apis=apis)
+        return in_force
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings
