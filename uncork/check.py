@@ -77,7 +77,7 @@ def _exit_code(findings: list[Finding], *, strict: bool) -> int:
 
 def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
     wanted = Wanted(
-        target=options.target,
+        target=options.service,
         workers=options.workers,
         overrides=options.overrides,
         arguments=worker_arguments(options),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled, make_codec
@@ -19,6 +16,7 @@ from uncork_gateway.metrics import Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.stream_route import StreamRoute
 from uncork_workers.description import ApiDescription, ServiceDescription
+from uncork_workers.overrides import Override, in_force
 
 _QUEUE_BATCHES = 20
 _QUEUE_REQUESTS = 20_000
@@ -32,28 +30,10 @@ class GatewaySettings(FrontSettings):
     20 000 requests or as many as rows.
 
     Attributes:
-        overrides: values that replace the apis' own, by name of the ``@api`` argument.
+        overrides: what replaces the apis' own settings; the last one of an argument counts.
     """
 
-    overrides: dict[str, Any] = field(default_factory=dict)
-
-
-def effective(service: ServiceDescription, overrides: Mapping[str, Any]) -> ServiceDescription:
-    """The service with the overrides in place of its own settings.
-
-    What is streamed goes one by one and once, whatever they say.
-
-    Raises:
-        DefinitionError: if it cannot be served so.
-    """
-    apis = []
-    for api in service.apis:
-        settings = msgspec.structs.replace(api.settings, **overrides)
-        if api.streams:
-            settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
-        apis.append(msgspec.structs.replace(api, settings=settings))
-        apis[-1].check()
-    return msgspec.structs.replace(service, apis=apis)
+    overrides: Sequence[Override] = ()
 
 
 class Apis:
@@ -89,11 +69,11 @@ class Apis:
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
-        in_force = effective(service, self._settings.overrides)
-        apis = in_force.apis
+        effective = in_force(service, self._settings.overrides)
+        apis = effective.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]
-        models = models_of(in_force)
+        models = models_of(effective)
         routes = {
             api.route.encode(): self._hot_route(
                 api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
@@ -109,7 +89,7 @@ class Apis:
         self.hot.replace(routes)
         self.models = models
         self.service = service
-        return in_force
+        return effective
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings

@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from uncork.checking.figures import ApiFigures
 from uncork.checking.growing import Batches, Refused, Slow, Unknown, grow, of_profile
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.apis import effective
 from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import JSON, ApiDescription, ServiceDescription
 from uncork_workers.frames import Batch, Failed
+from uncork_workers.overrides import Override, in_force
 from uncork_workers.processes import environment_of
 from uncork_workers.recycling import resident_bytes
 from uncork_workers.supervisor import Supervisor, WorkerExit
@@ -57,7 +56,7 @@ class Wanted:
 
     target: str
     workers: int
-    overrides: Mapping[str, Any]
+    overrides: Sequence[Override]
     arguments: Sequence[str]
     gpus: Sequence[str]
     seconds: float
@@ -93,7 +92,7 @@ async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
     try:
         described = await watch.described
         worker = await watch.ready
-        service = effective(described, wanted.overrides)
+        service = in_force(described, wanted.overrides)
         [life] = supervisor.in_force()
         worker_bytes = resident_bytes(life.pid)
         apis = await _measure_apis(service, wanted, _Runner(pool, worker, life.pid, watch.profile), tell)
