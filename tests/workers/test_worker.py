@@ -109,7 +109,16 @@ HELLO = Hello(
     pid=os.getpid(),
     service=ServiceDescription(
         name="Shout",
-        apis=[ApiDescription(name="shout", route="/shout", input={"kind": "json"}, offers=UNASKED)],
+        apis=[
+            ApiDescription(
+                name="shout",
+                route="/shout",
+                input={"kind": "json"},
+                offers=UNASKED,
+                example=b"{}",
+                example_type="application/json",
+            )
+        ],
     ),
 )
 BODIES = [b'"a"', b'"bc"', b"5"]
