@@ -15,13 +15,13 @@ def console(environment: dict[str, str], *, terminal: bool = True) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=80, _environ=environment)
 
 
-def logged(on: Console) -> str:
+def logged(on: Console, message: str = "it is very [bold]hot[/bold] today") -> str:
     """What is on it after a warning, of a process that has logged nothing yet."""
     root = logging.getLogger()
     level, handlers, root.handlers = root.level, root.handlers, []
     try:
         log_to_stderr("warning", "worker 3", console=on)
-        logging.getLogger("uncork.worker").warning("it is %s [bold]hot[/bold] today", "very")
+        logging.getLogger("uncork.worker").warning("%s", message)
         logging.getLogger("uncork.worker").info("and sunny")
     finally:
         root.handlers = handlers
@@ -38,6 +38,16 @@ def test_a_terminal_has_colours() -> None:
     assert text.startswith("\r\x1b[2K")
     assert re.search(r"\x1b\[[0-9;]*mWARNING", text)
     assert re.search(r"\d\d:\d\d:\d\d WARNING  worker 3: it is very \[bold\]hot\[/bold\] today\s*$", plain)
+
+
+def test_a_traceback_has_the_whole_width() -> None:
+    """Its lines begin at the left."""
+    long = "x" * 70
+    text = logged(console({"TERM": "xterm", "NO_COLOR": "1"}), f"failed\nTraceback:\n  {long}")
+
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
+    assert lines[-3].endswith("worker 3: failed")
+    assert lines[-2:] == ["Traceback:", f"  {long}"]
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "unknown"}])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable, Group
 from rich.control import Control
 from rich.logging import RichHandler
 from rich.segment import ControlType
+from rich.text import Text
+from rich.traceback import Traceback
 
 
 def is_watched(console: Console) -> bool:
@@ -29,8 +31,21 @@ def log_to_stderr(level: str, who: str, *, console: Console | None = None) -> No
 
 
 class _OnTerminal(RichHandler):
-    """Begins with an empty line: another process may show there what it waits for."""
+    """Tracebacks have the whole width. Each record begins with an empty line, as another process may show
+    there what it waits for."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
         super().emit(record)
+
+    def render_message(self, record: logging.LogRecord, message: str) -> Text:
+        """The first line; the others are no message, but what belongs to it."""
+        return Text(message.partition("\n")[0])
+
+    def render(
+        self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
+    ) -> ConsoleRenderable:
+        """The line, and below it what else there is."""
+        line = super().render(record=record, traceback=traceback, message_renderable=message_renderable)
+        more = self.format(record).partition("\n")[2]
+        return Group(line, Text(more, "dim")) if more else line
