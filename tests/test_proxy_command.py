@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -214,5 +216,6 @@ def test_a_port_in_use_fails_the_job() -> None:
 
     assert result.exit_code == 1
     assert result.stderr == (
-        f"uncork proxy: cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port\n"
+        f"uncork proxy: cannot listen on 127.0.0.1:{port}: Address already in use by "
+        f"{psutil.Process().name()} (process {os.getpid()}); choose another --port\n"
     )

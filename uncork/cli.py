@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from uncork import config
+from uncork.check import check
 from uncork.compare import compare
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
@@ -50,6 +51,7 @@ app.command()(simulate)
 app.command()(loadtest)
 app.command()(compare)
 app.command()(tune)
+app.command()(check)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import psutil
 import typer
 
 from uncork.usage import WrongUsage
@@ -17,6 +19,8 @@ from uncork_gateway.keys import ApiKeys, WrongKeys, read_keys
 
 # A client that takes none of its answer for so long is cut off by the system, which alone sees what it takes.
 _UNREAD_MS = 30_000
+# Who listens on all addresses is reached at this one, from where the address is read.
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +145,25 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
+        by = _listener_on(port) if error.errno == errno.EADDRINUSE else ""
         raise OSError(
-            error.errno, f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}"
+            error.errno, f"cannot listen on {host}:{port}: {error.strerror}{by}; choose another {option}"
         ) from error
     return listener
+
+
+def _listener_on(port: int) -> str:
+    """Which process listens on a port, as far as the system tells."""
+    try:
+        found = psutil.net_connections(kind="tcp")
+        pid = next(
+            one.pid
+            for one in found
+            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid
+        )
+        return f" by {psutil.Process(pid).name()} (process {pid})"
+    except (StopIteration, psutil.Error):
+        return ""
 
 
 def _keys(file: Path | None) -> ApiKeys | None:
@@ -186,4 +205,5 @@ def _tls(options: DoorOptions) -> dict[str, Any]:
 
 def _url(scheme: str, listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
+    host = _REACHED_AT.get(host, host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 
 import typer
 import uvloop
 
+from uncork import banner
 from uncork.commands import takes_options
 from uncork.control import Outcome, listening
 from uncork.doors import Doors, open_doors
@@ -70,24 +70,27 @@ async def _refuse_reload() -> Outcome:
     return Outcome(2, _NOTHING_TO_RELOAD)
 
 
-async def _announce(front: Proxy, banner: str) -> None:
+async def _announce(front: Proxy, lines: Sequence[banner.Line]) -> None:
     """Say what is served, and when a server is there."""
     started = time.monotonic()
-    print(banner, flush=True)
+    banner.print_lines(lines)
     await front.ready.wait()
     print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
 
 
-def _banner(urls: Sequence[str], settings: ProxySettings, doors: Doors, imported: Imported | None) -> str:
+def _banner(
+    urls: Sequence[str], settings: ProxySettings, doors: Doors, imported: Imported | None
+) -> list[banner.Line]:
     goal = "no goal" if settings.goal_s is None else f"goal {settings.goal_s * 1000:g} ms"
     calls = f"{settings.concurrency} call{'s'[: settings.concurrency > 1]} at a time each"
     timeout = f"{settings.timeout_s:g} s a call at most"
-    lines = [
-        f"uncork {version('uncork')}: proxy for {', '.join(urls)}, {calls}, {timeout}",
-        f"  {doors.url}   protocol {settings.protocol}, policy {settings.policy}, at most "
-        f"{settings.max_batch_rows} rows a call, held {settings.max_hold_s * 1000:g} ms at most, {goal}",
-        f"  GET  {doors.admin_url}/readyz  /livez  /metrics",
+    manner = (
+        f"protocol {settings.protocol}, policy {settings.policy}, at most {settings.max_batch_rows} rows a "
+        f"call, held {settings.max_hold_s * 1000:g} ms at most, {goal}"
+    )
+    return [
+        banner.headline(f"proxy for {', '.join(urls)}, {calls}, {timeout}"),
+        banner.address("POST", doors.url, manner),
+        *([] if imported is None else [banner.note(f"settings from {imported.source}")]),
+        *banner.pages(doors),
     ]
-    if imported is not None:
-        lines.insert(2, f"  settings from {imported.source}")
-    return "\n".join(lines)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 import typer
 import uvloop
+from rich.console import Console
 
+from uncork import banner
 from uncork.commands import takes_options
 from uncork.control import listening
 from uncork.doors import Doors, open_doors
@@ -20,10 +21,10 @@ from uncork.folders import own_folder
 from uncork.reloading import Reloader
 from uncork.serve_options import ServeOptions
 from uncork.serving import log_to_terminal, serve_until_signal
+from uncork.starting import StartProgress
 from uncork.usage import WrongUsage, exit_code
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
-from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.recycling import Recycler
 from uncork_workers.supervisor import Supervisor, WorkerExit
 
@@ -48,17 +49,18 @@ def run(options: ServeOptions) -> int:
     """
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
-    log_to_terminal(options.log_level)
+    console = log_to_terminal(options.log_level)
     with (
         open_doors(options) as doors,
         own_folder() as folder,
     ):
-        return uvloop.run(_serve(options, doors, folder))
+        return uvloop.run(_serve(options, doors, folder, console))
 
 
-async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
+async def _serve(options: ServeOptions, doors: Doors, folder: Path, console: Console) -> int:
     gateway, supervisor = _make(options, doors, folder)
     reloader = Reloader(gateway, supervisor)
+    progress = StartProgress(gateway, options.workers, console=console)
     beside: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
@@ -80,7 +82,7 @@ async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
             return await serve_until_signal(
                 gateway,
                 doors,
-                announcing=_announce(gateway, options, doors, beside),
+                announcing=_announce(gateway, options, doors, beside, progress),
                 drain=options.drain,
                 close=close,
                 reload=reloader.on_hangup,
@@ -119,12 +121,12 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
         explain=gateway.why_no_standby,
         gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
-        arguments=_worker_arguments(options),
+        arguments=worker_arguments(options),
     )
     return gateway, supervisor
 
 
-def _worker_arguments(options: ServeOptions) -> list[str]:
+def worker_arguments(options: ServeOptions) -> list[str]:
     """Workers warm up under the settings that are in force for their batches."""
     return [
         "--warmup-seconds",
@@ -135,31 +137,24 @@ def _worker_arguments(options: ServeOptions) -> list[str]:
 
 
 async def _announce(
-    gateway: Gateway, options: ServeOptions, doors: Doors, beside: Sequence[asyncio.Task[None]]
+    gateway: Gateway,
+    options: ServeOptions,
+    doors: Doors,
+    beside: Sequence[asyncio.Task[None]],
+    progress: StartProgress,
 ) -> None:
     """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
     started = time.monotonic()
-    service = await gateway.described
-    print(_banner(service, options.workers, doors), flush=True)
-    await gateway.ready.wait()
-    print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
-    await asyncio.gather(*beside)
-
-
-def _banner(service: ServiceDescription, workers: int, doors: Doors) -> str:
-    lines = [f"uncork {version('uncork')}: {service.name} with {workers} worker{'s'[: workers > 1]}"]
-    lines += [f"  POST {doors.url}{api.route}   {_manner(api)}" for api in service.apis]
-    lines.append(f"  GET  {doors.admin_url}/readyz  /livez  /metrics")
-    return "\n".join(lines)
-
-
-def _manner(api: ApiDescription) -> str:
-    """How an api answers."""
-    settings = api.settings
-    if api.streams:
-        return f"streams, one request at a time, for at most {settings.timeout:g} s"
-    counted = "rows" if settings.cost is None else "in cost"
-    return (
-        f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
-        f"at most {settings.mb_max_batch_size} {counted} a batch"
-    )
+    watching = asyncio.create_task(progress.run())
+    try:
+        service = await gateway.described
+        with progress.aside():
+            banner.print_lines(
+                banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
+            )
+        await gateway.ready.wait()
+        with progress.aside():
+            print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
+        await asyncio.gather(watching, *beside)
+    finally:
+        watching.cancel()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from uncork.complaints import complain
 from uncork_loadtests.extras import ExtraMissing, require
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -28,7 +29,7 @@ def refusals(command: str) -> Iterator[None]:
     try:
         yield
     except (WrongUsage, ExtraMissing) as error:
-        typer.echo(f"uncork {command}: {error}", err=True)
+        complain(command, error)
         raise typer.Exit(2) from None
 
 
@@ -38,7 +39,7 @@ def exit_code(command: str, run: Callable[[], int]) -> int:
         with refusals(command):
             return run()
     except OSError as error:
-        typer.echo(f"uncork {command}: {error.strerror or error}", err=True)
+        complain(command, error.strerror or error)
         return 1
 
 

@@ -199,6 +199,11 @@ class AsyncDispatcher(Generic[P, R]):
             self._idle.clear()
             await self._idle.wait()
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests are held or run."""
+        return len(self._waiting)
+
     def give_up(self) -> None:
         """Refuse what has not been answered yet, also what runs. To be called at the end of a drain."""
         for request in list(self._waiting):

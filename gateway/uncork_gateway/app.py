@@ -24,7 +24,7 @@ from uncork_gateway.service_pages import ServicePages
 from uncork_gateway.status.board import Board, Place, Shown
 from uncork_gateway.status.recorder import Recorder
 from uncork_gateway.status.words import SERVICE
-from uncork_gateway.troubles import Troubles
+from uncork_gateway.troubles import Start, Troubles
 from uncork_gateway.upstreams.worker_connection import Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
@@ -139,6 +139,10 @@ class Gateway:
         await self._dispatcher.drain()
         self._end_pages()
 
+    def unanswered(self) -> int:
+        """How many requests are held or run."""
+        return self._dispatcher.unanswered
+
     def give_up(self) -> None:
         """Refuse what has not been answered yet."""
         self._dispatcher.give_up()
@@ -211,6 +215,14 @@ class Gateway:
         """Why no worker is ready, if none is."""
         return f"no worker is ready: {self._troubles.text()}"
 
+    def starts(self) -> dict[int, Start]:
+        """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
+        return self._troubles.starts()
+
+    def ready_workers(self) -> set[int]:
+        """The indexes of the workers that take batches."""
+        return self._pool.ready()
+
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left.
 
@@ -222,7 +234,9 @@ class Gateway:
             log.warning("%s", unsaid)
         if failures == _CRASH_LOOP:
             log.error(
-                "worker %d has ended %d times in a row before its first batch was done", index, failures
+                "worker %d has ended %d times in a row before its first batch was done. It is tried again "
+                "all the time; mend the service, or stop the server",
+                *(index, failures),
             )
 
     def _stats(self) -> list[ApiStats]:
@@ -248,6 +262,10 @@ class Gateway:
         """Note since when it is in setup."""
         self._troubles.setting_up(index)
 
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """Note what it does."""
+        self._troubles.warming_up(index, api, rows)
+
     def batch_finished(self, pid: int) -> None:
         """Tell the supervisor, which counts them."""
         self._finished_batch(pid)
@@ -256,10 +274,10 @@ class Gateway:
         """End it: what it does is not to be trusted."""
         self._kill_worker(pid)
 
-    def worker_ready(self, worker: int) -> None:
+    def worker_ready(self, worker: int, index: int) -> None:
         """Give it batches."""
         self.ready.set()
-        self._troubles.ready(self._pool.index_of(worker))
+        self._troubles.ready(index)
         self._dispatcher.worker_ready(worker)
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:

@@ -177,6 +177,10 @@ class Proxy:
         await self._dispatcher.drain()
         self._end_pages()
 
+    def unanswered(self) -> int:
+        """How many requests are held or run; of those that are passed through nothing is known."""
+        return self._dispatcher.unanswered
+
     def give_up(self) -> None:
         """Refuse what has not been answered yet, unless it is passed through."""
         self._dispatcher.give_up()

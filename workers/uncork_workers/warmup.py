@@ -113,18 +113,19 @@ def warm_up(
     examples: Sequence[Example],
     *,
     seconds: float,
+    tell: Callable[[str, int], object],
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Chunks]:
     """Run batches of each example; how long they took, by api.
 
     Of each at least the smallest size is run; a larger one only if it can be expected to end before
-    ``seconds`` have passed in all.
+    ``seconds`` have passed in all. ``tell`` is called before each with the api and the rows.
 
     Raises:
         WarmupFailed: if a handler raises.
     """
     ends = clock() + seconds
-    every = [_WarmingUp(executor, example, clock) for example in examples]
+    every = [_WarmingUp(executor, example, tell, clock) for example in examples]
     waiting = every
     while waiting:
         waiting = [one for one in waiting if one.next_size(ends)]
@@ -136,9 +137,16 @@ def warm_up(
 class _WarmingUp:
     """One api on its way from size to size."""
 
-    def __init__(self, executor: Executor, example: Example, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        example: Example,
+        tell: Callable[[str, int], object],
+        clock: Callable[[], float],
+    ) -> None:
         self._executor = executor
         self._example = example
+        self._tell = tell
         self._clock = clock
         self._sizes = example.sizes()
         self._done: list[int] = []
@@ -156,6 +164,7 @@ class _WarmingUp:
             expected_s = _RUNS_OF_A_SIZE * self.chunks[-1][1] * rows / self._done[-1]
             if self._clock() + expected_s > ends:
                 return False
+        self._tell(self.api, rows)
         times = [self._run(rows) for _ in range(_RUNS_OF_A_SIZE)]
         self._done.append(rows)
         self._took_s += sum(times)

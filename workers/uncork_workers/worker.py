@@ -18,10 +18,11 @@ import msgspec
 
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
-from uncork_workers.frames import Failed, Hello, Ready, Stage, split_payload
+from uncork_workers.frames import Failed, Hello, Ready, Stage, WarmUp, split_payload
 from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
+from uncork_workers.logs import log_to_stderr
 from uncork_workers.memory import keep_freed_memory
 from uncork_workers.overrides import Override
 from uncork_workers.parent import die_with
@@ -57,10 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format=f"%(asctime)s %(levelname)s worker {options.index}%(batch)s: %(message)s",
-    )
+    log_to_stderr(options.log_level, f"worker {options.index}%(batch)s")
     for handler in logging.getLogger().handlers:
         handler.addFilter(BatchOfRecord())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -118,7 +116,12 @@ def _warm_up_and_run(
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
-        profile = warm_up(executor, examples, seconds=options.warmup_seconds)
+        profile = warm_up(
+            executor,
+            examples,
+            seconds=options.warmup_seconds,
+            tell=lambda api, rows: link.send(WarmUp(api=api, rows=rows)),
+        )
     except WarmupFailed as error:
         link.send(_failed(options.index, "warmup", str(error), error.__cause__))
         return EXIT_SETUP

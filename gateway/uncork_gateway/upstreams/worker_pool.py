@@ -143,9 +143,9 @@ class WorkerPool:
                 else:
                     self._inherit(heir, old.number)
             old.retire()
-        for heir in heirs.values():
+        for index, heir in heirs.items():
             self._inherit(heir, heir.number)
-            self._listener.worker_ready(heir.number)
+            self._listener.worker_ready(heir.number, index)
         return leaving
 
     def _heirs(self, pids: Collection[int]) -> dict[int, WorkerConnection]:
@@ -183,6 +183,11 @@ class WorkerPool:
     def states(self) -> list[WorkerState]:
         """What each connected worker does now."""
         return [connection.state for connection in self._all()]
+
+    def ready(self) -> set[int]:
+        """The indexes of the workers that take batches."""
+        ready = (one.index for one in self._connections.values() if one.is_ready)
+        return {index for index in ready if index is not None}
 
     @property
     def any_ready(self) -> bool:
@@ -227,8 +232,8 @@ class WorkerPool:
             self._retiring.remove(connection)
             heir = self._connections.get(number)
             # If it died, or ran past its timeout, its number was given up, and the heir with it.
-            if heir is not None and heir.state == "idle":
-                self._listener.worker_ready(number)
+            if heir is not None and heir.index is not None and heir.state == "idle":
+                self._listener.worker_ready(number, heir.index)
         elif connection.standby:
             del self._standbys[number]
         else:
