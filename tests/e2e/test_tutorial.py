@@ -74,6 +74,6 @@ def curls() -> list[tuple[list[str], str]]:
         for block in blocks(PAGE, "console")
         for part in re.split(r"^\$ ", block.code, flags=re.MULTILINE)
     ]
-    found = [part.partition("\n") for part in parts if part.startswith("curl ")]
+    found = [part.partition("\n") for part in parts if re.match(r"curl .* -d ", part)]
     assert len(found) > 2
     return [(shlex.split(command), answer.strip()) for command, _, answer in found]
