@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -77,21 +75,6 @@ def what_is_said(file: Path, caplog: pytest.LogCaptureFixture) -> str:
     errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
     messages = [record.getMessage() for record in caplog.records]
     return "\n".join([*messages, *(all_of(error) for error in errors if error is not None)])
-
-
-def test_the_code_on_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, as one script; its assertions say what it does."""
-    lines: list[str] = [""] * (TEXT.count("\n") + 1)
-    for block in re.finditer(r"^```python\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE):
-        first = TEXT.count("\n", 0, block.start(1))
-        code = block[1].splitlines()
-        lines[first : first + len(code)] = code
-    script = ModuleType("services_page")
-    monkeypatch.setitem(sys.modules, script.__name__, script)
-
-    exec(compile("\n".join(lines), PAGE, "exec"), vars(script))  # with the page's own line numbers
-
-    assert {"Sums", "Curious", "test_sums"} <= vars(script).keys()
 
 
 @pytest.mark.parametrize(("body", "said"), MISTAKES_AND_WORDS)

@@ -6,7 +6,7 @@
 * :func:`batched` puts all of it behind an async function.
 """
 
-from uncork_dispatcher.actions import ShedReason, Start
+from uncork_dispatcher.actions import Ending, ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
@@ -18,7 +18,7 @@ from uncork_dispatcher.errors import (
     WrongResultCount,
 )
 from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Observers, Ran, Runner, Waiter
+from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.policy import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
@@ -36,12 +36,12 @@ __all__ = [
     "DispatchError",
     "Dispatcher",
     "Ended",
+    "Ending",
     "Estimate",
     "HoldReason",
     "Holding",
     "Job",
     "Observer",
-    "Observers",
     "Ran",
     "Reason",
     "RequestShed",

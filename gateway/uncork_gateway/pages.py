@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,32 +13,24 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from uncork_gateway.dashboard.page import Dashboard
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
+from uncork_gateway.status.board import Board, Displayed
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
 """Makes an answer from path, status, detail and headers, in the form that clients of the path expect."""
 
 
-class Front(Protocol):
-    """A front end, and how it is.
+class Front(Displayed, Protocol):
+    """A front end, how it is, and what it tells of itself.
 
     Attributes:
-        draining: whether new requests are refused.
+        board: how it is, in figures and in words.
     """
 
-    draining: bool
-
-    @property
-    def any_ready(self) -> bool:
-        """Whether something takes batches."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing takes batches, if nothing does."""
-        ...
+    board: Board
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""
@@ -79,9 +72,18 @@ class Pages:
             Route("/readyz", self._readyz),
             Route("/healthz", self._readyz),
         ]
-        operating = [Route("/metrics", self._metrics), *operating]
+        dashboard = Dashboard(front.board, error=error, apart=settings.admin)
+        self.close = dashboard.close
+        """End what would go on for as long as somebody looks."""
+        operating = [
+            Route("/metrics", self._metrics),
+            Route("/status", self._status),
+            *dashboard.event_routes(),
+            *operating,
+        ]
         # A load balancer that looks whether we live has no key, nor has a browser that opens a page.
-        free = [*health, *free]
+        looks = [*health, *dashboard.page_routes()]
+        free = [*health, *free] if settings.admin else [*looks, *free]
         app = Starlette(
             routes=[*free, *([] if settings.admin else operating), *for_clients],
             exception_handlers={HTTPException: on_http_error} if on_http_error else None,
@@ -94,7 +96,7 @@ class Pages:
         self.admin_app: ASGIApp | None = None
         if settings.admin:
             on_error = {HTTPException: self._admin_error}
-            admin_app = Starlette(routes=[*health, *operating], exception_handlers=on_error)
+            admin_app = Starlette(routes=[*looks, *operating], exception_handlers=on_error)
             admin_app.router.redirect_slashes = False
             self.admin_app = admin_app
 
@@ -110,6 +112,10 @@ class Pages:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self._front.render_metrics(), media_type=CONTENT_TYPE)
+
+    async def _status(self, request: Request) -> Response:
+        document = msgspec.json.format(msgspec.json.encode(self._front.board.status()), indent=2)
+        return Response(document, media_type="application/json", headers={"cache-control": "no-store"})
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -25,6 +25,9 @@ from uncork_gateway.pass_through import PassThrough
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
+from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.recorder import Recorder
+from uncork_gateway.status.words import PROXY
 from uncork_gateway.upstreams.http_servers import HttpServers
 from uncork_gateway.upstreams.merged_calls import MergedCalls, Outcome, Sent
 
@@ -114,6 +117,7 @@ class Proxy:
         settings.rules("model")
         self._settings = settings
         self._metrics = Metrics()
+        recorder = Recorder(self._metrics)
         self._servers = HttpServers(
             urls,
             concurrency=settings.concurrency,
@@ -123,21 +127,33 @@ class Proxy:
         )
         self._calls = MergedCalls(self._servers, idempotent=settings.idempotent)
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
-            self._calls, observer=self._metrics
+            self._calls, observers=(recorder, self._metrics)
+        )
+        self.board = Board(
+            self,
+            dispatcher=self._dispatcher,
+            recorder=recorder,
+            names=PROXY,
+            has_goal=settings.goal_s is not None,
         )
         self._pass_through = PassThrough(self._servers, timeout_s=settings.timeout_s)
         self._metrics.registry.register(
-            LiveState(apis=self._dispatcher.stats, workers=self._states, restarts=lambda: 0)
+            LiveState(
+                apis=self._dispatcher.stats,
+                workers=self._states,
+                restarts=lambda: self.restarts,
+                has_goal=settings.goal_s is not None,
+            )
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
-        self._models: set[str] = set()
+        self._models: dict[str, None] = {}
         self._targets: dict[bytes, MergedRoute | None] = {}
         self.draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
         self._hot = settings.hot_routes(self._resolve)
         pages = Pages(self, settings, for_clients=[Mount("/", self._pass_through)], error=_error)
-        self.app, self.admin_app = pages.app, pages.admin_app
+        self.app, self.admin_app, self._end_pages = pages.app, pages.admin_app, pages.close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
@@ -159,10 +175,16 @@ class Proxy:
         self.retire()
         self._pass_through.draining = self._hot.closing = True
         await self._dispatcher.drain()
+        self._end_pages()
+
+    def unanswered(self) -> int:
+        """How many requests are held or run; of those that are passed through nothing is known."""
+        return self._dispatcher.unanswered
 
     def give_up(self) -> None:
         """Refuse what has not been answered yet, unless it is passed through."""
         self._dispatcher.give_up()
+        self._end_pages()
 
     async def close(self) -> None:
         """Close all connections to servers."""
@@ -223,19 +245,29 @@ class Proxy:
         if model not in self._models:
             if len(self._models) >= _MOST_MODELS:
                 return False
-            self._models.add(model)
+            self._models[model] = None
             self._dispatcher.set_api(self._settings.rules(model))
         return True
 
     def _states(self) -> list[str]:
         """A state for each call that may be outstanding."""
-        states: list[str] = []
-        for server in self._servers.stats():
-            idle = self._settings.concurrency - server.running
-            states += ["busy"] * server.running + (["idle"] * idle if server.healthy else [])
-        return states
+        return [place.state for place in self._servers.places() if place.state != "lost"]
 
     # What the pages tell
+
+    server = "proxy"
+    restarts = 0
+
+    def shown(self) -> dict[str, Shown]:
+        """The models that clients have asked for."""
+        return dict.fromkeys(self._models, Shown())
+
+    def places(self) -> list[Place]:
+        """The calls that servers run or could, and the servers that are not healthy."""
+        return [
+            Place(index, one.state, number=one.permit, url=one.url, fault=one.fault)
+            for index, one in enumerate(self._servers.places())
+        ]
 
     @property
     def any_ready(self) -> bool:

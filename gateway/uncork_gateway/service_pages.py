@@ -60,7 +60,7 @@ class ServicePages:
             error=_error,
             on_http_error=self._http_error,
         )
-        self.app, self.admin_app = pages.app, pages.admin_app
+        self.app, self.admin_app, self.close = pages.app, pages.admin_app, pages.close
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
