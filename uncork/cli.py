@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from uncork import config
 from uncork.compare import compare
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
@@ -42,6 +43,7 @@ def _uncork(
 
 
 app.command()(serve)
+app.add_typer(config.app, name="config")
 app.command("reload")(reload_workers)
 app.command()(proxy)
 app.command()(simulate)

@@ -35,11 +35,11 @@ def proxy(options: ProxyOptions) -> None:
 
 
 def _run(options: ProxyOptions) -> int:
-    imported = options.imported()
+    servers, imported = options.servers, options.imported()
     settings = options.settings(imported)
     log_to_terminal(options.log_level)
     with open_doors(options) as doors:
-        return uvloop.run(_serve(options.urls, settings, doors, imported, drain=options.drain))
+        return uvloop.run(_serve(servers, settings, doors, imported, drain=options.drain))
 
 
 async def _serve(

@@ -29,6 +29,7 @@ _DEFAULTS = ProxySettings()
 OPTIONS = {
     "max_batch_rows": "--max-batch-size",
     "max_hold_s": "--max-latency",
+    "timeout_s": "--timeout",
     "policy": "--policy",
     "max_queue_rows": "--max-queue-rows",
     "max_queue_bytes": "--max-queue-bytes",
@@ -51,9 +52,9 @@ class ProxyOptions(FrontOptions):
     """The options of ``uncork proxy``."""
 
     urls: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="URL...", help="http://HOST:PORT of each server; all serve the same models."),
-    ]
+    ] = None
     protocol: Annotated[
         ProtocolName,
         typer.Option(
@@ -143,6 +144,29 @@ class ProxyOptions(FrontOptions):
         ),
     ] = None
 
+    @property
+    def servers(self) -> list[str]:
+        """The URLs.
+
+        Raises:
+            WrongUsage: if none is given.
+        """
+        if not self.urls:
+            raise WrongUsage("URL is missing: http://HOST:PORT of a server")
+        return self.urls
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What comes before what is imported, by field of the settings."""
+        options = {
+            "max_batch_rows": self.max_batch_size,
+            "max_hold_s": None if self.max_latency is None else self.max_latency / 1000,
+            "goal_s": None if self.goal_ms is None else self.goal_ms / 1000,
+            "timeout_s": self.timeout,
+            "policy": self.policy,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
     def imported(self) -> Imported | None:
         """What an existing configuration says, if there is one.
 
@@ -169,14 +193,7 @@ class ProxyOptions(FrontOptions):
             WrongUsage: if a value is out of range.
         """
         _require_positive({"--goal-ms": self.goal_ms, "--timeout": self.timeout})
-        options: dict[str, Any] = {
-            "max_batch_rows": self.max_batch_size,
-            "max_hold_s": None if self.max_latency is None else self.max_latency / 1000,
-            "goal_s": None if self.goal_ms is None else self.goal_ms / 1000,
-            "timeout_s": self.timeout,
-            "policy": self.policy,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
+        given = self.given
         said = {} if imported is None else imported.beside(given)
         settings = replace(
             _DEFAULTS,

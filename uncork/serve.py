@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import typer
 import uvloop
 
@@ -109,7 +109,7 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
         gateway.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
 
     supervisor = Supervisor(
-        options.target,
+        options.service,
         workers=options.workers,
         socket_path=str(folder / _WORKERS),
         standby_path=str(folder / _STANDBYS),
@@ -126,7 +126,12 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
 
 def _worker_arguments(options: ServeOptions) -> list[str]:
     """Workers warm up under the settings that are in force for their batches."""
-    return ["--warmup-seconds", str(options.warmup_seconds), "--overrides", json.dumps(options.overrides)]
+    return [
+        "--warmup-seconds",
+        str(options.warmup_seconds),
+        "--overrides",
+        msgspec.json.encode(options.overrides).decode(),
+    ]
 
 
 async def _announce(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +15,17 @@ import typer
 from uncork.doors import DoorOptions
 from uncork.serving import Drain
 from uncork.sizes import read_size
-from uncork.usage import read_header_name
-from uncork_dispatcher import POLICIES
+from uncork.sources import Kind, Source
+from uncork.usage import WrongUsage, read_header_name
+from uncork_dispatcher import POLICIES, make_policy
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.patience import ClientLimits
 from uncork_workers.gpus import read_gpus
+from uncork_workers.overrides import Override
 from uncork_workers.recycling import RecyclingLimits
 
 _OTHER_FILES = 100
+_OF_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
 _FRONT = FrontSettings()
 
 
@@ -47,10 +52,29 @@ def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
     return check
 
 
+def check_policy(name: str) -> None:
+    """See that there is such a policy; ValueError if not."""
+    make_policy(name, limit_rows=sys.maxsize)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontOptions(DoorOptions):
-    """What every command that serves can be told."""
+    """What every command that serves can be told.
 
+    Attributes:
+        sources: where options come from, by name; those that are not in it are defaults.
+        api_overrides: what file and environment say of single apis, in this order.
+    """
+
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings in TOML. Each can also be in the environment, as UNCORK_LOG_LEVEL for "
+            "--log-level, which comes before the file; the command line comes before both.",
+            show_default="UNCORK_CONFIG, else none",
+        ),
+    ] = None
     max_body_bytes: Annotated[
         int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")
     ] = _FRONT.max_body_bytes
@@ -99,6 +123,8 @@ class FrontOptions(DoorOptions):
         float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
     ] = 30.0
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.info
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    api_overrides: Sequence[tuple[Kind, Override]] = ()
 
     @property
     def drain(self) -> Drain:
@@ -126,8 +152,11 @@ class ServeOptions(FrontOptions):
     """The options of ``uncork serve``."""
 
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="The service: MODULE:SERVICE or FILE.py:SERVICE.")
-    ]
+        str,
+        typer.Argument(
+            metavar="TARGET", help="The service: MODULE:SERVICE or FILE.py:SERVICE.", show_default=False
+        ),
+    ] = ""
     workers: Annotated[
         int, typer.Option(min=1, help="Worker processes; each holds its own copy of the model.")
     ] = 1
@@ -136,6 +165,7 @@ class ServeOptions(FrontOptions):
         typer.Option(
             help=f"When to release a batch, for all apis: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
             show_default="as each api says, else cork",
+            callback=readable(check_policy),
         ),
     ] = None
     mb_max_latency: Annotated[
@@ -146,7 +176,9 @@ class ServeOptions(FrontOptions):
     ] = None
     mb_max_batch_size: Annotated[
         int | None,
-        typer.Option(help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"),
+        typer.Option(
+            min=1, help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"
+        ),
     ] = None
     max_batches_per_worker: Annotated[
         int | None,
@@ -187,14 +219,28 @@ class ServeOptions(FrontOptions):
     ] = 10.0
 
     @property
-    def overrides(self) -> dict[str, Any]:
-        """What replaces settings of the apis, by name of the ``@api`` argument."""
-        given = {
-            "policy": self.policy,
-            "mb_max_latency": self.mb_max_latency,
-            "mb_max_batch_size": self.mb_max_batch_size,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+    def service(self) -> str:
+        """The target.
+
+        Raises:
+            WrongUsage: if none is given.
+        """
+        if not self.target:
+            raise WrongUsage("TARGET is missing: the service, as MODULE:SERVICE or FILE.py:SERVICE")
+        return self.target
+
+    @property
+    def overrides(self) -> list[Override]:
+        """What replaces settings of the apis, in rising order of where it is said."""
+        flag = Source(Kind.FLAG, "")
+        for_all = [
+            (source.kind, Override(argument=name, value=getattr(self, name), source=source.name))
+            for name in _OF_ALL_APIS
+            for source in [self.sources.get(name, flag)]
+            if getattr(self, name) is not None
+        ]
+        ranked = sorted([*for_all, *self.api_overrides], key=lambda one: one[0])
+        return [override for _, override in ranked]
 
     @property
     def recycling(self) -> RecyclingLimits:

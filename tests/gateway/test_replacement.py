@@ -12,6 +12,7 @@ import pytest
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_workers.description import ApiSettings, ServiceDescription
 from uncork_workers.frames import Failed, Hello, Ready
+from uncork_workers.overrides import for_all_apis
 
 from .fake_worker import FakeWorker, json_api, service
 from .gateway_stage import GatewayStage, gateway, problem
@@ -169,7 +170,7 @@ def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     """It, not the one that took over; that one is given batches afterwards."""
 
     async def scenario() -> None:
-        async with replacing(tmp_path, overrides={"timeout": 0.05}) as on:
+        async with replacing(tmp_path, overrides=for_all_apis({"timeout": 0.05})) as on:
             old = await on.worker()
             asking = on.post("/echo", 1)
             await old.batch()

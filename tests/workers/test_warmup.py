@@ -16,6 +16,7 @@ from uncork_workers.adapters.base import Sample
 from uncork_workers.description import ApiSettings
 from uncork_workers.execution import Executor
 from uncork_workers.outputs import Rejected
+from uncork_workers.overrides import for_all_apis
 from uncork_workers.service import Service, api
 from uncork_workers.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
 
@@ -116,7 +117,7 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
     """What is learned of the service above in so many seconds, and how it was called."""
     service = Clocked()
     executor = Executor(service)
-    examples = examples_of(Clocked, {"mb_max_batch_size": 12, **overrides})
+    examples = examples_of(Clocked, for_all_apis({"mb_max_batch_size": 12, **overrides}))
     profile = warm_up(executor, examples, seconds=seconds, clock=lambda: service.now)
     executor.close()
     return profile, service.calls
@@ -187,7 +188,7 @@ def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str
             return handler(items)
 
     with pytest.raises(WarmupFailed) as caught:
-        warm_up(Executor(Broken()), examples_of(Broken, {}), seconds=1)
+        warm_up(Executor(Broken()), examples_of(Broken, []), seconds=1)
 
     assert str(caught.value).startswith(f"predict raised {reason}")
     assert caught.value.__cause__ is not None
@@ -208,7 +209,7 @@ def test_files_and_requests_come_as_clients_send_them() -> None:
             seen.extend(requests.payloads)
             return ["fine"] * len(requests)
 
-    warm_up(Executor(Raw()), examples_of(Raw, {}), seconds=60)
+    warm_up(Executor(Raw()), examples_of(Raw, []), seconds=60)
 
     file = UploadedFile(data=b"abc", content_type="application/octet-stream")
     assert [one for one in seen if isinstance(one, UploadedFile)] == [file] * 6
@@ -229,4 +230,4 @@ def test_an_example_that_is_not_valid_any_more_is_told() -> None:
 
     executor = Executor(Service2())
     with pytest.raises(WarmupFailed, match=r"predict raised InvalidInput on its example \(rows: 2\): "):
-        warm_up(executor, examples_of(Service2, {}), seconds=60)
+        warm_up(executor, examples_of(Service2, []), seconds=60)

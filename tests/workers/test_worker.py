@@ -159,7 +159,7 @@ def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
     """Under the settings in force; the gateway is told how long each size took."""
     (place / "warm.py").write_text(WARM)
     batch = Batch(batch=1, api="echo", limit_rows=9, lengths=[1], rows=[1], id="x-1")
-    arguments = ["--warmup-seconds", "60", "--overrides", '{"mb_max_batch_size": 3}']
+    arguments = ["--warmup-seconds", "60", "--overrides", '[{"argument": "mb_max_batch_size", "value": 3}]']
 
     code, said = serve(place, "warm.py:Warm", (batch, [b"0"]), arguments=arguments)
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Batch, RawForm
+from uncork_workers.overrides import Override, overridden
 from uncork_workers.service import Service, find_apis
 
 log = logging.getLogger("uncork.worker")
@@ -85,17 +83,29 @@ class Example:
         )
 
 
-def examples_of(service: type[Service], overrides: Mapping[str, Any]) -> list[Example]:
-    """What the apis of a service give as ``warmup``, under settings that replace their own."""
-    return [
+def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[Example]:
+    """What the apis of a service give as ``warmup``, under the settings in force.
+
+    Raises:
+        WarmupFailed: if an example cannot be weighed under them.
+    """
+    examples = [
         Example(
             api=definition.name,
             sample=definition.sample,
-            settings=msgspec.structs.replace(definition.description.settings, **overrides),
+            settings=overridden(definition.description, overrides).settings,
         )
         for definition in find_apis(service)
         if definition.sample is not None
     ]
+    for example in examples:
+        try:
+            _ = example.cost
+        except ValueError as error:
+            raise WarmupFailed(
+                f"{example.api}: its example does not fit the cost in force: {error}"
+            ) from error
+    return examples
 
 
 def warm_up(

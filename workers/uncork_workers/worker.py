@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import os
 import signal
@@ -15,6 +14,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from io import TextIOWrapper
 
+import msgspec
+
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Failed, Hello, Ready, Stage, split_payload
@@ -22,6 +23,7 @@ from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
 from uncork_workers.memory import keep_freed_memory
+from uncork_workers.overrides import Override
 from uncork_workers.parent import die_with
 from uncork_workers.service import Service, describe_service
 from uncork_workers.warmup import WarmupFailed, examples_of, warm_up
@@ -41,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
-    parser.add_argument("--overrides", default="{}", type=json.loads, help="JSON of settings for all apis")
+    parser.add_argument(
+        "--overrides", default="[]", type=_overrides, help="settings that are in force, as JSON"
+    )
     parser.add_argument("--parent", type=int, help="process with which this one ends")
     options = parser.parse_args(arguments)
     if options.parent is not None:
@@ -95,6 +99,10 @@ def _serve(options: argparse.Namespace, link: Link) -> int:
             return _warm_up_and_run(service_class, executor, options, link)
     finally:
         _tear_down(service)
+
+
+def _overrides(text: str) -> list[Override]:
+    return msgspec.json.decode(text, type=list[Override])
 
 
 def _tear_down(service: Service) -> None:
