@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from uncork.doors import Doors
 from uncork.servers import Apps, Servers
+from uncork_workers.logs import LogFormat, log_to_stderr
 from uncork_workers.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
@@ -159,9 +160,9 @@ async def _take_down(
         task.cancel()
 
 
-def log_to_terminal(level: str) -> None:
+def log_to_terminal(level: str, log_format: LogFormat) -> None:
     """Have the gateway's log go to stderr."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s gateway: %(message)s")
+    log_to_stderr(level, "gateway", log_format=log_format)
 
 
 def _calm_garbage_collector() -> None:

@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from starlette.applications import Starlette
@@ -17,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.exchange import BatchHead
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_routes import path_of
 from uncork_gateway.http import HttpProtocol
@@ -124,9 +125,14 @@ class Proxy:
             listener=self,
             health_path=settings.health_path,
         )
-        self._calls = MergedCalls(self._servers, idempotent=settings.idempotent)
+        self._batch_head = BatchHead(secrets.token_hex(4))
+        self._calls = MergedCalls(
+            self._servers,
+            idempotent=settings.idempotent,
+            trace=None if settings.traces is None else partial(settings.traces.begin_batch, self._batch_head),
+        )
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
-            self._calls, observers=(self._metrics,)
+            self._calls, observers=settings.observers(self._metrics, self._batch_head)
         )
         self._pass_through = PassThrough(self._servers, timeout_s=settings.timeout_s)
         self._metrics.registry.register(
@@ -137,7 +143,6 @@ class Proxy:
                 has_goal=settings.goal_s is not None,
             )
         )
-        self._batch_head = BatchHead(secrets.token_hex(4))
         self._models: set[str] = set()
         self._targets: dict[bytes, MergedRoute | None] = {}
         self._draining = False

@@ -185,7 +185,8 @@ def test_batches_that_nobody_answered_are_counted() -> None:
         async def no_answer(job: Job[bytes]) -> Ran[bytes]:
             if job.start.batch == 1:
                 raise WorkerLost
-            return await asyncio.get_running_loop().create_future()
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError("nobody ends it")
 
         dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
         dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
@@ -250,7 +251,7 @@ def test_who_has_no_goal_shows_none() -> None:
     metrics = Metrics()
     stats = ApiStats("echo", ApiRules(name="echo"), 0, 0, 0, 0, Estimate())
     metrics.registry.register(
-        LiveState(apis=lambda: [stats], workers=lambda: [], restarts=lambda: 0, has_goal=False)
+        LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
     )
     reading = read(metrics)
 
