@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from uncork.doors import Doors, open_doors
 from uncork.proxy_options import OPTIONS, ProxyOptions
 from uncork.proxy_settings import Imported
 from uncork.serving import Drain, log_to_terminal, serve_until_signal
+from uncork.tracing import tracing
 from uncork.usage import exit_code, in_options
 from uncork_gateway.proxy import Proxy, ProxySettings
 
@@ -37,8 +39,9 @@ def proxy(options: ProxyOptions) -> None:
 def _run(options: ProxyOptions) -> int:
     servers, imported = options.servers, options.imported()
     settings = options.settings(imported)
-    log_to_terminal(options.log_level)
-    with open_doors(options) as doors:
+    log_to_terminal(options.log_level, options.log_format.value)
+    with open_doors(options) as doors, tracing(options.traces, os.environ) as traces:
+        settings = replace(settings, traces=traces)
         return uvloop.run(_serve(servers, settings, doors, imported, drain=options.drain))
 
 

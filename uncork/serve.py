@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import typer
@@ -22,11 +24,15 @@ from uncork.reloading import Reloader
 from uncork.serve_options import ServeOptions
 from uncork.serving import log_to_terminal, serve_until_signal
 from uncork.starting import StartProgress
+from uncork.tracing import tracing
 from uncork.usage import WrongUsage, exit_code
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
 from uncork_workers.recycling import Recycler
 from uncork_workers.supervisor import Supervisor, WorkerExit
+
+if TYPE_CHECKING:
+    from uncork_gateway.traces import Traces
 
 _WORKERS = "workers.sock"
 _STANDBYS = "standby.sock"
@@ -49,16 +55,19 @@ def run(options: ServeOptions) -> int:
     """
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
-    console = log_to_terminal(options.log_level)
+    console = log_to_terminal(options.log_level, options.log_format.value)
     with (
         open_doors(options) as doors,
         own_folder() as folder,
+        tracing(options.traces, os.environ) as traces,
     ):
-        return uvloop.run(_serve(options, doors, folder, console))
+        return uvloop.run(_serve(options, doors, folder, traces, console))
 
 
-async def _serve(options: ServeOptions, doors: Doors, folder: Path, console: Console) -> int:
-    gateway, supervisor = _make(options, doors, folder)
+async def _serve(
+    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None, console: Console
+) -> int:
+    gateway, supervisor = _make(options, doors, folder, traces)
     reloader = Reloader(gateway, supervisor)
     progress = StartProgress(gateway, options.workers, console=console)
     beside: list[asyncio.Task[None]] = []
@@ -91,7 +100,9 @@ async def _serve(options: ServeOptions, doors: Doors, folder: Path, console: Con
         raise WrongUsage(str(error)) from None
 
 
-def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, Supervisor]:
+def _make(
+    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None
+) -> tuple[Gateway, Supervisor]:
     """Gateway and supervisor, each of which tells the other what it hears."""
     supervisor: Supervisor
     gateway = Gateway(
@@ -99,6 +110,7 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
             overrides=options.overrides,
             keys=doors.keys,
             admin=doors.admin is not None,
+            traces=traces,
             **options.front_settings,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
@@ -129,6 +141,8 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
 def worker_arguments(options: ServeOptions) -> list[str]:
     """Workers warm up under the settings that are in force for their batches."""
     return [
+        "--log-format",
+        options.log_format,
         "--warmup-seconds",
         str(options.warmup_seconds),
         "--overrides",

@@ -38,6 +38,13 @@ class LogLevel(StrEnum):
     error = "error"
 
 
+class LogLines(StrEnum):
+    """How it is written."""
+
+    text = "text"
+    json = "json"
+
+
 def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
     """See that a text, or each of several, can be read when it is given; what it says is wanted later."""
 
@@ -123,6 +130,19 @@ class FrontOptions(DoorOptions):
         float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
     ] = 30.0
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.info
+    log_format: Annotated[LogLines, typer.Option(help="Lines of text, or a JSON object a line.")] = (
+        LogLines.text
+    )
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request, at level info.")
+    ] = False
+    traces: Annotated[
+        bool | None,
+        typer.Option(
+            help="Send spans of requests and batches with OpenTelemetry, as its OTEL_ variables say.",
+            show_default="if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
+        ),
+    ] = None
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()
 
@@ -138,6 +158,7 @@ class FrontOptions(DoorOptions):
             "max_body_bytes": self.max_body_bytes,
             "max_queue_rows": self.max_queue_rows,
             "max_queue_bytes": self.max_queue_bytes,
+            "access_log": self.access_log,
             "fair_by": None if self.fair_by is None else read_header_name(self.fair_by),
             "clients": ClientLimits(
                 head_timeout_s=self.header_timeout,

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from uncork.doors import Doors
 from uncork.servers import Apps, Servers
-from uncork_workers.logs import log_to_stderr
+from uncork_workers.logs import LogFormat, log_to_stderr
 from uncork_workers.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
@@ -174,10 +174,11 @@ async def _take_down(
         task.cancel()
 
 
-def log_to_terminal(level: str) -> Console:
+def log_to_terminal(level: str, log_format: LogFormat) -> Console:
     """Have the gateway's log go to stderr; returns the console on which it is."""
-    console = Console(stderr=True)
-    log_to_stderr(level, "gateway", console=console)
+    # Who reads JSON, on a terminal or not, wants nothing beside it.
+    console = Console(stderr=True, force_terminal=False if log_format == "json" else None)
+    log_to_stderr(level, "gateway", log_format=log_format, console=console)
     return console
 
 

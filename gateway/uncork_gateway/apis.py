@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.exchange import BatchHead
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.metrics import Metrics

@@ -12,11 +12,11 @@ from typing import Any
 
 from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job
 from uncork_gateway.apis import Apis, GatewaySettings
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.batches import from_frame, to_frame
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.exchange import BatchHead
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model
@@ -68,15 +68,16 @@ class Gateway:
         self._finished_batch = finished_batch
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
+        self._batch_head = BatchHead(secrets.token_hex(4))
+        self._traces = settings.traces
         recorder = Recorder(self._metrics, index_of=self._pool.index_of)
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
-            self, observers=(recorder, self._metrics)
+            self, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
         )
         self.board = Board(self, dispatcher=self._dispatcher, recorder=recorder, names=SERVICE)
         self._metrics.registry.register(
             LiveState(apis=self._stats, workers=self._pool.states, restarts=restarts)
         )
-        self._batch_head = BatchHead(secrets.token_hex(4))
         self._apis = Apis(
             settings, dispatcher=self._dispatcher, metrics=self._metrics, batch_head=self._batch_head
         )
@@ -333,7 +334,9 @@ class Gateway:
             gone = Unavailable("this api was taken away while the request was held", retry_after_s=1)
             asyncio.get_running_loop().call_soon(ended, gone)
             return
-        batch, bodies = to_frame(job, api.settings, batch_id=self._batch_head.id_of(start.batch))
+        batch_id = self._batch_head.id_of(start.batch)
+        trace = None if self._traces is None else self._traces.begin_batch(self._batch_head, job)
+        batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
         try:
             self._pool.execute(

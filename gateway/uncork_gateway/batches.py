@@ -10,7 +10,9 @@ from uncork_workers.description import ApiSettings
 from uncork_workers.frames import Batch
 
 
-def to_frame(job: Job[Marshalled], settings: ApiSettings, *, batch_id: str) -> tuple[Batch, list[bytes]]:
+def to_frame(
+    job: Job[Marshalled], settings: ApiSettings, *, batch_id: str, trace: tuple[str, str] | None = None
+) -> tuple[Batch, list[bytes]]:
     """What a worker is told to run, and the bodies that go with it."""
     accept, key = "", job.start.key
     if isinstance(key, AcceptKey):
@@ -30,6 +32,7 @@ def to_frame(job: Job[Marshalled], settings: ApiSettings, *, batch_id: str) -> t
         accept=accept,
         id=batch_id,
         left_s=job.left_s,
+        trace=trace,
     )
     return batch, bodies
 

@@ -8,9 +8,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from uncork_dispatcher import BatchFacts, DispatchError
+from uncork_dispatcher import Answer, DispatchError
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.errors import (
     BadRequest,
     BodyTooLarge,
@@ -23,6 +24,9 @@ from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import Inflation
 from uncork_gateway.metrics import ApiTally
+
+if TYPE_CHECKING:
+    from uncork_gateway.traces import Span
 
 CLIENT_GONE = 499
 # What hardly takes longer than the rest of a request is inflated at once, the rest beside the loop.
@@ -37,7 +41,8 @@ class Head(NamedTuple):
 
     ``headers`` are those that matter to whoever reads the body, names in lower case. ``encoding`` is that of
     the body, in lower case, or empty; ``length`` its bytes if they were told, else 0. ``flow`` is whom the
-    request counts for where queues are shared fairly.
+    request counts for where queues are shared fairly. ``target`` is path and query, ``trace`` the headers
+    that say in which trace the request is.
     """
 
     timeout_s: float
@@ -47,6 +52,8 @@ class Head(NamedTuple):
     headers: tuple[Header, ...] = ()
     encoding: bytes = b""
     length: int = 0
+    target: bytes = b""
+    trace: tuple[Header, ...] = ()
 
 
 class Route(Protocol):
@@ -56,19 +63,23 @@ class Route(Protocol):
     """What runs its batches, in a word for clients."""
     max_body_bytes: int
     tally: ApiTally
+    batch_head: BatchHead
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
         """Header lines and body of an answer other than 200."""
         ...
 
 
-def read_head(headers: Sequence[Header], *, max_body_bytes: int, fair_by: bytes | None = None) -> Head:
+def read_head(
+    headers: Sequence[Header], target: bytes, *, max_body_bytes: int, fair_by: bytes | None = None
+) -> Head:
     """Read what headers say to every route; what is wrong with them is told when it is the request's turn.
 
     ``fair_by`` is the header, in lower case, whose value names the request's flow.
     """
     timeout_s, expects, encoding, length, flow = math.inf, False, b"", 0, None
     refused: GatewayError | None = None
+    trace: tuple[Header, ...] = ()
     for name, value in headers:
         match name.lower():
             case b"content-length":
@@ -84,44 +95,13 @@ def read_head(headers: Sequence[Header], *, max_body_bytes: int, fair_by: bytes 
                 expects = value.lower() == b"100-continue"
             case b"content-encoding" if value.lower() != b"identity":
                 encoding += (b", " if encoding else b"") + value.lower()
+            case b"traceparent" | b"tracestate":
+                trace += ((name.lower(), value),)
     if fair_by is not None:
         flow = next((value for name, value in headers if name.lower() == fair_by), None)
-    return Head(timeout_s, expects, refused, flow, encoding=encoding, length=length)
-
-
-class BatchHead:
-    """Header lines that say which batch an answer comes from, and where its time went."""
-
-    def __init__(self, instance: str) -> None:
-        self._instance = instance
-        self._batch: BatchFacts | None = None
-        self._lines = (b"", b"")
-        self.batch_id = ""
-
-    def id_of(self, batch: int) -> str:
-        """What callers and logs know a batch by."""
-        return f"{self._instance}-{batch}"
-
-    def lines(self, batch: BatchFacts, held_s: float) -> bytes:
-        """The lines for one of the answers of a batch; they come one after the other."""
-        if batch is not self._batch:
-            self._batch = batch
-            self.batch_id = self.id_of(batch.start.batch)
-            self._lines = (
-                b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
-                % (self.batch_id.encode(), batch.rows),
-                b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
-            )
-        before, after = self._lines
-        return b"%b%.2f%b" % (before, held_s * 1000, after)
-
-    def opening_lines(self, batch: int, rows: int, held_s: float) -> bytes:
-        """The lines for an answer that begins before its batch has ended."""
-        return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
-            self.id_of(batch).encode(),
-            rows,
-            held_s * 1000,
-        )
+    return Head(
+        timeout_s, expects, refused, flow, encoding=encoding, length=length, target=target, trace=trace
+    )
 
 
 class BodyExchange(ABC):
@@ -135,6 +115,9 @@ class BodyExchange(ABC):
     _started = False
     _whole = False
     _refused: GatewayError | None = None
+    _answer: Answer[Any] | None = None
+    """What the dispatcher said, if it had the request executed."""
+    _span: Span | None = None
 
     def __init__(self, route: Route, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
         self._arrived = time.perf_counter()
@@ -146,6 +129,8 @@ class BodyExchange(ABC):
         self._size = 0
         if head.refused is not None:
             self._refused = head.refused
+        if connection.traces is not None:
+            self._span = connection.traces.begin_request(head.target, head.trace)
 
     @abstractmethod
     def _dispatch(self, body: bytes) -> None:
@@ -237,7 +222,15 @@ class BodyExchange(ABC):
         self._count(status)
 
     def _count(self, status: int) -> None:
-        self._to.tally.answered(status, time.perf_counter() - self._arrived)
+        seconds = time.perf_counter() - self._arrived
+        self._to.tally.answered(status, seconds)
+        request_log, traces, answer = self._connection.request_log, self._connection.traces, self._answer
+        if request_log is not None:
+            batch_id = "" if answer is None else self._to.batch_head.id_of(answer.batch.start.batch)
+            size = self._size or self._head.length
+            request_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
+        if traces is not None and self._span is not None:
+            traces.end_request(self._span, status, answer)
 
     def _begin(self, body: bytes) -> None:
         try:

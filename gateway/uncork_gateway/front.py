@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from uncork_dispatcher import Observer
+from uncork_gateway.access_log import AccessLog, batch_observers
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.hot_routes import HotHandler, HotRoutes
 from uncork_gateway.keys import ApiKeys
+from uncork_gateway.metrics import Metrics
 from uncork_gateway.patience import BodyPool, ClientLimits
+
+if TYPE_CHECKING:
+    from uncork_gateway.traces import Traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +29,8 @@ class FrontSettings:
         fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
         clients: what a client may take up.
         keys: the API keys that are accepted; None: none is wanted.
+        access_log: whether a line is logged for each request.
+        traces: has spans for requests and batches; None: nobody wants any.
         admin: whether what is for operators is in an app of its own, ``admin_app``.
     """
 
@@ -32,6 +41,13 @@ class FrontSettings:
     clients: ClientLimits = field(default_factory=ClientLimits)
     keys: ApiKeys | None = None
     admin: bool = False
+    access_log: bool = False
+    traces: Traces | None = None
+
+    def observers(self, metrics: Metrics, batch_head: BatchHead) -> list[Observer]:
+        """Who is told what the dispatcher does: only those that have something to do with it."""
+        traces = [] if self.traces is None else [self.traces]
+        return [metrics, *batch_observers(batch_head), *traces]
 
     def hot_routes(self, resolve: Callable[[bytes], HotHandler[Any] | None] | None = None) -> HotRoutes:
         """Routes under these limits; ``resolve`` finds the handler of a target that has none by its path."""
@@ -40,4 +56,6 @@ class FrontSettings:
             limits=self.clients,
             pool=BodyPool.for_bodies(self.max_body_bytes),
             admit=self.keys.admit if self.keys else None,
+            access_log=AccessLog() if self.access_log else None,
+            traces=self.traces,
         )

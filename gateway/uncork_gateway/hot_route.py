@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
 from uncork_gateway.errors import GatewayError, Refused
-from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
+from uncork_gateway.exchange import BodyExchange, Head, read_head
 from uncork_gateway.hot_routes import Header
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import ENCODINGS, OF_ENCODED, unknown_encoding
@@ -41,7 +42,7 @@ class HotRoute:
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read what the headers say; what is wrong with them is told when it is the request's turn."""
-        head = read_head(headers, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
+        head = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
         if head.encoding:
             if head.encoding not in ENCODINGS:
                 return head._replace(refused=unknown_encoding(head.encoding))
@@ -72,6 +73,7 @@ class HotRequest(BodyExchange):
 
     def answered(self, answer: Answer[RowsReply]) -> None:
         """Reply with what the worker said."""
+        self._answer = answer
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             self.failed(Refused(result.body.decode(), result.status))
@@ -91,6 +93,9 @@ class HotRequest(BodyExchange):
         self._submit(self._route.dialect.read(body, self._head.headers))
 
     def _submit(self, asked: Marshalled) -> None:
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", asked.rows)
+            asked = asked._replace(span=self._span)
         route, self._asked = self._route, asked
         self._number = route.dispatcher.submit(
             self,

@@ -13,7 +13,9 @@ from uncork_gateway.errors import GatewayError
 from uncork_gateway.patience import BodyPool, ClientLimits
 
 if TYPE_CHECKING:
+    from uncork_gateway.access_log import AccessLog
     from uncork_gateway.http import HttpProtocol
+    from uncork_gateway.traces import Traces
 
 Header = tuple[bytes, bytes]
 Head = TypeVar("Head")
@@ -84,6 +86,8 @@ class HotRoutes:
         resolve: finds the handler of a target that has none by its path.
         admit: whether a request with these headers may take the short way; one that may not goes to the app,
             which refuses it.
+        access_log: logs all requests, also those that go to the app; None: they are not logged.
+        traces: has a span for each request that takes the short way; None: nobody wants any.
     """
 
     def __init__(
@@ -93,9 +97,13 @@ class HotRoutes:
         limits: ClientLimits,
         pool: BodyPool,
         admit: Callable[[Sequence[Header]], bool] | None = None,
+        access_log: AccessLog | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.limits = limits
         self.pool = pool
+        self.access_log = access_log
+        self.traces = traces
         self.handlers: dict[bytes, HotHandler[Any]] = {}
         self.admit = admit or (lambda headers: True)
         self._resolve = resolve

@@ -32,7 +32,9 @@ class Refusal:
 
     def start(self) -> None:
         """All requests before it on the connection have been answered."""
-        error = self._error
+        error, request_log = self._error, self._connection.request_log
+        if request_log is not None:
+            request_log.request("-", b"-", error.status, 0.0, size=0)
         head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
         self._connection.reply(self, error.status, head, problem(error.status, str(error)))
 
@@ -52,6 +54,10 @@ class HttpProtocol(WaryProtocol):
         self._going_on = False
         self.parser = _make_parser(self)
         self.pool = routes.pool
+        self.request_log = routes.access_log
+        self.traces = routes.traces
+        if self.request_log is not None:
+            self.app = self.request_log.wrap(self.app)
         self.number = next(_numbers)
         """Names the connection; never used twice."""
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
-from uncork_gateway.exchange import BatchHead, BodyExchange, Head, read_head
+from uncork_gateway.exchange import BodyExchange, Head, read_head
 from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import ENCODINGS, OF_ENCODED
@@ -19,7 +20,7 @@ from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
-from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent
+from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent, with_trace
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
 
@@ -94,7 +95,7 @@ class MergedRoute:
         """Sort the headers."""
         whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules
-        common = read_head(headers, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
+        common = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
         is_opaque = False
         if common.encoding in ENCODINGS:
             whole = tuple(header for header in whole if header[0] not in OF_ENCODED)
@@ -144,6 +145,8 @@ class MergedRequest(BodyExchange):
             self._relaying = asyncio.create_task(self._relay(body))
             return
         self._parts = route.wire.cut(self._request, route.most_rows)
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", sum(part.rows for part in self._parts))
         for at, part in enumerate(self._parts):
             sent = Sent(
                 request=part,
@@ -152,6 +155,7 @@ class MergedRequest(BodyExchange):
                 headers=head.sent,
                 original=Content(body, head.whole) if len(self._parts) == 1 else None,
                 expires_at=time.monotonic() + head.common.timeout_s,
+                span=self._span,
             )
             self._numbers.append(self._submit(at, sent))
 
@@ -181,6 +185,7 @@ class MergedRequest(BodyExchange):
         """Reply when all parts are there, or one has failed."""
         if self.response_complete:
             return
+        self._answer = answer
         lines = self._route.batch_head.lines(answer.batch, answer.held_s)
         if isinstance(answer.result, Relayed):
             self._finish_relayed(lines, answer.result)
@@ -220,7 +225,10 @@ class MergedRequest(BodyExchange):
     async def _relay(self, body: bytes) -> None:
         """It goes alone, and comes back as it is."""
         try:
-            relayed = await self._route.relay(self._route.target, self._sorted.whole, body)
+            headers = self._sorted.whole
+            if self._span is not None and self._connection.traces is not None:
+                headers = with_trace(headers, self._connection.traces.headers(self._span))
+            relayed = await self._route.relay(self._route.target, headers, body)
         except Exception as error:
             self.failed(error)
         else:

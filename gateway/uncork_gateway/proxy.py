@@ -8,13 +8,14 @@ import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from starlette.responses import Response
 from starlette.routing import Mount
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.exchange import BatchHead
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_routes import path_of
 from uncork_gateway.http import HttpProtocol
@@ -125,9 +126,14 @@ class Proxy:
             listener=self,
             health_path=settings.health_path,
         )
-        self._calls = MergedCalls(self._servers, idempotent=settings.idempotent)
+        self._batch_head = BatchHead(secrets.token_hex(4))
+        self._calls = MergedCalls(
+            self._servers,
+            idempotent=settings.idempotent,
+            trace=None if settings.traces is None else partial(settings.traces.begin_batch, self._batch_head),
+        )
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
-            self._calls, observers=(recorder, self._metrics)
+            self._calls, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
         )
         self.board = Board(
             self,
@@ -145,7 +151,6 @@ class Proxy:
                 has_goal=settings.goal_s is not None,
             )
         )
-        self._batch_head = BatchHead(secrets.token_hex(4))
         self._models: dict[str, None] = {}
         self._targets: dict[bytes, MergedRoute | None] = {}
         self.draining = False

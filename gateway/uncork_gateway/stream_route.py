@@ -71,6 +71,7 @@ class StreamRequest(HotRequest):
 
     def answered(self, answer: Answer[RowsReply]) -> None:
         """End the answer, or say why there is none."""
+        self._answer = answer
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
             self.failed(Refused(reason.decode(), status))

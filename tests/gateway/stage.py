@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.exchange import BatchHead
 from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.metrics import Metrics
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
+from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.exchange import BatchHead
 from uncork_gateway.metrics import Metrics
 from uncork_gateway.stream_route import StreamRoute
 from uncork_workers.frames import AnswerHead

@@ -89,4 +89,6 @@ def test_log_lines_say_which_batch_they_are_from(caplog: pytest.LogCaptureFixtur
         Batch(batch=1, api="plain", limit_rows=9, lengths=[1], rows=[1], id="x-7"), [b"1"]
     )
 
-    assert [getattr(record, "batch", None) for record in caplog.records] == ["", " [batch x-7]"]
+    assert [getattr(record, "batch_text", None) for record in caplog.records] == ["", " [batch x-7]"]
+    assert [getattr(record, "batch", None) for record in caplog.records] == [None, "x-7"]
+    assert [getattr(record, "api", None) for record in caplog.records] == [None, "plain"]

@@ -203,4 +203,4 @@ def test_a_generator_knows_its_batch(to: str, caplog: pytest.LogCaptureFixture) 
     run(to, b'["context"]', outlet)
 
     assert [data for _, data in outlet.pieces] == [b"x-7"]
-    assert [getattr(record, "batch", None) for record in caplog.records] == [" [batch x-7]"]
+    assert [getattr(record, "batch", None) for record in caplog.records] == ["x-7"]

@@ -23,6 +23,8 @@ class Context:
         rows: how many rows they have together.
         due: when each of them should be done here, for its answer to be in time: within its goal, and before
             its client gives up. In seconds of ``time.monotonic()``; empty while the worker warms up.
+        traceparent, tracestate: where the batch is in a trace, as the W3C's headers of these names say it,
+            for spans of the handler's own; empty if the gateway traces nothing.
     """
 
     batch_id: str
@@ -31,6 +33,8 @@ class Context:
     requests: int
     rows: int
     due: tuple[float, ...] = ()
+    traceparent: str = ""
+    tracestate: str = ""
 
     @property
     def deadline_left_s(self) -> float:
@@ -68,10 +72,13 @@ def running(batch: Context) -> Iterator[None]:
 
 
 class BatchOfRecord(logging.Filter):
-    """Gives log records the field ``batch``: which one they are from, or nothing."""
+    """Gives log records ``batch`` and ``api`` if a batch runs; and ``batch_text``, for lines of text."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let everything through."""
         batch = _current.get(None)
-        record.batch = "" if batch is None else f" [batch {batch.batch_id}]"
+        record.batch_text = ""
+        if batch is not None:
+            record.batch, record.api = batch.batch_id, batch.api
+            record.batch_text = f" [batch {batch.batch_id}]"
         return True

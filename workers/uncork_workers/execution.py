@@ -80,6 +80,7 @@ class Executor:
 
     def _context(self, batch: Batch) -> Context:
         now = time.monotonic()
+        traceparent, tracestate = batch.trace or ("", "")
         return Context(
             batch_id=batch.id,
             api=batch.api,
@@ -87,6 +88,8 @@ class Executor:
             requests=len(batch.rows),
             rows=sum(batch.rows),
             due=tuple([now + left_s for left_s in batch.left_s]),
+            traceparent=traceparent,
+            tracestate=tracestate,
         )
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:

@@ -120,7 +120,8 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, unless
     ``form`` says otherwise; ``metas`` go with raw ones. ``accept`` is the media type that all callers
     are to get; if it is empty, JSON rows. ``left_s`` is per request how many seconds were left for the worker
-    when the batch was released, negative if it was late.
+    when the batch was released, negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of
+    the batch's span, if it has one.
     """
 
     batch: int
@@ -136,6 +137,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     accept: str = ""
     id: str = ""
     left_s: list[float] = []
+    trace: tuple[str, str] | None = None
 
 
 class Reply(msgspec.Struct, tag="reply", frozen=True):

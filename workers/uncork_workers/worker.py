@@ -16,7 +16,6 @@ from io import TextIOWrapper
 
 import msgspec
 
-from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Failed, Hello, Ready, Stage, WarmUp, split_payload
 from uncork_workers.hints import Hinting
@@ -43,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--socket", required=True, help="Unix socket of the gateway")
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-format", default="text", choices=["text", "json"])
     parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
     parser.add_argument(
         "--overrides", default="[]", type=_overrides, help="settings that are in force, as JSON"
@@ -58,9 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    log_to_stderr(options.log_level, f"worker {options.index}%(batch)s")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(BatchOfRecord())
+    log_to_stderr(options.log_level, f"worker {options.index}", log_format=options.log_format)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(options.socket)

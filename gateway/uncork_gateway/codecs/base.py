@@ -8,12 +8,15 @@ client's form. It must be cheap: it runs on the event loop, once per request.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from uncork_workers.description import JSON
 from uncork_workers.frames import AnswerHead, Form, Meta, RawForm, TableForm, TensorForm
+
+if TYPE_CHECKING:
+    from uncork_gateway.traces import Span
 
 
 class Sink(Protocol):
@@ -33,7 +36,7 @@ class Marshalled(NamedTuple):
     requests that must not share a batch. ``single`` says that the client sent one row without the leading
     axis, and gets its answer so. ``cost`` is what all its rows weigh together; None if the api gives no cost.
     ``note`` is what the client's dialect wants to know again when it writes the answer. ``meta`` goes with a
-    raw body. ``sink`` is who takes the answer, if it is streamed.
+    raw body. ``sink`` is who takes the answer, if it is streamed. ``span`` is the request's, if it is traced.
     """
 
     body: bytes
@@ -44,6 +47,7 @@ class Marshalled(NamedTuple):
     note: Any = None
     meta: Meta | None = None
     sink: Sink | None = None
+    span: Span | None = None
 
 
 class TensorKey(NamedTuple):

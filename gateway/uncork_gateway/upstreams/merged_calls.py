@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uncork_dispatcher import Ended, Job, Ran, TaskRunner, WorkerLost
 from uncork_gateway.protocols.rows import error_body
@@ -14,12 +14,16 @@ from uncork_gateway.protocols.wire import Content, Header, Mergeable, Wire, Wron
 from uncork_gateway.upstreams.http_server import Response
 from uncork_gateway.upstreams.http_servers import HttpServers
 
+if TYPE_CHECKING:
+    from uncork_gateway.traces import Span
+
 log = logging.getLogger("uncork.gateway")
 
 # What a server may say of a call because of one request in it.
 _MAYBE_ONE = (400, 413, 422, 500)
 _MOST_FAILING = 4
 _TIMEOUT = b"x-request-timeout-ms"
+_TRACE = (b"traceparent", b"tracestate")
 # Said anew with every answer.
 _DATE = b"date"
 # The other headers of an answer to several requests are about none of them.
@@ -37,7 +41,8 @@ class Sent(NamedTuple):
     ``target`` is path and query; ``headers`` are passed on with a call for several. ``original`` is the
     request as its client sent it, with all headers; None if it is a part of one that was cut.
     ``expires_at`` is when its client gives up, by the clock of :class:`MergedCalls`. The requests of a
-    batch have wire, target and what matters of the headers in common.
+    batch have wire, target and what matters of the headers in common. ``span`` is the request's, if it
+    is traced.
     """
 
     request: Mergeable
@@ -46,6 +51,7 @@ class Sent(NamedTuple):
     headers: tuple[Header, ...]
     original: Content | None
     expires_at: float = math.inf
+    span: Span | None = None
 
 
 class Part(NamedTuple):
@@ -70,7 +76,8 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
     """Runs each batch as one call; as more calls if that one fails because of one request in it.
 
     Calls of one batch run one after the other, on the batch's permit. What is not ``idempotent`` is never
-    sent twice. ``clock`` gives monotonic seconds.
+    sent twice. ``trace`` begins a span for a batch, says its ``traceparent`` and ``tracestate``. ``clock``
+    gives monotonic seconds.
     """
 
     def __init__(
@@ -78,17 +85,22 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         servers: HttpServers,
         *,
         idempotent: bool = True,
+        trace: Callable[[Job[Sent]], tuple[str, str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(self._execute)
         self._servers = servers
         self._idempotent = idempotent
+        self._trace = trace
         self._clock = clock
         self._complaint = ""
 
     def start(self, job: Job[Sent], ended: Ended[Outcome]) -> None:
         """Begin in the next turn of the loop; the permit is taken now."""
         self._servers.take(job.start.worker)
+        if self._trace is not None:
+            trace = self._trace(job)
+            job = job._replace(payloads=[_in_trace(sent, trace) for sent in job.payloads])
         super().start(job, ended)
 
     def abandon(self, batch: int, worker: int) -> None:
@@ -200,6 +212,20 @@ async def bisect(
                 answer = [answer] * len(half)
             answers[half.start : half.stop] = answer
     return answers
+
+
+def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:
+    """A request with the headers that say in which trace its call is."""
+    original = sent.original
+    if original is not None:
+        original = Content(original.body, with_trace(original.headers, trace))
+    return sent._replace(headers=with_trace(sent.headers, trace), original=original)
+
+
+def with_trace(headers: Sequence[Header], trace: tuple[str, str]) -> tuple[Header, ...]:
+    """Headers with these for ``traceparent`` and ``tracestate``, the second of which may be empty."""
+    kept = [header for header in headers if header[0] not in _TRACE]
+    return (*kept, *[(name, value.encode()) for name, value in zip(_TRACE, trace, strict=True) if value])
 
 
 def _halves(group: range) -> tuple[range, range]:

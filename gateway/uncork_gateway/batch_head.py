@@ -1,0 +1,40 @@
+"""What clients and logs are told of a batch."""
+
+from __future__ import annotations
+
+from uncork_dispatcher import BatchFacts
+
+
+class BatchHead:
+    """Header lines that say which batch an answer comes from, and where its time went."""
+
+    def __init__(self, instance: str) -> None:
+        self._instance = instance
+        self._batch: BatchFacts | None = None
+        self._lines = (b"", b"")
+        self.batch_id = ""
+
+    def id_of(self, batch: int) -> str:
+        """What callers and logs know a batch by."""
+        return f"{self._instance}-{batch}"
+
+    def lines(self, batch: BatchFacts, held_s: float) -> bytes:
+        """The lines for one of the answers of a batch; they come one after the other."""
+        if batch is not self._batch:
+            self._batch = batch
+            self.batch_id = self.id_of(batch.start.batch)
+            self._lines = (
+                b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
+                % (self.batch_id.encode(), batch.rows),
+                b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
+            )
+        before, after = self._lines
+        return b"%b%.2f%b" % (before, held_s * 1000, after)
+
+    def opening_lines(self, batch: int, rows: int, held_s: float) -> bytes:
+        """The lines for an answer that begins before its batch has ended."""
+        return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
+            self.id_of(batch).encode(),
+            rows,
+            held_s * 1000,
+        )

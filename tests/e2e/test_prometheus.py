@@ -1,0 +1,174 @@
+"""The Grafana dashboard and the alerts, held against a real Prometheus that scrapes a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from .server import PROBE, ROOT, Server, eventually, serving
+
+DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
+RULES = ROOT / "deploy/prometheus/rules.yml"
+NAME = re.compile(r"\b(?:uncork|process)_[a-z_]+")
+# What does not happen to this server.
+MAY_BE_EMPTY = ("uncork_shed_total", 'outcome!="worked"')
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    reason="needs Debian's package prometheus",
+)
+
+
+def queries() -> list[str]:
+    """What the panels of the dashboard ask."""
+    return [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+
+
+def filled_in(query: str) -> str:
+    """A query as Grafana sends it, with all its variables at All."""
+    return re.sub(r"\$(job|instance|api)\b", ".*", query).replace("$__rate_interval", "10s")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Give a server that has answered some requests."""
+    with serving(PROBE) as server:
+        ask(server)
+        yield server
+
+
+def ask(server: Server) -> None:
+    """Send some requests at once."""
+    with ThreadPoolExecutor(4) as threads, httpx.Client() as http:
+        replies = threads.map(lambda _: http.post(f"{server.base}/sleep", json=0), range(8))
+        assert {reply.status_code for reply in replies} == {200}
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Prometheus:
+    """A running Prometheus."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self.http = http
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """What it answers now."""
+        reply = self.http.get("/api/v1/query", params={"query": query})
+        assert reply.status_code == 200, f"{query}: {reply.text}"
+        result: list[dict[str, Any]] = reply.json()["data"]["result"]
+        return result
+
+    def is_up(self, query: str) -> bool:
+        """Whether it answers with something."""
+        try:
+            return bool(self.ask(query))
+        except (httpx.TransportError, AssertionError):
+            return False
+
+
+@pytest.fixture(scope="module")
+def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Give a Prometheus that has scraped the server a few times."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "prometheus.yml").write_text(
+        json.dumps(
+            {
+                "global": {"scrape_interval": "250ms", "scrape_timeout": "250ms"},
+                "rule_files": [str(RULES)],
+                "scrape_configs": [
+                    {
+                        "job_name": "uncork",
+                        "static_configs": [{"targets": [server.base.removeprefix("http://")]}],
+                    }
+                ],
+            }
+        )
+    )
+    port = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as http:
+            running = Prometheus(http)
+            eventually(lambda: running.is_up("uncork_build_info"))
+            ask(server)
+            eventually(lambda: running.is_up('rate(uncork_requests_total{api="sleep"}[10s]) > 0'))
+            yield running
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_every_query_of_the_dashboard_is_answered(prometheus: Prometheus) -> None:
+    """With data, unless it is of what did not happen."""
+    empty = {query for query in queries() if not prometheus.ask(filled_in(query))}
+
+    assert {query for query in empty if not any(word in query for word in MAY_BE_EMPTY)} == set()
+
+
+def test_the_dashboard_finds_what_there_is_to_choose(prometheus: Prometheus) -> None:
+    """Jobs, instances and apis."""
+    variables = [one for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+    assert [one["name"] for one in variables] == ["job", "instance", "api"]
+    for variable in variables:
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
+        assert found is not None
+        assert all(found[2] in series["metric"] for series in prometheus.ask(filled_in(found[1])))
+        assert prometheus.ask(filled_in(found[1]))
+
+
+def test_dashboard_and_alerts_name_only_metrics_that_there_are(server: Server) -> None:
+    """Each as it is exposed, or would be if what it counts had happened."""
+    exposed: set[str] = set()
+    for family in text_string_to_metric_families(httpx.get(f"{server.base}/metrics").text):
+        suffixes = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",), "info": ("_info",)}
+        exposed |= {family.name + suffix for suffix in suffixes.get(family.type, ("",))}
+    asked = " ".join([*queries(), *RULES.read_text().splitlines()])
+    named = set(NAME.findall(re.sub(r'"[^"]*"', "", asked)))
+
+    assert len(named) > 15
+    assert named - exposed == set()
+
+
+def test_alerts_are_evaluated(prometheus: Prometheus) -> None:
+    """None of them fails."""
+    reply = prometheus.http.get("/api/v1/rules").json()
+    rules = [rule for group in reply["data"]["groups"] for rule in group["rules"]]
+
+    assert len(rules) == 4
+    assert {rule.get("lastError", "") for rule in rules} == {""}
+    for rule in rules:
+        prometheus.ask(rule["query"])
+
+
+def test_promtool_finds_nothing_wrong(server: Server) -> None:
+    """Neither with what is exposed nor with the alerts."""
+    exposed = httpx.get(f"{server.base}/metrics").content
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=exposed, capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, b"")
+    subprocess.run(["promtool", "check", "rules", str(RULES)], check=True, capture_output=True)
