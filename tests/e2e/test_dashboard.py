@@ -163,7 +163,7 @@ def contrast(page: Page, element: str) -> float:
 
 
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
-    """Models appear with their first request; a proxy that goes is missed, and its successor known as another."""
+    """Models appear with their first request; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:
         page = context.new_page()
         with proxying(server.base) as proxy:
