@@ -31,7 +31,7 @@ AdminPort = Annotated[
     typer.Option(
         min=0,
         max=65535,
-        help="Port for operators: metrics and documents are only there, without TLS and keys.",
+        help="Port for operators: metrics are only there, without TLS and keys.",
         show_default="they are at --port",
     ),
 ]

@@ -52,10 +52,34 @@ function show(api, key) {
   });
 }
 
-// What the packaged Swagger UI can read: OpenAPI 3.0, which has one type for a value, and says of numbers
-// that a bound is exclusive. Only what is shown depends on it.
+// The packaged Swagger UI reads OpenAPI 3.0, where a value has one type, and fills its forms only with a body's
+// single example. Nothing but what is shown depends on it.
 function readable(api) {
-  return { ...api, openapi: "3.0.3" };
+  const { paths, components } = simpler(api);
+  for (const { responses } of Object.values(paths).flatMap((path) => Object.values(path))) {
+    for (const status of Object.keys(responses).filter((status) => status >= "400" && status < "600")) {
+      // All look alike, as the description says; a page of copies would hide what differs.
+      delete responses[status].content;
+    }
+  }
+  return { ...api, openapi: "3.0.3", paths, components };
+}
+
+const VALUES = ["default", "enum", "example", "examples"];
+
+function simpler(value, name) {
+  if (value === null || typeof value !== "object" || VALUES.includes(name)) return value;
+  if (Array.isArray(value)) return value.map((inner) => simpler(inner));
+  const read = Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, simpler(inner, key)]));
+  if (read.schema && read.examples) {
+    read.example = Object.values(read.examples)[0].value;
+    delete read.examples;
+  }
+  if (!Array.isArray(read.type)) return read;
+  const { type, ...others } = read;
+  const types = type.filter((one) => one !== "null");
+  const one = types.length === 1 ? { type: types[0] } : { anyOf: types.map((type) => ({ type })) };
+  return { ...others, ...one, nullable: type.includes("null") };
 }
 
 form.addEventListener("submit", (event) => {
