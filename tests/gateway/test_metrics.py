@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Estimate, Job, Ran, RequestShed, TaskRunner
-from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+from uncork_gateway.metrics import CONTENT_TYPE, Distribution, LiveState, Metrics
 
 from .running import run, turns
 
@@ -207,3 +207,29 @@ def test_two_gateways_do_not_share_their_counts() -> None:
 def test_the_content_type_is_that_of_the_text_format() -> None:
     """Prometheus looks at it before it reads."""
     assert CONTENT_TYPE.startswith("text/plain; version=")
+
+
+def test_a_quantile_is_read_from_the_buckets() -> None:
+    """Within one, values are taken to lie evenly; beyond the last they count as its bound."""
+    counted = Distribution((1.0, 2.0, 4.0))
+    assert (counted.quantile(0.5), counted.mean, counted.count) == (0, 0, 0)
+    counted.observe_all([0.5, 1.5, 1.6, 3.0])
+
+    assert [counted.quantile(share) for share in (0.25, 0.5, 0.75, 1.0)] == [1.0, 1.5, 2.0, 4.0]
+    assert counted.mean == pytest.approx(1.65)
+    counted.observe(100.0)
+    assert counted.quantile(1.0) == 4.0
+
+
+def test_what_was_counted_since_a_copy_is_the_difference() -> None:
+    """The copy does not count on."""
+    tally = Metrics().api("echo")
+    tally.answered(200, 0.1)
+    before = tally.copy()
+    tally.answered(503, 0.2)
+
+    assert tally.statuses - before.statuses == {503: 1}
+    later = tally.duration.since(before.duration)
+    assert later.count == 1
+    assert later.sum == pytest.approx(0.2)
+    assert (before.duration.count, tally.duration.count) == (1, 2)

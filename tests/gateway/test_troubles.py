@@ -82,3 +82,14 @@ def test_why_a_new_worker_could_not_take_over_is_told_once(on: Watched) -> None:
     assert on.why_no_standby(1) is None
     assert on.why_no_standby(2) == "new worker 2 failed in load: no module"
     assert on.why_no_standby(2) is None
+
+
+def test_each_worker_that_is_missing_is_told(on: Watched) -> None:
+    """Until it is ready again, whatever becomes of others."""
+    on.exited(0, "exited with code 3", failures=0, retry_s=0)
+    on.exited(1, "was killed by SIGKILL", failures=2, retry_s=5)
+    on.ready(0)
+    on.now += 1
+    assert on.missing() == {1: "worker 1 was killed by SIGKILL (2 times in a row; next try in 4 s)"}
+    on.ready(1)
+    assert on.missing() == {}

@@ -144,7 +144,7 @@ def _shared_workers(figures: Figures, names: Names) -> str | None:
     if figures.busiest_other is None or figures.others_share < _MOSTLY or waits <= figures.run_s:
         return None
     return (
-        f"requests wait {ms(waits)} for a {names.worker} and run {ms(figures.run_s)}: other "
+        f"requests wait {ms(waits)} for {names.free} and run {ms(figures.run_s)}: other "
         f"{names.api}s take "
         f"{percent(figures.others_share)} of the time, most of it {figures.busiest_other}: give "
         f"{figures.busiest_other} "
@@ -218,13 +218,13 @@ def _noisy(figures: Figures, names: Names) -> str | None:
     return (
         f"batch times scatter by {percent(spread)} around the estimate, so that goals need much room: "
         "look for other "
-        "work on this machine, or for rows that differ (cost=...)"
+        "work on this machine, or for rows that take unequal time"
     )
 
 
 def _errors(figures: Figures, names: Names) -> str | None:
     statuses = figures.recent.statuses
-    whys = {500: "the handler raised", 502: f"a {names.worker} was lost", 504: "time ran out"}
+    whys = {500: "the handler raised", 502: f"{names.lost} was lost", 504: "time ran out"}
     told = [
         f"{count(statuses[status], 'answer')} {status} ({why})"
         for status, why in whys.items()

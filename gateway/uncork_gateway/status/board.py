@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +47,11 @@ class Displayed(Protocol):
 
     Attributes:
         draining: whether new requests are refused.
+        ready: set when something has taken batches for the first time.
     """
 
     draining: bool
+    ready: asyncio.Event
 
     @property
     def any_ready(self) -> bool:
@@ -120,7 +123,6 @@ class Board:
         self._has_goal = has_goal
         self._clock = clock
         self._made = clock()
-        self._was_ready = False
         self.batches_after = recorder.batches_after
 
     def status(self) -> document.Status:
@@ -136,19 +138,18 @@ class Board:
             uptime_s=self._clock() - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=_overall(state, front.trouble, places, apis, self._names),
+            sentence=_overall(state, front.trouble, places, apis),
             restarts=front.restarts,
             workers=_workers(places, work.running),
             apis=apis,
         )
 
     def _state(self) -> document.State:
-        self._was_ready |= self._front.any_ready
         if self._front.draining:
             return "draining"
         if self._front.any_ready:
             return "ready"
-        return "not_ready" if self._was_ready or self._dispatcher.work().workers else "starting"
+        return "not_ready" if self._front.ready.is_set() else "starting"
 
     def _figures(self, work: WorkStats) -> list[tuple[Figures, Shown]]:
         """Of each api that is served."""
@@ -267,22 +268,28 @@ def _overall(
     trouble: str,
     places: Sequence[Place],
     apis: Sequence[document.Api],
-    names: Names,
 ) -> str:
     if state == "draining":
         return "The server is shutting down: what was accepted is answered, the rest is refused."
     if state != "ready":
         return f"Nothing can be answered: {trouble}."
     lost = [place for place in places if place.state in ("lost", "starting")]
-    ready = len(places) - len(lost)
-    of_all = f"{ready} of {len(places)}" if lost else f"{ready}"
-    called = names.worker if len(places) == 1 else names.workers
-    parts = [f"{of_all} {called} {'is' if ready == 1 else 'are'} ready."]
+    parts = [_ready(places, lost)]
     parts += [f"{_told(place)}." for place in lost if place.fault]
     parts += [
         f"{api.name} is limited by {_LIMITS[api.limited_by]}." for api in apis if api.limited_by != "nothing"
     ]
     return " ".join(parts)
+
+
+def _ready(places: Sequence[Place], lost: Sequence[Place]) -> str:
+    """How many of the workers are ready, or of the servers."""
+    of_servers = any(place.url for place in places)
+    total = len({place.url for place in places}) if of_servers else len(places)
+    ready = total - len(lost)
+    of_all = f"{ready} of {total}" if lost else f"{ready}"
+    called = ("server" if of_servers else "worker") + "s" * (total != 1)
+    return f"{of_all} {called} {'is' if ready == 1 else 'are'} ready."
 
 
 def _told(place: Place) -> str:

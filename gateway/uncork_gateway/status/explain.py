@@ -76,7 +76,7 @@ def waits_for(figures: Figures, names: Names) -> str:
     if not stats.queued_requests:
         return "nothing is held"
     if not work.workers:
-        return f"a {names.worker}: {figures.trouble}"
+        return f"{names.free}: {figures.trouble}"
     if not work.idle:
         return f"{_busy(figures, names)}; {_next_free(figures)}"
     if figures.draining or stats.holding is None:
@@ -99,18 +99,17 @@ def _for(holding: Holding) -> str:
 
 
 def _busy(figures: Figures, names: Names) -> str:
-    running = {batch.api for batch in figures.work.running} - {figures.stats.name}
-    whose = f" of {', '.join(sorted(running))}" if running else ""
-    if figures.work.workers == 1:
-        return f"an idle worker: the only {names.worker} runs a batch{whose}"
-    some = ", some" if whose else ""
-    return f"an idle worker: all {figures.work.workers} {names.workers} run batches{some}{whose}"
+    number_of, running = figures.work.workers, {batch.api for batch in figures.work.running}
+    busy = names.one_busy if number_of == 1 else names.all_busy.format(n=number_of)
+    others = ", ".join(sorted(running - {figures.stats.name}))
+    some = "" if running == {others} else "some "
+    return f"{names.free}: {busy}{f', {some}for {others}' if others else ''}"
 
 
 def _next_free(figures: Figures) -> str:
     left_s = figures.next_free_s
     which = "it" if figures.work.workers == 1 else "the first"
-    if left_s > 0:
+    if left_s >= 0:
         return f"{which} should be done in {ms(left_s)}"
     return f"{which} should have been done {ms(-left_s)} ago"
 
@@ -217,11 +216,12 @@ def _released(figures: Figures, names: Names, reason: str) -> str:
             limit = rows(figures, figures.cap)
             return f"they were full ({limit} at most{', or their bytes' if names.cap_bytes else ''})"
         case "deadline":
-            return "waiting longer would have missed the goal, or the time to hold was over"
+            window = f" ({names.window})" if names.window else ""
+            return f"waiting longer would have missed the goal, or the time to hold was over{window}"
         case "not_worth_waiting":
             return "those to come were not worth waiting for"
         case "idle":
-            return f"a {names.worker} was idle, and waiting would have gained nothing"
+            return f"there was {names.free}, and waiting would have gained nothing"
         case _:
             return "the server was shutting down"
 
@@ -288,7 +288,8 @@ def _refusal(figures: Figures, names: Names, reason: str) -> str:
                 f"(--max-queue-rows) and {number(rules.max_queue_bytes / 2**20)} MiB (--max-queue-bytes)"
             )
         case "no_worker":
-            now = figures.trouble if not figures.work.workers else f"{workers(figures, names)} are ready now"
+            ready = f"{workers(figures, names)} {'is' if figures.work.workers == 1 else 'are'} ready now"
+            now = ready if figures.work.workers else figures.trouble
             return f"503 (no_worker): nothing was ready to run them; {now}"
         case _:
             return "503 (draining): the server is shutting down"

@@ -11,7 +11,10 @@ class Names:
     """What users of a front end call its parts and settings.
 
     Attributes:
-        worker: what runs a batch.
+        worker, workers: what runs batches.
+        free: one that could start now.
+        one_busy, all_busy: that there is none, of one and of ``{n}``.
+        lost: what is lost when the way to it breaks.
         add: how to have more of them.
         api: what they ask for.
         cap, cap_bytes, goal, window: the settings for the largest batch in rows and in bytes, the goal, and
@@ -20,6 +23,10 @@ class Names:
 
     worker: str
     workers: str
+    free: str
+    one_busy: str
+    all_busy: str
+    lost: str
     add: str
     api: str
     cap: str
@@ -31,6 +38,10 @@ class Names:
 SERVICE = Names(
     worker="worker",
     workers="workers",
+    free="an idle worker",
+    one_busy="the only worker runs a batch",
+    all_busy="all {n} workers run batches",
+    lost="a worker",
     add="--workers",
     api="api",
     cap="mb_max_batch_size",
@@ -41,6 +52,10 @@ SERVICE = Names(
 PROXY = Names(
     worker="call at a time",
     workers="calls at a time",
+    free="room for one more call",
+    one_busy="the only call that may run at a time does",
+    all_busy="all {n} calls that may run at a time do",
+    lost="the connection to a server",
     add="another server, or a higher --concurrency",
     api="model",
     cap="--max-batch-size",
@@ -54,6 +69,7 @@ def number(value: float) -> str:
     """Three digits, or all that are before the point."""
     if not math.isfinite(value):
         return "any number"
+    value += 0.0  # -0.0 is 0
     if abs(value) >= 99.95:
         return f"{value:.0f}"
     return f"{value:.3g}" if abs(value) >= 0.001 or value == 0 else f"{value:.4f}"

@@ -1,0 +1,90 @@
+"""What the core tells of itself."""
+
+from __future__ import annotations
+
+import math
+
+from uncork_dispatcher import ApiRules, Dispatcher, Holding, RunningBatch, Start, WorkStats
+
+from .driver import core_with, start_one
+
+
+def fixed(**limits: float) -> ApiRules:
+    """An api called ``a`` that holds for a second."""
+    return ApiRules(name="a", policy="fixed:1000", goal_s=5.0, **limits)  # type: ignore[arg-type]
+
+
+def holding(core: Dispatcher, now: float) -> Holding | None:
+    """What the only api waits for."""
+    [api] = core.stats(now=now)
+    return api.holding
+
+
+def test_what_a_policy_waits_for_is_told_with_its_reason() -> None:
+    """As long as a worker is idle: otherwise it waits for one."""
+    core = core_with(fixed())
+    assert holding(core, 0.0) is None
+    core.submit(1, api="a", now=0.0)
+    assert core.poll(0.0) == []
+
+    assert holding(core, 0.25) == Holding(0.75, "window")
+    [api] = core.stats(now=0.25)
+    assert api.oldest_s == 0.25
+    core.poll(1.0)
+    core.submit(2, api="a", now=1.0)
+    assert holding(core, 1.25) is None
+
+
+def test_a_suspect_that_runs_is_waited_for() -> None:
+    """However long that takes."""
+    core = core_with(ApiRules(name="a", policy="none"), workers=3)
+    for number in (1, 2):
+        core.submit(number, api="a", now=0.0)
+    core.poll(0.0)
+    for worker in (0, 1):
+        core.worker_lost(worker, now=1.0)
+    core.worker_ready(7, now=1.0)
+    core.poll(1.0)
+
+    assert holding(core, 1.0) == Holding(math.inf, "suspect")
+
+
+def test_what_runs_is_told_with_how_long_it_has_left() -> None:
+    """Of each worker; those that are idle are counted."""
+    core = core_with(ApiRules(name="a"), workers=2)
+    first = start_one(core, 0, now=0.0)
+    core.batch_done(first.batch, outcome="worked", now=2.0)
+    core.submit(1, api="a", rows=3, now=5.0)
+    [start] = core.poll(5.0)
+
+    told = core.work(now=5.5)
+    [running] = told.running
+    assert told == WorkStats(2, 1, [running])
+    assert isinstance(start, Start)
+    assert running == RunningBatch(start.worker, "a", 3, 1, 0.5, start.predicted_s - 0.5)
+
+
+def test_clients_are_those_who_wait_and_those_who_are_expected_back() -> None:
+    """Who has come back is one of the first, and no new one."""
+    core = core_with(ApiRules(name="a"))
+    for number, client in enumerate(("x", "y", "z")):
+        core.submit(number, api="a", source=client, now=0.0)
+    [start] = core.poll(0.0)
+    core.submit(3, api="a", source="w", now=0.05)
+    assert isinstance(start, Start)
+    core.batch_done(start.batch, outcome="worked", now=0.1)
+    core.submit(4, api="a", source="x", now=0.15)
+
+    [api] = core.stats(now=0.15)
+    assert api.clients == 4
+    assert 0 < api.returning_share < 0.5
+    assert api.known_rows == (3.0, 3.0)
+    assert api.needed_s > 0
+
+
+def test_nothing_is_known_at_first() -> None:
+    """Of an api that nobody has asked."""
+    [api] = core_with(fixed(max_batch_rows=7)).stats(now=0.0)
+
+    assert (api.limit_rows, api.rules.name, api.clients, api.needed_s) == (7, "a", 0, 0)
+    assert (api.known_rows, api.holding, api.oldest_s, api.returning_share) == (None, None, 0, 0)
