@@ -93,10 +93,11 @@ class Server:
 
 @contextmanager
 def running(*command: str, wait: bool = True) -> Iterator[Server]:
-    """Run a command that serves, on a free port, until the block ends."""
+    """Run a command that serves, on a free port unless it names one, until the block ends."""
+    port = () if "--port" in command else ("--port", "0")
     with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "uncork", *command, "--port", "0"],
+            [sys.executable, "-m", "uncork", *command, *port],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Measure what the dashboard costs, in one run; prints a section of docs/benchmarks.md. Or take its picture.
+"""Measure what the dashboard costs, in one run; prints a section of docs/benchmarks.md. Or take its pictures.
 
 A report, never a test; answers that are lost or wrong are faults.
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from uncork_loadtests.dashboard.page import Look, chromium, open_cold_and_warm, take_picture, watching
+from uncork_loadtests.dashboard.page import Look, chromium, open_cold_and_warm, take_pictures, watching
 from uncork_loadtests.endings import exit_with, telling_failures
 from uncork_loadtests.fault_costs.judged import Tell, faults_of, put_through
 from uncork_loadtests.fleet import Outcome
@@ -39,7 +39,7 @@ _SERVICE = f"{Path(__file__).parents[3] / 'examples/digits/service.py'}:Digits"
 _WORKERS = 2
 _ANSWERED = frozenset({200})
 # Long enough for the charts to have something to show on their whole width.
-_PICTURE_S = 75.0
+_PICTURE_S = 70.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +58,13 @@ def main(
     rate: Annotated[float, typer.Option(min=1, help="Requests per second, Poisson arrivals.")] = 100.0,
     looks: Annotated[int, typer.Option(min=1, help="Times that the page is opened.")] = 5,
     screenshot: Annotated[
-        Path | None, typer.Option(help="Measure nothing: write a picture (PNG) of the page under load.")
+        Path | None,
+        typer.Option(
+            help="Measure nothing: write pictures of the page under load, as NAME.png, NAME-dark.png."
+        ),
     ] = None,
-    dark: Annotated[bool, typer.Option("--dark", help="Take the picture for the dark.")] = False,
 ) -> None:
-    """Measure what the dashboard of examples/digits costs under load, or take its picture."""
+    """Measure what the dashboard of examples/digits costs under load, or take its pictures."""
     progress = Console(stderr=True)
     faults: list[str] = []
     with (
@@ -72,13 +74,14 @@ def main(
         chromium() as browser,
     ):
         if screenshot is not None:
-            _photograph(server, browser, path=screenshot, dark=dark, rate=rate)
+            _photograph(server, browser, path=screenshot, rate=rate)
         else:
+            put_through(_plan(server, rate, seconds), tell=lambda progress: None)
+            seen = [open_cold_and_warm(browser, server.url("/dashboard")) for _ in range(looks)]
             turns = _measure(server, browser, _plan(server, rate, seconds), rounds=rounds, tell=status.update)
             faults = [
                 fault for turn in turns for fault in faults_of("dashboard", turn.outcome, allowed=_ANSWERED)
             ]
-            seen = [open_cold_and_warm(browser, server.url("/dashboard")) for _ in range(looks)]
             typer.echo(text_of(turns, seen), nl=False)
     exit_with(faults, progress=progress)
 
@@ -95,15 +98,15 @@ def _plan(server: Server, rate: float, seconds: float) -> Plan:
     return Plan(url=server.url("/predict"), payload=payload, rate=rate, seconds=seconds)
 
 
-def _photograph(server: Server, browser: Browser, *, path: Path, dark: bool, rate: float) -> None:
-    with watching(browser, server.url("/dashboard"), dark=dark) as page:
+def _photograph(server: Server, browser: Browser, *, path: Path, rate: float) -> None:
+    with watching(browser, server.url("/dashboard")) as page:
         plan = _plan(server, rate, _PICTURE_S)
         seconds = itertools.count(1)
 
         def tell(progress: object) -> None:
             # Near the end, but while there is load.
             if next(seconds) == round(_PICTURE_S) - 3:
-                take_picture(page, path)
+                take_pictures(page, path)
 
         put_through(plan, tell=tell)
 
@@ -139,7 +142,7 @@ def text_of(turns: Sequence[Turn], seen: Sequence[tuple[Look, Look]]) -> str:
         paragraphs=[
             f"examples/digits, {_WORKERS} workers, {plan.rate:g} requests/s with Poisson arrivals. The "
             "dashboard is open in headless Chromium on the same machine, or closed; the order changes from "
-            "round to round. Then the page is opened without load, with an empty cache and again.",
+            "round to round. Before, the page was opened without load, with an empty cache and again.",
         ],
         sheets=[_cpu_sheet(turns), _time_sheet(seen), _weight_sheet(seen[0])],
         packages=["plotly"],

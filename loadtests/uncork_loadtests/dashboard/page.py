@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from PIL import Image
 
 from uncork_loadtests.servers import BenchError
 
@@ -41,10 +44,9 @@ def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
         raise BenchError("there is no chromium: apt-get install chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise BenchError("the dashboard is measured with playwright: pip install playwright") from error
+    # Here, for it is in no extra of the package, but for who works on it.
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=_ALONE)
         yield browser
@@ -60,11 +62,15 @@ def open_cold_and_warm(browser: Browser, url: str) -> tuple[Look, Look]:
 
 def _look(page: Page, url: str) -> Look:
     finished: list[Request] = []
-    page.on("requestfinished", finished.append)
+
+    def note(request: Request) -> None:
+        finished.append(request)
+
+    page.on("requestfinished", note)
     page.goto(url)
     first_chart_ms: float = page.wait_for_function(_FIRST_CHART, timeout=_LIMIT_MS).json_value()
     sizes = {urlsplit(request.url).path: request.sizes() for request in finished}
-    page.remove_listener("requestfinished", finished.append)
+    page.remove_listener("requestfinished", note)
     page.goto("about:blank")
     return Look(
         bytes_of={
@@ -75,16 +81,19 @@ def _look(page: Page, url: str) -> Look:
 
 
 @contextlib.contextmanager
-def watching(browser: Browser, url: str, *, dark: bool = False) -> Iterator[Page]:
+def watching(browser: Browser, url: str) -> Iterator[Page]:
     """Have the page open, and live, until the block ends."""
-    scheme = "dark" if dark else "light"
-    with browser.new_context(viewport=_SIZE, color_scheme=scheme) as context:  # type: ignore[arg-type]
+    with browser.new_context(viewport=_SIZE) as context:  # type: ignore[arg-type]
         page = context.new_page()
         page.goto(url)
         page.wait_for_function("document.querySelector('[data-f=live]').dataset.tone === 'good'")
         yield page
 
 
-def take_picture(page: Page, path: Path) -> None:
-    """The whole page, however long."""
-    page.screenshot(path=path, full_page=True)
+def take_pictures(page: Page, path: Path) -> None:
+    """The whole page, however long; and for the dark, beside it: ``page.png`` and ``page-dark.png``."""
+    for scheme, target in (("light", path), ("dark", path.with_stem(f"{path.stem}-dark"))):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        # The page has few colours: with a palette the file is a third as large.
+        picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+        picture.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
