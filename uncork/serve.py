@@ -58,7 +58,7 @@ def run(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
     gateway, supervisor = _make(options, doors, folder)
-    reloader = Reloader(gateway, supervisor)
+    reloader = Reloader(gateway, supervisor, options.config)
     beside: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
