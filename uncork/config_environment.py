@@ -68,8 +68,8 @@ def _override(variable: str, text: str, source: Source) -> Override:
         api = rest.removesuffix(f"_{argument.upper()}")
         if api and api != rest:
             return checked_override(api, argument, _value(text), source)
-    near = next(_near(rest), None)
-    told = f"did you mean {_OF_APIS}{near}?" if near else f"they are {', '.join(ARGUMENTS)}"
+    near = [*get_close_matches(variable, _of_serve(), n=1, cutoff=0.9), *_near(rest)]
+    told = f"did you mean {near[0]}?" if near else f"they are {', '.join(ARGUMENTS)}"
     raise WrongUsage(f"{variable} ends in no argument of @api; {told}")
 
 
@@ -78,7 +78,11 @@ def _near(rest: str) -> Iterator[str]:
     words = rest.split("_")
     for count in range(1, len(words)):
         for argument in get_close_matches("_".join(words[count:]).lower(), ARGUMENTS, n=1, cutoff=0.8):
-            yield f"{'_'.join(words[:count])}_{argument.upper()}"
+            yield f"{_OF_APIS}{'_'.join(words[:count])}_{argument.upper()}"
+
+
+def _of_serve() -> list[str]:
+    return [variable_of(name) for name in settings_of("serve")]
 
 
 def _value(text: str) -> Any:

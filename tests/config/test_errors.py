@@ -118,6 +118,12 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
         ),
         (
             "serve",
+            "UNCORK_API_KEYFILE",
+            "x",
+            " ends in no argument of @api; did you mean UNCORK_API_KEY_FILE?",
+        ),
+        (
+            "serve",
             "UNCORK_API_TIMEOUT",
             "1",
             " ends in no argument of @api; they are route, mb_max_latency, ",
