@@ -68,7 +68,7 @@ async def _serve(
     options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None, console: Console
 ) -> int:
     gateway, supervisor = _make(options, doors, folder, traces)
-    reloader = Reloader(gateway, supervisor)
+    reloader = Reloader(gateway, supervisor, options.config)
     progress = StartProgress(gateway, options.workers, console=console)
     beside: list[asyncio.Task[None]] = []
 
