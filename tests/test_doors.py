@@ -1,5 +1,6 @@
 """Where a server listens and who may come in: what of it is refused before anything starts."""
 
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -48,10 +49,20 @@ def test_a_port_in_use_is_told_with_its_option(field: str, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = replace(PLAIN, **{field: taken.getsockname()[1]})
         with (
-            pytest.raises(OSError, match=f"Address already in use; choose another {option}$"),
+            pytest.raises(
+                OSError,
+                match=rf"Address already in use by .* \(process {os.getpid()}\); choose another {option}$",
+            ),
             open_doors(options),
         ):
             pass
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
+def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
+    """Also where that of the socket stands for all there are."""
+    with open_doors(replace(PLAIN, host=host)) as doors:
+        assert doors.url == f"http://{shown}:{doors.port}"
 
 
 def test_a_host_that_is_none_is_told() -> None:

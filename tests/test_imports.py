@@ -21,6 +21,7 @@ ALLOWED = {
         "uncork_dispatcher",
         "uncork_workers.description",
         "uncork_workers.frames",
+        "uncork_workers.overrides",
     },
     "uncork_loadtests": {"uncork_loadtests", "uncork_dispatcher"},
     "uncork_workers": {"uncork_workers"},

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -176,9 +178,9 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
         ([URL, "--max-batch-size", "0"], "--max-batch-size"),
         ([URL, "--concurrency", "0"], "--concurrency"),
         ([URL, "--protocol", "v3"], "--protocol"),
-        ([URL, "--key-header", "X Tenant"], "--key-header takes the name of a header, got 'X Tenant'"),
-        ([URL, "--pass-header", "a:b"], "--pass-header takes the name of a header, got 'a:b'"),
-        ([URL, "--fair-by", "X Tenant"], "--fair-by takes the name of a header, got 'X Tenant'"),
+        ([URL, "--key-header", "X Tenant"], "'--key-header': 'X Tenant' is not the name of a header"),
+        ([URL, "--pass-header", "a:b"], "'--pass-header': 'a:b' is not the name of a header"),
+        ([URL, "--fair-by", "X Tenant"], "'--fair-by': 'X Tenant' is not the name of a header"),
         ([URL, "--max-queue-bytes", "0"], "--max-queue-bytes"),
         ([URL, "--inference-service", "/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
         ([URL, "--model-settings", "/"], "/: Is a directory"),
@@ -214,5 +216,6 @@ def test_a_port_in_use_fails_the_job() -> None:
 
     assert result.exit_code == 1
     assert result.stderr == (
-        f"uncork proxy: cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port\n"
+        f"uncork proxy: cannot listen on 127.0.0.1:{port}: Address already in use by "
+        f"{psutil.Process().name()} (process {os.getpid()}); choose another --port\n"
     )

@@ -25,6 +25,7 @@ from uncork_workers.execution import Executor
 from uncork_workers.frames import Hello, Ready
 from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
+from uncork_workers.overrides import for_all_apis
 from uncork_workers.service import Service, describe_service
 from uncork_workers.worker import run_batches
 
@@ -42,7 +43,7 @@ class InProcess:
     def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
         self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
         self._gateway = Gateway(
-            GatewaySettings(overrides=dict(overrides)),
+            GatewaySettings(overrides=for_all_apis(overrides)),
             kill_worker=lambda index: self._replace_worker(),
             restarts=lambda: self._restarts,
         )

@@ -11,6 +11,7 @@ import typer
 from uncork import traffic_options as options
 from uncork.compare_plot import draw
 from uncork.compare_tables import as_json, tables
+from uncork.complaints import complain
 from uncork.loadtest_options import (
     NOWHERE,
     header_field,
@@ -165,12 +166,12 @@ def _show(comparison: Comparison, *, files: _Files) -> int:
         if files.json is not None:
             write_json(files.json, as_json(comparison))
     except OSError as error:
-        typer.echo(f"uncork compare: {error}", err=True)
+        complain("compare", error)
         return 1
     if files.json != "-" and comparison.results:
         show(tables(comparison))
     for one in comparison.rounds.left_out:
-        typer.echo(f"uncork compare: round {one.number + 1} left out: {one.policy}: {one.reason}", err=True)
+        complain("compare", f"round {one.number + 1} left out: {one.policy}: {one.reason}")
     for fault in comparison.faults:
-        typer.echo(f"uncork compare: {fault}", err=True)
+        complain("compare", fault)
     return 1 if comparison.faults else 0

@@ -2,33 +2,77 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import psutil
+import typer
 
 from uncork.usage import WrongUsage
 from uncork_gateway.keys import ApiKeys, WrongKeys, read_keys
 
 # A client that takes none of its answer for so long is cut off by the system, which alone sees what it takes.
 _UNREAD_MS = 30_000
+# Who listens on all addresses is reached at this one, from where the address is read.
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorOptions:
-    """The options of every command that serves, as the command line describes them."""
+    """The options of every command that serves which say where it listens, and who may come in."""
 
-    host: str
-    port: int
-    admin_host: str
-    admin_port: int | None
-    api_key_file: Path | None
-    tls_cert: Path | None
-    tls_key: Path | None
-    tls_client_ca: Path | None
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 3000
+    admin_host: Annotated[
+        str, typer.Option(help="Address to listen on for operators, with --admin-port.")
+    ] = "127.0.0.1"
+    admin_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port for operators: metrics and documents are only there, without TLS and keys.",
+            show_default="they are at --port",
+        ),
+    ] = None
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keys, one a line; clients must send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
+            show_default="everybody may ask",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Certificate chain (PEM); clients then speak HTTPS.",
+            show_default="plain HTTP",
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Key of --tls-cert (PEM), without a password.",
+            show_default="in --tls-cert",
+        ),
+    ] = None
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Authorities (PEM), one of which must have signed a client's certificate.",
+            show_default="clients need none",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +145,25 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
+        by = _listener_on(port) if error.errno == errno.EADDRINUSE else ""
         raise OSError(
-            error.errno, f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}"
+            error.errno, f"cannot listen on {host}:{port}: {error.strerror}{by}; choose another {option}"
         ) from error
     return listener
+
+
+def _listener_on(port: int) -> str:
+    """Which process listens on a port, as far as the system tells."""
+    try:
+        found = psutil.net_connections(kind="tcp")
+        pid = next(
+            one.pid
+            for one in found
+            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid
+        )
+        return f" by {psutil.Process(pid).name()} (process {pid})"
+    except (StopIteration, psutil.Error):
+        return ""
 
 
 def _keys(file: Path | None) -> ApiKeys | None:
@@ -146,4 +205,5 @@ def _tls(options: DoorOptions) -> dict[str, Any]:
 
 def _url(scheme: str, listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
+    host = _REACHED_AT.get(host, host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

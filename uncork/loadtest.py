@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from uncork import traffic_options as options
+from uncork.complaints import complain
 from uncork.loadtest_options import (
     NOWHERE,
     SECONDS,
@@ -183,7 +184,7 @@ def _show(outcome: Outcome, known: Estimate | None, *, files: _Files) -> int:
         if files.png is not None:
             write_png(outcome, files.png, estimate=known, title=heading(outcome))
     except OSError as error:
-        typer.echo(f"uncork loadtest: {error}", err=True)
+        complain("loadtest", error)
         return 1
     if files.json != "-":
         typer.echo(text)
@@ -197,5 +198,5 @@ def _judge(outcome: Outcome, summary: Summary) -> int:
     if not summary.good:
         faults.append("there was no good answer")
     for fault in faults:
-        typer.echo(f"uncork loadtest: {fault}", err=True)
+        complain("loadtest", fault)
     return 1 if faults else 0

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from uncork.complaints import complain
 from uncork.control import NoServer, ask_to_reload
 from uncork.terminal import INTERRUPTED, telling
 
@@ -22,12 +23,12 @@ def reload(
             tell("new workers are starting; Ctrl-C has the old ones go on")
             outcome = ask_to_reload(port)
     except NoServer as error:
-        typer.echo(f"uncork reload: {error}", err=True)
+        complain("reload", error)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if outcome.code:
-        typer.echo(f"uncork reload: {outcome.message}", err=True)
+        complain("reload", outcome.message)
     else:
         typer.echo(outcome.message)
     raise typer.Exit(outcome.code)

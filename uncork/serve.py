@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+import msgspec
+import typer
 import uvloop
+from rich.console import Console
 
+from uncork import banner
+from uncork.commands import takes_options
 from uncork.control import listening
-from uncork.doors import DoorOptions, Doors, open_doors
+from uncork.doors import Doors, open_doors
 from uncork.folders import own_folder
 from uncork.reloading import Reloader
-from uncork.serving import Drain, log_to_terminal, serve_until_signal
-from uncork.usage import WrongUsage
+from uncork.serve_options import ServeOptions
+from uncork.serving import log_to_terminal, serve_until_signal
+from uncork.starting import StartProgress
+from uncork.usage import WrongUsage, exit_code
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
-from uncork_gateway.patience import ClientLimits
-from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.recycling import Recycler, RecyclingLimits
+from uncork_workers.recycling import Recycler
 from uncork_workers.supervisor import Supervisor, WorkerExit
 
 _WORKERS = "workers.sock"
@@ -33,25 +34,10 @@ _STANDBYS = "standby.sock"
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The options of ``uncork serve``, as the command line describes them."""
-
-    target: str
-    workers: int
-    doors: DoorOptions
-    overrides: dict[str, Any]
-    max_body_bytes: int
-    max_queue_rows: int
-    drain: Drain
-    clients: ClientLimits
-    max_queue_bytes: int
-    fair_by: bytes | None
-    log_level: str
-    reload: bool
-    gpus: Sequence[str]
-    warmup_s: float
-    recycling: RecyclingLimits
+@takes_options
+def serve(options: ServeOptions) -> None:
+    """Serve a model service behind a gateway that merges concurrent requests into batches."""
+    raise typer.Exit(exit_code("serve", lambda: run(options)))
 
 
 def run(options: ServeOptions) -> int:
@@ -63,17 +49,18 @@ def run(options: ServeOptions) -> int:
     """
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
-    log_to_terminal(options.log_level)
+    console = log_to_terminal(options.log_level)
     with (
-        open_doors(options.doors) as doors,
+        open_doors(options) as doors,
         own_folder() as folder,
     ):
-        return uvloop.run(_serve(options, doors, folder))
+        return uvloop.run(_serve(options, doors, folder, console))
 
 
-async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
+async def _serve(options: ServeOptions, doors: Doors, folder: Path, console: Console) -> int:
     gateway, supervisor = _make(options, doors, folder)
     reloader = Reloader(gateway, supervisor)
+    progress = StartProgress(gateway, options.workers, console=console)
     beside: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
@@ -95,7 +82,7 @@ async def _serve(options: ServeOptions, doors: Doors, folder: Path) -> int:
             return await serve_until_signal(
                 gateway,
                 doors,
-                announcing=_announce(gateway, options, doors, beside),
+                announcing=_announce(gateway, options, doors, beside, progress),
                 drain=options.drain,
                 close=close,
                 reload=reloader.on_hangup,
@@ -110,13 +97,9 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
     gateway = Gateway(
         GatewaySettings(
             overrides=options.overrides,
-            max_body_bytes=options.max_body_bytes,
-            max_queue_rows=options.max_queue_rows,
             keys=doors.keys,
             admin=doors.admin is not None,
-            clients=options.clients,
-            max_queue_bytes=options.max_queue_bytes,
-            fair_by=options.fair_by,
+            **options.front_settings,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
@@ -128,7 +111,7 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
         gateway.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
 
     supervisor = Supervisor(
-        options.target,
+        options.service,
         workers=options.workers,
         socket_path=str(folder / _WORKERS),
         standby_path=str(folder / _STANDBYS),
@@ -136,44 +119,42 @@ def _make(options: ServeOptions, doors: Doors, folder: Path) -> tuple[Gateway, S
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.why_no_standby,
-        gpus=options.gpus,
+        gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
-        arguments=_worker_arguments(options),
+        arguments=worker_arguments(options),
     )
     return gateway, supervisor
 
 
-def _worker_arguments(options: ServeOptions) -> list[str]:
+def worker_arguments(options: ServeOptions) -> list[str]:
     """Workers warm up under the settings that are in force for their batches."""
-    return ["--warmup-seconds", str(options.warmup_s), "--overrides", json.dumps(options.overrides)]
+    return [
+        "--warmup-seconds",
+        str(options.warmup_seconds),
+        "--overrides",
+        msgspec.json.encode(options.overrides).decode(),
+    ]
 
 
 async def _announce(
-    gateway: Gateway, options: ServeOptions, doors: Doors, beside: Sequence[asyncio.Task[None]]
+    gateway: Gateway,
+    options: ServeOptions,
+    doors: Doors,
+    beside: Sequence[asyncio.Task[None]],
+    progress: StartProgress,
 ) -> None:
     """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
     started = time.monotonic()
-    service = await gateway.described
-    print(_banner(service, options.workers, doors), flush=True)
-    await gateway.ready.wait()
-    print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
-    await asyncio.gather(*beside)
-
-
-def _banner(service: ServiceDescription, workers: int, doors: Doors) -> str:
-    lines = [f"uncork {version('uncork')}: {service.name} with {workers} worker{'s'[: workers > 1]}"]
-    lines += [f"  POST {doors.url}{api.route}   {_manner(api)}" for api in service.apis]
-    lines.append(f"  GET  {doors.admin_url}/readyz  /livez  /metrics")
-    return "\n".join(lines)
-
-
-def _manner(api: ApiDescription) -> str:
-    """How an api answers."""
-    settings = api.settings
-    if api.streams:
-        return f"streams, one request at a time, for at most {settings.timeout:g} s"
-    counted = "rows" if settings.cost is None else "in cost"
-    return (
-        f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
-        f"at most {settings.mb_max_batch_size} {counted} a batch"
-    )
+    watching = asyncio.create_task(progress.run())
+    try:
+        service = await gateway.described
+        with progress.aside():
+            banner.print_lines(
+                banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
+            )
+        await gateway.ready.wait()
+        with progress.aside():
+            print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
+        await asyncio.gather(watching, *beside)
+    finally:
+        watching.cancel()

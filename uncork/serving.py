@@ -11,8 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rich.console import Console
+
 from uncork.doors import Doors
 from uncork.servers import Apps, Servers
+from uncork_workers.logs import log_to_stderr
 from uncork_workers.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
@@ -27,6 +30,10 @@ class Front(Apps, Protocol):
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered."""
+        ...
+
+    def unanswered(self) -> int:
+        """How many requests are held or run."""
         ...
 
     def give_up(self) -> None:
@@ -78,13 +85,15 @@ async def serve_until_signal(
             if serving in done:
                 return 1
         await _let_notice(front, serving, signals.hurry, drain.delay_s)
-        return 0
+        _tell_of_unanswered(front.unanswered())
     finally:
         signals.stop.set()  # whatever the reason: from now on a signal ends the waiting
         await _take_down(front, server, serving, hurry=signals.hurry, timeout_s=drain.timeout_s)
         await close(signals.hurry)
         for task in (announced, stopping):
             task.cancel()
+    log.info("stopped")
+    return 0
 
 
 class _Signals:
@@ -132,6 +141,12 @@ async def _let_notice(
         hurried.cancel()
 
 
+def _tell_of_unanswered(requests: int) -> None:
+    if requests:
+        are = "request is" if requests == 1 else "requests are"
+        log.info("stopping: %d %s not answered yet; Ctrl-C again cuts off what is left", requests, are)
+
+
 async def _take_down(
     front: Front,
     server: Servers,
@@ -159,9 +174,11 @@ async def _take_down(
         task.cancel()
 
 
-def log_to_terminal(level: str) -> None:
-    """Have the gateway's log go to stderr."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s gateway: %(message)s")
+def log_to_terminal(level: str) -> Console:
+    """Have the gateway's log go to stderr; returns the console on which it is."""
+    console = Console(stderr=True)
+    log_to_stderr(level, "gateway", console=console)
+    return console
 
 
 def _calm_garbage_collector() -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from uncork import traffic_options as options
+from uncork.complaints import complain
 from uncork.plots import draw
 from uncork.scenarios import (
     LOADS,
@@ -239,6 +240,6 @@ def _write(job: _Job, comparisons: Sequence[Comparison]) -> int:
             text = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=job.matrix)
             write_json(job.json, text.encode())
     except OSError as error:
-        typer.echo(f"uncork simulate: {error}", err=True)
+        complain("simulate", error)
         return 1
     return 0

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from uncork.complaints import complain
 from uncork_loadtests.endings import end_on_sigterm
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.servers import BenchError
@@ -32,7 +33,7 @@ def measuring(command: str) -> Iterator[None]:
     try:
         yield
     except (LoadTestError, BenchError, NoSuchApi) as error:
-        typer.echo(f"uncork {command}: {error}", err=True)
+        complain(command, error)
         raise typer.Exit(2 if isinstance(error, NoSuchApi) else 1) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from uncork import traffic_options as options
+from uncork.complaints import complain
 from uncork.loadtest_options import NOWHERE, header_field, payload_of, plan_of, refuse_contradictions
 from uncork.terminal import measuring, show, telling, write_json
 from uncork.tune_tables import as_json, text
@@ -111,10 +112,10 @@ def _show(tuned: Tuned, *, json: str | None) -> int:
         if json is not None:
             write_json(json, as_json(tuned))
     except OSError as error:
-        typer.echo(f"uncork tune: {error}", err=True)
+        complain("tune", error)
         return 1
     if json != "-":
         show(text(tuned))
     for warning in tuned.warnings:
-        typer.echo(f"uncork tune: {warning}", err=True)
+        complain("tune", warning)
     return 1 if tuned.warnings else 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import typer
 
+from uncork.complaints import complain
 from uncork_loadtests.extras import ExtraMissing, require
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -28,8 +29,18 @@ def refusals(command: str) -> Iterator[None]:
     try:
         yield
     except (WrongUsage, ExtraMissing) as error:
-        typer.echo(f"uncork {command}: {error}", err=True)
+        complain(command, error)
         raise typer.Exit(2) from None
+
+
+def exit_code(command: str, run: Callable[[], int]) -> int:
+    """What a server ends with: 2 if it was called wrongly, 1 if the system refuses it what it needs."""
+    try:
+        with refusals(command):
+            return run()
+    except OSError as error:
+        complain(command, error.strerror or error)
+        return 1
 
 
 def given(context: typer.Context) -> set[str]:
@@ -45,14 +56,14 @@ def in_options(error: ValueError, options: Mapping[str, str]) -> WrongUsage:
     return WrongUsage(fields.sub(lambda found: options[found[1]], str(error)))
 
 
-def header_name(text: str, option: str) -> bytes:
+def read_header_name(text: str) -> bytes:
     """The name of a header in lower case.
 
     Raises:
-        WrongUsage: if it is none.
+        ValueError: if it is none.
     """
     if not _HEADER_NAME.fullmatch(text):
-        raise WrongUsage(f"{option} takes the name of a header, got {text!r}")
+        raise ValueError(f"{text!r} is not the name of a header")
     return text.lower().encode()
 
 

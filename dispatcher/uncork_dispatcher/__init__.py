@@ -6,9 +6,8 @@
 * :func:`batched` puts all of it behind an async function.
 """
 
-from uncork_dispatcher.actions import ShedReason, Start
+from uncork_dispatcher.actions import Ending, ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import (
@@ -21,7 +20,9 @@ from uncork_dispatcher.errors import (
 from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.policy import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
@@ -35,16 +36,22 @@ __all__ = [
     "DispatchError",
     "Dispatcher",
     "Ended",
+    "Ending",
     "Estimate",
+    "HoldReason",
+    "Holding",
     "Job",
     "Observer",
     "Ran",
+    "Reason",
     "RequestShed",
     "Runner",
+    "RunningBatch",
     "ShedReason",
     "Start",
     "TaskRunner",
     "Waiter",
+    "WorkStats",
     "WorkerLost",
     "WrongResultCount",
     "batched",

@@ -11,6 +11,8 @@ ShedReason = Literal["deadline", "client_deadline", "queue_full", "no_worker", "
 Outcome = Literal["worked", "failed"]
 """How a batch ended: ``worked`` teaches the estimate, ``failed`` (the handler raised) teaches nothing. A
 batch whose end nobody saw is a lost worker."""
+Ending = Literal["worked", "failed", "lost", "timed_out"]
+"""How a batch ended for who looks on: as its outcome, or with its worker, or past its timeout."""
 
 
 class Start(NamedTuple):

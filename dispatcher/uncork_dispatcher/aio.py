@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypedDict, TypeVar, Unpack
 
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
+from uncork_dispatcher.actions import Abandon, Action, Ending, GoalOutOfReach, Lost, Shed, ShedReason, Start
 from uncork_dispatcher.alarm import make_alarm
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats, WorkStats
 
 log = logging.getLogger("uncork.dispatcher")
 
@@ -32,16 +32,6 @@ R = TypeVar("R")
 _FAR_S = 0.1
 # Nobody knows when whoever comes after a server that stopped is there.
 _RETRY_S = 1.0
-
-
-class _Silence:
-    """The observer of those who observe nothing."""
-
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None: ...
-
-    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None: ...
-
-    def request_shed(self, api: str, reason: ShedReason) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +75,7 @@ class _Caller(Generic[R]):
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
+    ``observers`` are told what happens.
     ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution
     of a millisecond, which is a whole batch of a fast model.
     """
@@ -93,17 +84,19 @@ class AsyncDispatcher(Generic[P, R]):
         self,
         runner: Runner[P, R],
         *,
-        observer: Observer | None = None,
+        observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._core = Dispatcher()
         self._runner = runner
-        self._observer = observer or _Silence()
+        self._observers = observers
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._latest = -math.inf
         self._numbers = itertools.count(1)
         self._waiting: dict[int, _Waiting[P, R]] = {}
+        self._running: dict[int, BatchFacts] = {}
+        """Batches that have not ended; how long they take is not known yet."""
         self._turn_due = False
         self._alarm = make_alarm(self._rang, clock=clock)
         self._alarm_at = math.inf
@@ -168,7 +161,7 @@ class AsyncDispatcher(Generic[P, R]):
             flow=flow,
         )
         if refused is not None:
-            self._observer.request_shed(api, refused.reason)
+            self._tell_shed(api, refused.reason)
             raise RequestShed(refused.reason, refused.retry_after_s)
         self._waiting[number] = _Waiting(payload, rows, weight, now, waiter)
         self._changed()
@@ -206,6 +199,11 @@ class AsyncDispatcher(Generic[P, R]):
             self._idle.clear()
             await self._idle.wait()
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests are held or run."""
+        return len(self._waiting)
+
     def give_up(self) -> None:
         """Refuse what has not been answered yet, also what runs. To be called at the end of a drain."""
         for request in list(self._waiting):
@@ -218,6 +216,10 @@ class AsyncDispatcher(Generic[P, R]):
     def stats(self) -> list[ApiStats]:
         """What each api holds and what is known about it."""
         return self._core.stats(now=self._now())
+
+    def work(self) -> WorkStats:
+        """Which workers there are, and what they run."""
+        return self._core.work(now=self._now())
 
     # Driving the core
 
@@ -261,10 +263,11 @@ class AsyncDispatcher(Generic[P, R]):
             case Start():
                 self._start(action, now)
             case Shed(request, api, reason, retry_after_s):
-                self._observer.request_shed(api, reason)
+                self._tell_shed(api, reason)
                 self._fail(request, RequestShed(reason, retry_after_s))
             case Abandon(batch, worker, requests):
                 self._runner.abandon(batch, worker)
+                self._tell_ended(_ended_at(self._running.pop(batch), now), "timed_out")
                 for request in requests:
                     self._fail(request, BatchTimedOut("the batch ran past its timeout"))
             case Lost(request):
@@ -287,19 +290,26 @@ class AsyncDispatcher(Generic[P, R]):
             costs=[one.cost for one in waiting],
             left_s=[deadline - now for deadline in start.deadlines],
         )
-        self._runner.start(job, lambda outcome: self._ended(job, now, outcome))
-        self._observer.batch_started(start, sum(job.rows), [now - one.arrival for one in waiting])
+        held_s = [now - one.arrival for one in waiting]
+        rows = sum(job.rows)
+        self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(held_s))
+        self._runner.start(job, lambda outcome: self._ended(start, outcome))
+        for observer in self._observers:
+            observer.batch_started(start, rows, held_s)
 
-    def _ended(self, job: Job[P], started: float, outcome: Ran[R] | Exception) -> None:
-        start, seconds = job.start, self._now() - started
-        if isinstance(outcome, WorkerLost):
-            self.worker_lost(start.worker)
+    def _ended(self, start: Start, outcome: Ran[R] | Exception) -> None:
+        running = self._running.pop(start.batch, None)
+        is_lost = isinstance(outcome, WorkerLost)
+        if running is None or is_lost or not self._core.runs(start.batch):
+            # The core may have given the batch up, or its worker, and have its requests run elsewhere.
+            if running is not None:
+                self._tell_ended(_ended_at(running, self._now()), "lost")
+            if is_lost:
+                self.worker_lost(start.worker)
             return
-        if not self._core.runs(start.batch):
-            return  # the core had given the worker up, and has its requests run elsewhere
+        batch = _ended_at(running, self._now())
         failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
         ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
-        batch = BatchFacts(start, sum(job.rows), started, seconds)
         # First what somebody waits for: the worker, if requests are held, otherwise the callers.
         if self._core.is_holding:
             now = self._now()
@@ -321,7 +331,15 @@ class AsyncDispatcher(Generic[P, R]):
             chunks=ran.chunks,
             now=self._now(),
         )
-        self._observer.batch_ended(batch, ran.outcome)
+        self._tell_ended(batch, ran.outcome)
+
+    def _tell_ended(self, batch: BatchFacts, ending: Ending) -> None:
+        for observer in self._observers:
+            observer.batch_ended(batch, ending)
+
+    def _tell_shed(self, api: str, reason: ShedReason) -> None:
+        for observer in self._observers:
+            observer.request_shed(api, reason)
 
     def _tell(self, batch: BatchFacts, outcome: Ran[R] | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -343,3 +361,8 @@ class AsyncDispatcher(Generic[P, R]):
         waiting = self._waiting.pop(request, None)
         if waiting is not None:
             waiting.waiter.failed(error)
+
+
+def _ended_at(running: BatchFacts, now: float) -> BatchFacts:
+    start, rows, started, _, waited_s = running
+    return BatchFacts(start, rows, started, now - started, waited_s)

@@ -16,6 +16,7 @@ from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.returns import Returns
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Running, Slots
+from uncork_dispatcher.stats import ApiStats, Holding
 
 # Capacity is judged by the higher of the rates over a short and this longer time.
 _LASTING_S = 5.0
@@ -26,17 +27,6 @@ _SHORT_TRANSPORT_S = 0.001
 _ALLOWANCE_STEP = 0.002
 # A goal counts as within reach again when the smallest request takes this share of it.
 _WITHIN_REACH = 0.9
-
-
-class ApiStats(NamedTuple):
-    """A picture of one api at one moment."""
-
-    name: str
-    queued_requests: int
-    queued_rows: float
-    queued_bytes: int
-    rate_rows: float
-    estimate: Estimate
 
 
 class Room(NamedTuple):
@@ -233,13 +223,26 @@ class Api:
             self._smallest_s = self.estimate.seconds(self._smallest_rows)
         self._judge()
 
-    def stats(self, now: float) -> ApiStats:
-        """What the api holds and what is known about it."""
+    def stats(
+        self, now: float, *, running: int = 0, oldest_s: float = 0.0, holding: Holding | None = None
+    ) -> ApiStats:
+        """What the api holds and what is known about it; ``running`` is how many of its requests run."""
+        rate = self._arrivals.per_second(now=now)
+        unexpected = self._unexpected.per_second(now=now)
         return ApiStats(
             self.rules.name,
             self.requests,
             self.rows,
             self.size_bytes,
-            self._arrivals.per_second(now=now),
+            rate,
             self.estimate,
+            self.rules,
+            self.policy.limit_rows,
+            self._lasting.per_second(now=now),
+            max(0.0, 1.0 - unexpected / rate) if rate > 0 else 0.0,
+            self.requests + running + self._returns.clients,
+            self._smallest_s + self._transport_s if self._smallest_rows < math.inf else 0.0,
+            self._estimator.known_rows,
+            oldest_s,
+            holding,
         )

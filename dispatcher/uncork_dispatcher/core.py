@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.admission import find_displaced, make_room, next_refusal, refusal, retry_after_s
-from uncork_dispatcher.api import Api, ApiStats
+from uncork_dispatcher.api import Api
 from uncork_dispatcher.held import Held
 from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Running, Slots
+from uncork_dispatcher.stats import ApiStats, Holding, RunningBatch, WorkStats
 
 
 class Dispatcher:
@@ -195,7 +197,40 @@ class Dispatcher:
 
     def stats(self, *, now: float) -> list[ApiStats]:
         """What each api holds and what is known about it."""
-        return [api.stats(now) for api in self._apis.values()]
+        self._advance(now)
+        queues: dict[str, list[RequestQueue]] = {name: [] for name in self._apis}
+        for queue in self._held.by_urgency():
+            queues[queue.api].append(queue)
+        running: Counter[str] = Counter()
+        for batch in self._slots:
+            running[batch.start.api] += len(batch.entries)
+        return [self._api_stats(api, queues[name], running[name]) for name, api in self._apis.items()]
+
+    def _api_stats(self, api: Api, queues: Sequence[RequestQueue], running: int) -> ApiStats:
+        """Of an api with its queues, the most urgent first, and the number of its requests that run."""
+        holding = None
+        if queues and self._slots.idle:
+            decision = self._decide(queues[0])
+            if isinstance(decision, Hold):
+                holding = Holding(decision.until - self._now, decision.reason)
+        oldest = min((queue.oldest.arrival for queue in queues), default=self._now)
+        return api.stats(self._now, running=running, oldest_s=self._now - oldest, holding=holding)
+
+    def work(self, *, now: float) -> WorkStats:
+        """Which workers there are, and what they run."""
+        self._advance(now)
+        running = [
+            RunningBatch(
+                batch.start.worker,
+                batch.start.api,
+                batch.start.rows,
+                len(batch.entries),
+                now - batch.started,
+                batch.started + batch.start.predicted_s - now,
+            )
+            for batch in self._slots
+        ]
+        return WorkStats(self._slots.workers, self._slots.idle, running)
 
     def runs(self, batch: int) -> bool:
         """Whether a worker runs this batch, as far as the core knows."""
@@ -276,12 +311,12 @@ class Dispatcher:
         longest = queue.oldest.arrival + api.rules.max_hold_s
         if longest <= self._now:
             return Release(api.policy.limit_rows, "deadline")
-        return Hold(longest) if longest < decision.until else decision
+        return Hold(longest, "window") if longest < decision.until else decision
 
     def _decide_suspects(self, queue: RequestQueue) -> Release | Hold:
         """One by one, whatever the policy says: those that kill their worker must not take all at once."""
         if self._slots.tries_suspect(queue.api):
-            return Hold(math.inf)
+            return Hold(math.inf, "suspect")
         return Release(0, "drain" if self._draining else "not_worth_waiting")
 
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:

@@ -91,6 +91,12 @@ class BatchTimeEstimator:
         self._run = 0
         self.estimate = Estimate()
 
+    @property
+    def known_rows(self) -> tuple[float, float] | None:
+        """Sizes of the smallest and the largest batch that were seen; None before the first."""
+        sizes = [size.rows for size in self._sizes.values()]
+        return (min(sizes), max(sizes)) if sizes else None
+
     def observe(self, rows: float, seconds: float) -> None:
         """Learn that a batch of ``rows`` rows (or of that cost) took ``seconds`` seconds.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from uncork_dispatcher.actions import Outcome, ShedReason, Start
+from uncork_dispatcher.actions import Ending, Outcome, ShedReason, Start
 from uncork_dispatcher.errors import WrongResultCount
 
 P = TypeVar("P")
@@ -48,12 +48,16 @@ class Ran(NamedTuple, Generic[R]):
 
 
 class BatchFacts(NamedTuple):
-    """What is known of a batch once it has run. Times in seconds; ``rows`` are rows whatever they cost."""
+    """What is known of a batch once it has run. Times in seconds; ``rows`` are rows whatever they cost.
+
+    ``waited_s`` is how long the request was held that waited longest.
+    """
 
     start: Start
     rows: int
     started: float
     seconds: float
+    waited_s: float
 
 
 class Answer(NamedTuple, Generic[R]):
@@ -97,8 +101,8 @@ class Observer(Protocol):
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """A batch of ``rows`` rows was released; ``held_s`` is how long each of its requests was held."""
 
-    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None:
-        """A batch came back."""
+    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+        """A batch came back, or will not. Told once for each that was released."""
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """A request was refused."""

@@ -13,6 +13,9 @@ from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.returns import Returns
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
+HoldReason = Literal["balance", "returns", "goal", "next", "window", "suspect"]
+"""What is waited for while a worker is idle: the moment that keeps batches even, answered clients to come
+back, the last moment that meets the goal, one more request, the end of a fixed time, a suspect that runs."""
 
 
 class View(NamedTuple):
@@ -62,6 +65,7 @@ class Hold(NamedTuple):
     """Keep them, and ask again at ``until`` or when something happens before."""
 
     until: float
+    reason: HoldReason
 
 
 class BatchDone(NamedTuple):

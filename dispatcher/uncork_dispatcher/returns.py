@@ -87,6 +87,11 @@ class Returns:
             total += rows * (self._back_within(age + within_s) - back)
         return total
 
+    @property
+    def clients(self) -> int:
+        """How many are expected back, or have been until lately."""
+        return len(self._sources)
+
     def share(self) -> float:
         """Share of the answered clients that come back at all; 0 when nobody has been seen to."""
         back = self._cumulated()

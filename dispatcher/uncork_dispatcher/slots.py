@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from uncork_dispatcher.actions import Start
@@ -29,6 +29,10 @@ class Slots:
         self._running: dict[int, Running] = {}
         self.changes = 0
         """Counts the changes: what was computed from all this holds while it stays the same."""
+
+    def __iter__(self) -> Iterator[Running]:
+        """The batches that run."""
+        return iter(self._running.values())
 
     @property
     def workers(self) -> int:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from uncork import Service, api
-from uncork.adapters import RequestBatch, Requests
+from uncork.adapters import Request, RequestBatch, Requests
 from uncork.outputs import Rejected, Response
 
 
@@ -14,7 +14,7 @@ class Sentiment(Service):
         """Know the words."""
         self.good, self.bad = {"good", "fine", "great"}, {"bad", "poor", "awful"}
 
-    @api(input=Requests(), mb_max_batch_size=64)
+    @api(input=Requests(), mb_max_batch_size=64, warmup=Request(body=b'{"text": "good wine"}'))
     def handle_post(self, requests: RequestBatch) -> list[Any]:
         """One result for each request: JSON, text, bytes, or a response with a status of its own."""
         answers: list[Any] = []

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled, make_codec
@@ -18,6 +16,7 @@ from uncork_gateway.metrics import Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
 from uncork_gateway.stream_route import StreamRoute
 from uncork_workers.description import ApiDescription, ServiceDescription
+from uncork_workers.overrides import Override, in_force
 
 _QUEUE_BATCHES = 20
 _QUEUE_REQUESTS = 20_000
@@ -31,10 +30,10 @@ class GatewaySettings(FrontSettings):
     20 000 requests or as many as rows.
 
     Attributes:
-        overrides: values that replace the apis' own, by name of the ``@api`` argument.
+        overrides: what replaces the apis' own settings; the last one of an argument counts.
     """
 
-    overrides: dict[str, Any] = field(default_factory=dict)
+    overrides: Sequence[Override] = ()
 
 
 class Apis:
@@ -70,7 +69,7 @@ class Apis:
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
-        effective = self._effective(service)
+        effective = in_force(service, self._settings.overrides)
         apis = effective.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]
@@ -91,20 +90,6 @@ class Apis:
         self.models = models
         self.service = service
         return effective
-
-    def _effective(self, service: ServiceDescription) -> ServiceDescription:
-        """The service with the overrides in place of its own settings.
-
-        What is streamed goes one by one and once, whatever they say.
-        """
-        apis = []
-        for api in service.apis:
-            settings = msgspec.structs.replace(api.settings, **self._settings.overrides)
-            if api.streams:
-                settings = msgspec.structs.replace(settings, policy="none", idempotent=False)
-            apis.append(msgspec.structs.replace(api, settings=settings))
-            apis[-1].check()
-        return msgspec.structs.replace(service, apis=apis)
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings

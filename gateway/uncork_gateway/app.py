@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from uncork_dispatcher import AsyncDispatcher, Ended, Job
+from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.batches import from_frame, to_frame
 from uncork_gateway.codecs import Marshalled
@@ -20,8 +20,11 @@ from uncork_gateway.exchange import BatchHead
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model
-from uncork_gateway.pages import Pages
-from uncork_gateway.troubles import Troubles
+from uncork_gateway.service_pages import ServicePages
+from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.recorder import Recorder
+from uncork_gateway.status.words import SERVICE
+from uncork_gateway.troubles import Start, Troubles
 from uncork_gateway.upstreams.worker_connection import Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
@@ -60,15 +63,18 @@ class Gateway:
         finished_batch: Callable[[int], object] = lambda pid: None,
     ) -> None:
         self._kill_worker = kill_worker
+        self._restarts = restarts
         self._stands_by = stands_by
         self._finished_batch = finished_batch
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
+        recorder = Recorder(self._metrics, index_of=self._pool.index_of)
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
-            self, observer=self._metrics
+            self, observers=(recorder, self._metrics)
         )
+        self.board = Board(self, dispatcher=self._dispatcher, recorder=recorder, names=SERVICE)
         self._metrics.registry.register(
-            LiveState(apis=self._dispatcher.stats, workers=self._pool.states, restarts=restarts)
+            LiveState(apis=self._stats, workers=self._pool.states, restarts=restarts)
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._apis = Apis(
@@ -85,8 +91,8 @@ class Gateway:
         """Set when the first worker takes batches."""
         self.files: set[str] = set()
         """Paths of the files of which the service consists, or did at some time."""
-        pages = Pages(self, keys=settings.keys, admin=settings.admin)
-        self.app, self.admin_app = pages.app, pages.admin_app
+        pages = ServicePages(self, settings)
+        self.app, self.admin_app, self._end_pages = pages.app, pages.admin_app, pages.close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
@@ -131,10 +137,16 @@ class Gateway:
         self.retire()
         self._apis.hot.closing = True
         await self._dispatcher.drain()
+        self._end_pages()
+
+    def unanswered(self) -> int:
+        """How many requests are held or run."""
+        return self._dispatcher.unanswered
 
     def give_up(self) -> None:
         """Refuse what has not been answered yet."""
         self._dispatcher.give_up()
+        self._end_pages()
 
     async def close(self) -> None:
         """Let the workers go."""
@@ -147,6 +159,38 @@ class Gateway:
     def service(self) -> ServiceDescription | None:
         """As the workers say it; None until one has said it."""
         return self._apis.service
+
+    @property
+    def server(self) -> str | None:
+        """The name of the service; None until a worker has said it."""
+        return None if self.service is None else self.service.name
+
+    @property
+    def restarts(self) -> int:
+        """Workers that were started again."""
+        return self._restarts()
+
+    def shown(self) -> dict[str, Shown]:
+        """The apis that are in force."""
+        return {
+            name: Shown(api.route, weighs=api.settings.cost is not None, streams=api.streams)
+            for name, api in self._apis.in_force.items()
+        }
+
+    def places(self) -> list[Place]:
+        """The workers that are connected, and those that have ended and are not ready again."""
+        missing = self._troubles.missing()
+        places = []
+        for one in self._pool.workers():
+            fault = missing.pop(one.index, "") if one.state == "starting" else ""
+            if one.standby:
+                fault = "gets ready to take over"
+            elif one.state == "starting":
+                fault = fault or "is being set up"
+            places.append(Place(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
+            missing.pop(one.index, None)
+        places += [Place(index, "lost", fault=fault) for index, fault in missing.items()]
+        return sorted(places, key=lambda place: place.index)
 
     @property
     def models(self) -> Mapping[str, Model]:
@@ -169,7 +213,15 @@ class Gateway:
     @property
     def trouble(self) -> str:
         """Why no worker is ready, if none is."""
-        return self._troubles.text()
+        return f"no worker is ready: {self._troubles.text()}"
+
+    def starts(self) -> dict[int, Start]:
+        """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
+        return self._troubles.starts()
+
+    def ready_workers(self) -> set[int]:
+        """The indexes of the workers that take batches."""
+        return self._pool.ready()
 
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left.
@@ -182,8 +234,14 @@ class Gateway:
             log.warning("%s", unsaid)
         if failures == _CRASH_LOOP:
             log.error(
-                "worker %d has ended %d times in a row before its first batch was done", index, failures
+                "worker %d has ended %d times in a row before its first batch was done. It is tried again "
+                "all the time; mend the service, or stop the server",
+                *(index, failures),
             )
+
+    def _stats(self) -> list[ApiStats]:
+        """Of the apis that are in force; the dispatcher knows all that ever were."""
+        return [api for api in self._dispatcher.stats() if api.name in self._apis.in_force]
 
     # The pool's listener
 
@@ -204,6 +262,10 @@ class Gateway:
         """Note since when it is in setup."""
         self._troubles.setting_up(index)
 
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """Note what it does."""
+        self._troubles.warming_up(index, api, rows)
+
     def batch_finished(self, pid: int) -> None:
         """Tell the supervisor, which counts them."""
         self._finished_batch(pid)
@@ -212,10 +274,10 @@ class Gateway:
         """End it: what it does is not to be trusted."""
         self._kill_worker(pid)
 
-    def worker_ready(self, worker: int) -> None:
+    def worker_ready(self, worker: int, index: int) -> None:
         """Give it batches."""
         self.ready.set()
-        self._troubles.ready()
+        self._troubles.ready(index)
         self._dispatcher.worker_ready(worker)
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:

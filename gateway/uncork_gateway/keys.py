@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SHORTEST_KEY = 16
 _BEARER = b"bearer "
-# A load balancer that looks whether we live has no key.
-_OPEN_TO_ALL = ("/livez", "/readyz", "/healthz")
 _REFUSAL = "this server wants an API key: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY"
 
 
@@ -69,22 +68,33 @@ def read_keys(path: Path) -> ApiKeys:
 
 
 class RequireKey:
-    """Answers 401 to who asks an app without a key; looks at health are free.
+    """Answers 401 to who asks an app without a key.
 
-    ``error`` writes the answer from path, status, detail and headers, in the form that clients of the path
-    expect.
+    Args:
+        app: who answers otherwise.
+        keys: of which one is wanted.
+        error: writes the answer from path, status, detail and headers, in the form that clients of the path
+            expect.
+        free: the routes of the app that need no key.
     """
 
     def __init__(
-        self, app: ASGIApp, keys: ApiKeys, error: Callable[[str, int, str, dict[str, str]], Response]
+        self,
+        app: ASGIApp,
+        keys: ApiKeys,
+        error: Callable[[str, int, str, dict[str, str]], Response],
+        *,
+        free: Sequence[BaseRoute],
     ) -> None:
         self._app = app
         self._keys = keys
         self._error = error
+        self._free = free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["path"] in _OPEN_TO_ALL or self._keys.admit(scope["headers"]):
+        is_free = any(route.matches(scope)[0] is Match.FULL for route in self._free)
+        if is_free or self._keys.admit(scope["headers"]):
             await self._app(scope, receive, send)
             return
         refusal = self._error(scope["path"], 401, _REFUSAL, {"www-authenticate": "Bearer"})

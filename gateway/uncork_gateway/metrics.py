@@ -5,16 +5,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from uncork_dispatcher import ApiStats, BatchFacts, ShedReason, Start
+from uncork_dispatcher import ApiStats, BatchFacts, Ending, ShedReason, Start
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (
@@ -22,6 +35,7 @@ _SECONDS = (
     *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0),
 )
 _SIZES = tuple(2**power for power in range(13))
+_MEASURED = ("worked", "failed")
 
 
 class Distribution:
@@ -47,6 +61,48 @@ class Distribution:
             total += value
         self._sum += total
 
+    def copy(self) -> Distribution:
+        """One that does not change when this one counts on."""
+        copied = Distribution(self._bounds)
+        copied._counts, copied._sum = self._counts.copy(), self._sum
+        return copied
+
+    def since(self, earlier: Distribution) -> Distribution:
+        """What was counted since ``earlier``, a copy of it."""
+        later = Distribution(self._bounds)
+        later._counts = [now - then for now, then in zip(self._counts, earlier._counts, strict=True)]
+        later._sum = self._sum - earlier._sum
+        return later
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(self._counts)
+
+    @property
+    def sum(self) -> float:
+        """Of all values."""
+        return self._sum
+
+    @property
+    def mean(self) -> float:
+        """0 if there is no value."""
+        return self._sum / self.count if self.count else 0.0
+
+    def quantile(self, share: float) -> float:
+        """The value that ``share`` of all do not exceed; 0 if there is none.
+
+        Within a bucket values are taken to lie evenly, as Prometheus does. Those beyond the last bound count
+        as that bound.
+        """
+        wanted, below = share * self.count, 0
+        for place, count in enumerate(self._counts[:-1]):
+            if count and below + count >= wanted:
+                low = self._bounds[place - 1] if place else 0.0
+                return low + (self._bounds[place] - low) * max(0.0, wanted - below) / count
+            below += count
+        return self._bounds[-1] if self.count else 0.0
+
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Add it to what is exposed."""
         cumulated = accumulate(self._counts)
@@ -60,12 +116,20 @@ class ApiTally:
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
         self.releases: Counter[str] = Counter()
+        self.endings: Counter[str] = Counter()
         self.sheds: Counter[str] = Counter()
         self.duration = Distribution(_SECONDS)
         self.queue_wait = Distribution(_SECONDS)
         self.batch_rows = Distribution(_SIZES)
         self.batch_requests = Distribution(_SIZES)
         self.batch_duration = Distribution(_SECONDS)
+
+    def copy(self) -> ApiTally:
+        """One that does not change when this one counts on."""
+        copied = ApiTally()
+        for name, counts in vars(self).items():
+            setattr(copied, name, counts.copy())
+        return copied
 
     def answered(self, status: int, seconds: float) -> None:
         """A client got its reply ``seconds`` after its request came; 499 if it had left."""
@@ -80,6 +144,8 @@ class Metrics(Collector):
         self._apis: defaultdict[str, ApiTally] = defaultdict(ApiTally)
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
 
     def api(self, name: str) -> ApiTally:
         """The counts of an api; they stay when the api is changed."""
@@ -99,9 +165,12 @@ class Metrics(Collector):
         tally.batch_requests.observe(len(start.requests))
         tally.queue_wait.observe_all(held_s)
 
-    def batch_ended(self, batch: BatchFacts, outcome: str) -> None:
-        """Measure a batch."""
-        self._apis[batch.start.api].batch_duration.observe(batch.seconds)
+    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+        """Count how it ended, and measure it if it came back."""
+        tally = self._apis[batch.start.api]
+        tally.endings[ending] += 1
+        if ending in _MEASURED:
+            tally.batch_duration.observe(batch.seconds)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """Count a refusal."""
@@ -111,6 +180,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Everything that was counted."""
+        yield InfoMetricFamily("uncork_build", "What runs here.", {"version": version("uncork")})
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():
@@ -127,6 +197,7 @@ class Metrics(Collector):
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_requests", "Requests answered.", "status", lambda api: api.statuses),
     ("uncork_releases", "Batches released.", "reason", lambda api: api.releases),
+    ("uncork_batches", "Batches that ended.", "outcome", lambda api: api.endings),
     ("uncork_shed", "Requests refused.", "reason", lambda api: api.sheds),
 )
 _DISTRIBUTIONS: tuple[tuple[str, str, Callable[[ApiTally], Distribution]], ...] = (
@@ -143,7 +214,14 @@ _DISTRIBUTIONS: tuple[tuple[str, str, Callable[[ApiTally], Distribution]], ...] 
 
 
 class LiveState(Collector):
-    """Gauges that are read when somebody asks: queues, estimates, workers."""
+    """Gauges that are read when somebody asks: queues, estimates, workers.
+
+    Args:
+        apis: gives those in force.
+        workers: gives a state for each.
+        restarts: how many workers have been started again.
+        has_goal: whether the apis have a latency goal.
+    """
 
     def __init__(
         self,
@@ -151,10 +229,12 @@ class LiveState(Collector):
         apis: Callable[[], list[ApiStats]],
         workers: Callable[[], Iterable[str]],
         restarts: Callable[[], int],
+        has_goal: bool = True,
     ) -> None:
         self._apis = apis
         self._workers = workers
         self._restarts = restarts
+        self._readings = {name: reading for name, reading in _READINGS.items() if has_goal or name != _GOAL}
 
     def collect(self) -> Iterable[Metric]:
         """Read everything once."""
@@ -171,32 +251,37 @@ class LiveState(Collector):
         yield restarts
 
     def _collect_apis(self) -> Iterable[Metric]:
-        readings: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
-            "uncork_queue_rows": (
-                "Rows held; their cost, if the api gives one.",
-                lambda api: api.queued_rows,
-            ),
-            "uncork_queue_bytes": ("Bytes of bodies held.", lambda api: api.queued_bytes),
-            "uncork_estimate_intercept_seconds": (
-                "Estimated fixed time of a batch.",
-                lambda api: api.estimate.intercept_s,
-            ),
-            "uncork_estimate_slope_seconds": (
-                "Estimated time per row; per unit of cost, if the api gives one.",
-                lambda api: api.estimate.slope_s,
-            ),
-            "uncork_estimate_error_ratio": (
-                "Relative standard deviation of batch time around the estimate.",
-                lambda api: api.estimate.spread,
-            ),
-            "uncork_arrival_rate_rows": (
-                "Arrivals in rows per second; in cost per second, if the api gives one.",
-                lambda api: api.rate_rows,
-            ),
-        }
         apis = self._apis()
-        for name, (text, read) in readings.items():
+        for name, (text, read) in self._readings.items():
             gauge = GaugeMetricFamily(name, text, labels=["api"])
             for api in apis:
                 gauge.add_metric([api.name], read(api))
             yield gauge
+
+
+_GOAL = "uncork_goal_seconds"
+_READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
+    _GOAL: ("Within which requests should be answered.", lambda api: api.rules.goal_s),
+    "uncork_max_batch_rows": (
+        "Most rows in a batch; their cost, if the api gives one.",
+        lambda api: api.rules.max_batch_rows,
+    ),
+    "uncork_queue_rows": ("Rows held; their cost, if the api gives one.", lambda api: api.queued_rows),
+    "uncork_queue_bytes": ("Bytes of bodies held.", lambda api: api.queued_bytes),
+    "uncork_estimate_intercept_seconds": (
+        "Estimated fixed time of a batch.",
+        lambda api: api.estimate.intercept_s,
+    ),
+    "uncork_estimate_slope_seconds": (
+        "Estimated time per row; per unit of cost, if the api gives one.",
+        lambda api: api.estimate.slope_s,
+    ),
+    "uncork_estimate_error_ratio": (
+        "Relative standard deviation of batch time around the estimate.",
+        lambda api: api.estimate.spread,
+    ),
+    "uncork_arrival_rate_rows": (
+        "Arrivals in rows per second; in cost per second, if the api gives one.",
+        lambda api: api.rate_rows,
+    ),
+}

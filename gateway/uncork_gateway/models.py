@@ -123,7 +123,7 @@ class ModelPages:
         model = self._model(request)
         inputs = {
             one["name"]: {"dtype": one["datatype"], "tensor_shape": one["shape"]}
-            for one in _inputs(model.api)
+            for one in inputs_of(model.api)
         }
         signature = {"serving_default": {"inputs": inputs, "outputs": {}, "method_name": "predict"}}
         spec = {"name": model.name, "signature_name": "", "version": VERSION}
@@ -151,10 +151,10 @@ class ModelPages:
         """Outputs are what the handler returns, which nobody has said."""
         model = self._model(request)
         told: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "uncork"}
-        return JSONResponse({**told, "inputs": _inputs(model.api), "outputs": []})
+        return JSONResponse({**told, "inputs": inputs_of(model.api), "outputs": []})
 
 
-def _inputs(api: ApiDescription) -> list[dict[str, Any]]:
+def inputs_of(api: ApiDescription) -> list[dict[str, Any]]:
     """Name, datatype and shape of the input; -1 is any length."""
     shape = [-1, *(-1 if length is None else length for length in api.input.get("shape", []))]
     datatype = _DATATYPES.get(api.input.get("dtype", ""), _NO_DATATYPE)

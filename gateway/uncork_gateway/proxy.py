@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.routing import Mount
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.exchange import BatchHead
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_routes import path_of
 from uncork_gateway.http import HttpProtocol
-from uncork_gateway.keys import RequireKey
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
-from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
+from uncork_gateway.metrics import LiveState, Metrics
+from uncork_gateway.pages import Pages
 from uncork_gateway.pass_through import PassThrough
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
+from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.recorder import Recorder
+from uncork_gateway.status.words import PROXY
 from uncork_gateway.upstreams.http_servers import HttpServers
 from uncork_gateway.upstreams.merged_calls import MergedCalls, Outcome, Sent
 
@@ -117,6 +117,7 @@ class Proxy:
         settings.rules("model")
         self._settings = settings
         self._metrics = Metrics()
+        recorder = Recorder(self._metrics)
         self._servers = HttpServers(
             urls,
             concurrency=settings.concurrency,
@@ -126,31 +127,33 @@ class Proxy:
         )
         self._calls = MergedCalls(self._servers, idempotent=settings.idempotent)
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
-            self._calls, observer=self._metrics
+            self._calls, observers=(recorder, self._metrics)
+        )
+        self.board = Board(
+            self,
+            dispatcher=self._dispatcher,
+            recorder=recorder,
+            names=PROXY,
+            has_goal=settings.goal_s is not None,
         )
         self._pass_through = PassThrough(self._servers, timeout_s=settings.timeout_s)
         self._metrics.registry.register(
-            LiveState(apis=self._dispatcher.stats, workers=self._states, restarts=lambda: 0)
+            LiveState(
+                apis=self._dispatcher.stats,
+                workers=self._states,
+                restarts=lambda: self.restarts,
+                has_goal=settings.goal_s is not None,
+            )
         )
         self._batch_head = BatchHead(secrets.token_hex(4))
-        self._models: set[str] = set()
+        self._models: dict[str, None] = {}
         self._targets: dict[bytes, MergedRoute | None] = {}
-        self._draining = False
+        self.draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
-        keys = settings.keys
         self._hot = settings.hot_routes(self._resolve)
-        health = [
-            Route("/livez", self._livez),
-            Route("/readyz", self._readyz),
-            Route("/healthz", self._readyz),
-        ]
-        operating = [Route("/metrics", self._render_metrics)]
-        app = Starlette(
-            routes=[*health, *([] if settings.admin else operating), Mount("/", self._pass_through)]
-        )
-        self.app: ASGIApp = app if keys is None else RequireKey(app, keys, _error)
-        self.admin_app: ASGIApp | None = Starlette(routes=[*health, *operating]) if settings.admin else None
+        pages = Pages(self, settings, for_clients=[Mount("/", self._pass_through)], error=_error)
+        self.app, self.admin_app, self._end_pages = pages.app, pages.admin_app, pages.close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
@@ -162,7 +165,7 @@ class Proxy:
 
     def retire(self) -> None:
         """Have /readyz say no from now on; requests are taken all the same."""
-        self._draining = True
+        self.draining = True
 
     async def drain(self) -> None:
         """Refuse new requests, and return when all others have been answered.
@@ -172,10 +175,16 @@ class Proxy:
         self.retire()
         self._pass_through.draining = self._hot.closing = True
         await self._dispatcher.drain()
+        self._end_pages()
+
+    def unanswered(self) -> int:
+        """How many requests are held or run; of those that are passed through nothing is known."""
+        return self._dispatcher.unanswered
 
     def give_up(self) -> None:
         """Refuse what has not been answered yet, unless it is passed through."""
         self._dispatcher.give_up()
+        self._end_pages()
 
     async def close(self) -> None:
         """Close all connections to servers."""
@@ -236,38 +245,44 @@ class Proxy:
         if model not in self._models:
             if len(self._models) >= _MOST_MODELS:
                 return False
-            self._models.add(model)
+            self._models[model] = None
             self._dispatcher.set_api(self._settings.rules(model))
         return True
 
     def _states(self) -> list[str]:
         """A state for each call that may be outstanding."""
-        states: list[str] = []
-        for server in self._servers.stats():
-            idle = self._settings.concurrency - server.running
-            states += ["busy"] * server.running + (["idle"] * idle if server.healthy else [])
-        return states
+        return [place.state for place in self._servers.places() if place.state != "lost"]
 
-    # Plain routes
+    # What the pages tell
 
-    async def _livez(self, request: Request) -> Response:
-        return PlainTextResponse("alive\n")
+    server = "proxy"
+    restarts = 0
 
-    async def _readyz(self, request: Request) -> Response:
-        if self._draining:
-            return _unavailable("the server is shutting down")
-        servers = self._servers.stats()
-        if not any(server.healthy for server in servers):
-            faults = "; ".join(f"{server.url}: {server.fault}" for server in servers)
-            return _unavailable(f"no server is healthy: {faults}")
-        return PlainTextResponse("ready\n")
+    def shown(self) -> dict[str, Shown]:
+        """The models that clients have asked for."""
+        return dict.fromkeys(self._models, Shown())
 
-    async def _render_metrics(self, request: Request) -> Response:
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+    def places(self) -> list[Place]:
+        """The calls that servers run or could, and the servers that are not healthy."""
+        return [
+            Place(index, one.state, number=one.permit, url=one.url, fault=one.fault)
+            for index, one in enumerate(self._servers.places())
+        ]
 
+    @property
+    def any_ready(self) -> bool:
+        """Whether a server is healthy."""
+        return any(server.healthy for server in self._servers.stats())
 
-def _unavailable(detail: str) -> Response:
-    return _error("", 503, detail, {})
+    @property
+    def trouble(self) -> str:
+        """Why no server is healthy, if none is."""
+        faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.stats())
+        return f"no server is healthy: {faults}"
+
+    def render_metrics(self) -> bytes:
+        """All that is counted, for Prometheus."""
+        return self._metrics.render()
 
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:

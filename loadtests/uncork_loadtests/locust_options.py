@@ -30,6 +30,10 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+VARIABLES = {name: f"UNCORK_{name.removeprefix('--').replace('-', '_').upper()}" for name, _ in _OPTIONS}
+"""The variable of the environment that each option may come from."""
+
+
 class WrongOptions(Exception):
     """The message says what is wrong with the options."""
 
@@ -47,8 +51,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Declare ours; each may come from the environment, as UNCORK_PATH."""
     group = parser.add_argument_group("uncork", "What is sent, and when.")
     for name, settings in _OPTIONS:
-        variable = f"UNCORK_{name.removeprefix('--').replace('-', '_').upper()}"
-        group.add_argument(name, env_var=variable, **settings)
+        group.add_argument(name, env_var=VARIABLES[name], **settings)
 
 
 def is_open(options: Namespace) -> bool:

@@ -88,7 +88,7 @@ class _Contest:
 
 def digits(settings: Settings, *, tell: Tell) -> list[Comparison]:
     """Compare policy cork with policy none on the digits example: throughput, lone latency."""
-    bodies = _digit_bodies()
+    bodies = digit_bodies()
     service = _uncork(f"{_DIGITS}:Digits", workers=2)
     commands = {
         policy: [*service, "--policy", policy, "--mb-max-latency", str(_DIGITS_GOAL_MS)]
@@ -241,7 +241,8 @@ def _uncork(service: str, *, workers: int) -> list[str]:
     return [*command, "--workers", str(workers), "--host", HOST]
 
 
-def _digit_bodies() -> list[bytes]:
+def digit_bodies() -> list[bytes]:
+    """Requests for the digits example, of one image each; BenchError if scikit-learn is not installed."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, Start
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats
 
 Place = Literal["held", "running", "losing", "answered", "shed", "abandoned", "lost", "cancelled"]
 """Where a request is, or how it ended. ``losing``: it is lost, and the next poll will say so."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from uncork_dispatcher.actions import Outcome, ShedReason, Start
+from uncork_dispatcher.actions import Ending, ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran
 from uncork_dispatcher.rules import ApiRules
@@ -60,10 +60,10 @@ class Log:
         """A batch was released."""
         self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in held_s]))
 
-    def batch_ended(self, batch: BatchFacts, outcome: Outcome) -> None:
-        """A batch came back."""
+    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+        """A batch came back, or will not."""
         self.lines.append(
-            ("ended", batch.start.batch, outcome, round(batch.started, 6), round(batch.seconds, 6))
+            ("ended", batch.start.batch, ending, round(batch.started, 6), round(batch.seconds, 6))
         )
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
@@ -78,7 +78,8 @@ def dispatcher(
     observer: Log | None = None,
 ) -> AsyncDispatcher[str, str]:
     """A shell on the clock of the running loop, with one api ``a`` if no others are given."""
-    made = AsyncDispatcher(TaskRunner(run), observer=observer, clock=asyncio.get_running_loop().time)
+    observers = () if observer is None else (observer,)
+    made = AsyncDispatcher(TaskRunner(run), observers=observers, clock=asyncio.get_running_loop().time)
     for each in rules or (ApiRules(name="a"),):
         made.set_api(each)
     for worker in range(workers):

@@ -189,11 +189,12 @@ def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:
     """The api is not idempotent."""
 
     async def main() -> None:
-        workers = Workers(then=failing(WorkerLost()))
-        shell = dispatcher(workers, ApiRules(name="a", idempotent=False), workers=2)
+        log, workers = Log(), Workers(then=failing(WorkerLost()))
+        shell = dispatcher(workers, ApiRules(name="a", idempotent=False), workers=2, observer=log)
 
         assert await outcomes(calls(shell, "x")) == ["WorkerLost"]
         assert len(workers.jobs) == 1
+        assert log.lines == [("started", 1, [0.0]), ("ended", 1, "lost", 0.0, 0.05)]
 
     run(main())
 
@@ -211,7 +212,10 @@ def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
 
         assert (await caller).result == "from 1"
         assert (await caller).held_s == pytest.approx(0.03)
-        assert [line[:2] for line in log.lines] == [("started", 1), ("started", 2), ("ended", 2)]
+        assert [line[:3:2] if line[0] == "ended" else line[:2] for line in log.lines] == [
+            *(("started", 1), ("started", 2)),
+            *(("ended", "lost"), ("ended", "worked")),
+        ]
 
     run(main())
 
@@ -258,7 +262,11 @@ def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
         await asyncio.sleep(2.0)
 
         assert await outcomes(calls(shell, "y")) == ["RequestShed"]
-        assert log.lines == [("started", 1, [0.0]), ("shed", "a", "no_worker")]
+        assert log.lines == [
+            ("started", 1, [0.0]),
+            ("ended", 1, "timed_out", 0.0, 2.0),
+            ("shed", "a", "no_worker"),
+        ]
 
     run(main())
 

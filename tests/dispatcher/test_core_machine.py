@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 )
 
 from uncork_dispatcher.actions import Outcome, Start
-from uncork_dispatcher.api import ApiStats
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.stats import ApiStats
 
 from .core_model import Model, Request
 

@@ -59,44 +59,44 @@ def test_with_no_busy_worker_nothing_is_held(rate: float, rows: int) -> None:
 
 def test_one_idle_and_one_busy_worker_keep_their_batches_even() -> None:
     """1 row, 8 rows per second, the other back at 10.5: until 1 row is all that comes in the rest, 10.375."""
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0) == Hold(10.375)
-    assert decide(rows=2, requests=2, busy_until=(10.5,), rate=8.0) == Hold(10.25)
+    assert decide(rows=1, busy_until=(10.5,), rate=8.0) == Hold(10.375, "balance")
+    assert decide(rows=2, requests=2, busy_until=(10.5,), rate=8.0) == Hold(10.25, "balance")
 
 
 def test_balance_reached_is_not_worth_waiting() -> None:
     """4 rows are what 8 rows per second bring in half a second: no hold at the boundary, one below it."""
     assert decide(rows=4, busy_until=(10.5,), rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=3, busy_until=(10.5,), rate=8.0) == Hold(10.125)
+    assert decide(rows=3, busy_until=(10.5,), rate=8.0) == Hold(10.125, "balance")
 
 
 def test_other_idle_workers_count() -> None:
     """With two idle the first busy one is no longer next: 2 rows are even already, 1 is until 10.25."""
     assert decide(rows=2, idle_workers=2, busy_until=(10.5,), rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=1, idle_workers=2, busy_until=(10.5,), rate=8.0) == Hold(10.25)
+    assert decide(rows=1, idle_workers=2, busy_until=(10.5,), rate=8.0) == Hold(10.25, "balance")
 
 
 def test_every_busy_worker_counts_not_only_the_first() -> None:
     """The second, further away, holds what the first would let go: 10.5 - 1 * 2 / 8 = 10.25."""
-    assert decide(rows=1, busy_until=(10.125, 10.5), rate=8.0) == Hold(10.25)
+    assert decide(rows=1, busy_until=(10.125, 10.5), rate=8.0) == Hold(10.25, "balance")
 
 
 def test_a_much_faster_worker_is_back_before_a_slow_one() -> None:
     """It takes 0.25 s: within the next half second it releases twice, so 10.5 - 1 * 2 / 8."""
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.25) == Hold(10.25)
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.5) == Hold(10.375)
+    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.25) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.5) == Hold(10.375, "balance")
 
 
 def test_one_and_a_half_average_batches_are_enough() -> None:
     """8 rows per second and two workers of 1 s need batches of 4: 6 go, though the other is far away."""
     assert decide(rows=6, busy_until=(14.0,), rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=5, busy_until=(14.0,), rate=8.0) == Hold(13.375)
+    assert decide(rows=5, busy_until=(14.0,), rate=8.0) == Hold(13.375, "balance")
 
 
 def test_scattered_batch_times_shorten_the_hold() -> None:
     """A spread of 25 % counts as 1 of the 4 rows of the average batch that are held already."""
     noisy = SECOND._replace(spread=0.25)
 
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0, estimate=noisy) == Hold(10.25)
+    assert decide(rows=1, busy_until=(10.5,), rate=8.0, estimate=noisy) == Hold(10.25, "balance")
     assert decide(rows=3, busy_until=(10.5,), rate=8.0, estimate=noisy) == Release(32, "not_worth_waiting")
 
 
@@ -111,7 +111,7 @@ def test_scarce_workers_are_not_held() -> None:
     plenty = Estimate(intercept_s=1.0, slope_s=0.149, spread=0.0, earned_rows=100.0)
 
     assert decide(busy_until=(10.5,), rate=8.0, estimate=scarce) == Release(32, "not_worth_waiting")
-    assert decide(busy_until=(10.5,), rate=8.0, estimate=plenty) == Hold(10.375)
+    assert decide(busy_until=(10.5,), rate=8.0, estimate=plenty) == Hold(10.375, "balance")
     assert decide(busy_until=(10.5,), rate=48.1, deadline=99.0) == Release(32, "not_worth_waiting")
     assert decide(busy_until=(10.5,), rate=47.9, deadline=99.0) != Release(32, "not_worth_waiting")
 

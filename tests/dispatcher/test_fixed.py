@@ -21,13 +21,15 @@ def test_a_full_batch_goes(policy: FixedPolicy) -> None:
 
 def test_an_idle_worker_does_not_make_it_hurry(policy: FixedPolicy) -> None:
     """The oldest request waits its time, whatever the goal and the workers say."""
-    assert policy.decide(view(now=10.125, oldest=10.0, deadline=10.1)) == Hold(10.25)
-    assert policy.decide(view(now=10.125, oldest=10.0, busy_until=(11.0,))) == Hold(10.25)
+    assert policy.decide(view(now=10.125, oldest=10.0, deadline=10.1)) == Hold(10.25, "window")
+    assert policy.decide(view(now=10.125, oldest=10.0, busy_until=(11.0,))) == Hold(10.25, "window")
 
 
 def test_the_wait_counts_from_the_oldest(policy: FixedPolicy) -> None:
     """Later arrivals do not prolong it."""
-    assert policy.decide(view(now=10.125, oldest=10.0, newest=10.125, rows=2, requests=2)) == Hold(10.25)
+    assert policy.decide(view(now=10.125, oldest=10.0, newest=10.125, rows=2, requests=2)) == Hold(
+        10.25, "window"
+    )
 
 
 def test_when_the_wait_is_over_what_there_is_goes(policy: FixedPolicy) -> None:
@@ -40,4 +42,4 @@ def test_batches_teach_it_nothing(policy: FixedPolicy) -> None:
     """It is as fixed as it says."""
     policy.observe(BatchDone(now=9.0, rows=1, requests=1, held_s=5.0, seconds=1.0))
 
-    assert policy.decide(view(now=10.125, oldest=10.0)) == Hold(10.25)
+    assert policy.decide(view(now=10.125, oldest=10.0)) == Hold(10.25, "window")

@@ -1,9 +1,14 @@
 """Start and stop: usage errors, a port in use, setup that fails, drains, and no process left behind."""
 
 import asyncio
+import contextlib
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
+import termios
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,7 +44,7 @@ def test_a_target_that_cannot_be_served_is_a_usage_error(target: str, says: str)
     [
         (["--policy", "corky"], "there is no policy 'corky'"),
         (["--mb-max-latency", "-1"], "mb_max_latency must be above 0 milliseconds"),
-        (["--mb-max-batch-size", "0"], "mb_max_batch_size must be a whole number of rows from 1"),
+        (["--mb-max-batch-size", "0"], "--mb-max-batch-size"),
         (["--workers", "0"], "--workers"),
         (["--port", "70000"], "--port"),
         (["--nonsense"], "--nonsense"),
@@ -110,6 +115,34 @@ class Slow(Service):
 """
 
 
+def on_a_terminal(*command: str) -> str:
+    """All that a command writes to a terminal of 100 columns, until it ends by itself."""
+    ours, its = os.openpty()
+    termios.tcsetwinsize(its, (24, 100))
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uncork", *command], stdout=its, stderr=its, stdin=its, env=environment
+    )
+    os.close(its)
+    written = b""
+    with contextlib.suppress(OSError):  # as reading ends when nobody has the terminal open any more
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    process.wait()
+    return written.decode()
+
+
+def test_a_terminal_has_colours(tmp_path: Path) -> None:
+    """What is wrong is in red, and what workers do until it is known is shown for as long."""
+    (tmp_path / "wrong.py").write_text("import time\ntime.sleep(0.7)\nimport no_such_package\n")
+
+    text = on_a_terminal("serve", f"{tmp_path / 'wrong.py'}:S", "--port", "0")
+
+    assert "worker 0: import, " in text
+    assert re.search(r"\x1b\[1;31muncork serve:\x1b\[0m .* -m pip install no_such_package\r\n$", text)
+
+
 async def drain(server: Server, number: int) -> list[httpx.Response]:
     """Stop a server with one batch running and one request held; return all answers."""
     async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
@@ -137,6 +170,9 @@ def test_a_stop_answers_what_was_accepted_and_refuses_the_rest(number: int) -> N
         assert int(late.headers["retry-after"]) >= 1
         assert server.exit_code() == 0
         assert not any(is_alive(worker) for worker in workers)
+        says = "stopping: 2 requests are not answered yet; Ctrl-C again cuts off what is left\n"
+        assert says in server.output
+        assert server.output.endswith("gateway: stopped\n")
 
 
 def test_ctrl_c_reaches_only_the_gateway() -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import uvicorn
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch
+from uncork_workers.overrides import for_all_apis
 
 from .fake_worker import FakeWorker
 from .running import turns
@@ -80,9 +82,11 @@ class GatewayStage:
 
 
 @contextlib.asynccontextmanager
-async def gateway(folder: Path, **settings: Any) -> AsyncIterator[GatewayStage]:
-    """A gateway on a socket in a folder."""
-    made = GatewayStage(folder, GatewaySettings(**settings))
+async def gateway(
+    folder: Path, *, overrides: Mapping[str, Any] = MappingProxyType({}), **settings: Any
+) -> AsyncIterator[GatewayStage]:
+    """A gateway on a socket in a folder; ``overrides`` are for all apis."""
+    made = GatewayStage(folder, GatewaySettings(overrides=for_all_apis(overrides), **settings))
     await made.listen()
     try:
         yield made

@@ -62,7 +62,7 @@ class Stage:
         self.runner = Runner()
         self.metrics = Metrics()
         self.dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
-            TaskRunner(self.runner), observer=self.metrics, clock=clock
+            TaskRunner(self.runner), observers=(self.metrics,), clock=clock
         )
         self.dispatcher.set_api(rules)
         for worker in range(workers):

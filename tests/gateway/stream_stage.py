@@ -61,7 +61,7 @@ class StreamStage:
     def __init__(self, *, timeout_s: float = 60, workers: int = 1) -> None:
         self.running: list[Streaming] = []
         self.metrics = Metrics()
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observer=self.metrics)
+        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observers=(self.metrics,))
         rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=timeout_s)
         dispatcher.set_api(rules)
         for worker in range(workers):

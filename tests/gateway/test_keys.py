@@ -1,6 +1,7 @@
 """API keys: which requests carry one, what a file of keys may hold, and what goes without."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import httpx
@@ -94,6 +95,21 @@ def test_without_a_key_there_is_no_answer(tmp_path: Path, path: str, method: str
     run(scenario())
 
 
+def test_the_page_that_asks_for_the_key_needs_none(tmp_path: Path) -> None:
+    """It and its files are the same everywhere; what it shows has another path. Only looking is free."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS) as on:
+            page = await on.http.get("/docs")
+            assert page.status_code == 200
+            [script] = re.findall(r'"(docs/docs\.js[^"]*)"', page.text)
+            assert "openapi.json" in (await on.http.get(f"/{script}")).text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert (await on.http.post("/docs")).status_code == 401
+
+    run(scenario())
+
+
 def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
     """Requests for batches and plain ones, the second time too, when the head is known."""
 
@@ -170,9 +186,11 @@ def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> Non
         async with gateway(tmp_path, keys=KEYS, admin=True) as on, of(on.gateway.admin_app) as admin:
             await on.worker(serves=service(json_api("echo")))
 
-            for path in ("/metrics", "/openapi.json"):
-                assert (await admin.get(path)).status_code == 200
-                assert (await on.http.get(path, headers=WITH_KEY)).status_code == 404
+            assert (await admin.get("/metrics")).status_code == 200
+            assert (await on.http.get("/metrics", headers=WITH_KEY)).status_code == 404
+            for path in ("/docs", "/openapi.json"):
+                assert (await admin.get(path)).status_code == 404
+                assert (await on.http.get(path, headers=WITH_KEY)).status_code == 200
             for client in (admin, on.http):
                 assert (await client.get("/readyz")).status_code == 200
             assert (await on.http.get("/v2", headers=WITH_KEY)).status_code == 200

@@ -1,12 +1,23 @@
 """What the gateway counts and measures."""
 
 import asyncio
+from importlib.metadata import version
 from typing import NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Estimate, Job, Ran, RequestShed, TaskRunner
+from uncork_dispatcher import (
+    ApiRules,
+    AsyncDispatcher,
+    Estimate,
+    Job,
+    Ran,
+    RequestShed,
+    TaskRunner,
+    WorkerLost,
+)
+from uncork_dispatcher.api import Api
 from uncork_gateway.metrics import CONTENT_TYPE, LiveState, Metrics
 
 from .running import run, turns
@@ -49,7 +60,7 @@ async def traffic() -> Reading:
         rows = job.start.rows
         return Ran(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
 
-    dispatcher = AsyncDispatcher(TaskRunner(echo), observer=metrics)
+    dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
     metrics.registry.register(
         LiveState(apis=dispatcher.stats, workers=lambda: ["idle", "busy", "busy"], restarts=lambda: 7)
     )
@@ -80,7 +91,7 @@ def reading() -> Reading:
 
 
 def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
-    """Under the names and with the labels of DESIGN 4.4."""
+    """Under the names and with the labels of DESIGN 4.4, and what is told of the process."""
     histograms = {
         "uncork_request_duration_seconds",
         "uncork_queue_wait_seconds",
@@ -95,15 +106,21 @@ def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
         "uncork_estimate_slope_seconds",
         "uncork_estimate_error_ratio",
         "uncork_arrival_rate_rows",
+        "uncork_goal_seconds",
+        "uncork_max_batch_rows",
     }
     labels = {
         **{f"{name}_count": {"api"} for name in histograms},
         **{name: {"api"} for name in gauges},
         "uncork_requests_total": {"api", "status"},
         "uncork_releases_total": {"api", "reason"},
+        "uncork_batches_total": {"api", "outcome"},
         "uncork_shed_total": {"api", "reason"},
         "uncork_workers": {"state"},
         "uncork_worker_restarts_total": set(),
+        "uncork_build_info": {"version"},
+        "process_cpu_seconds_total": set(),
+        "python_gc_collections_total": {"generation"},
     }
 
     found: dict[str, set[str]] = {}
@@ -156,6 +173,34 @@ def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
     total = value(reading, "uncork_batch_duration_seconds_sum", **API)
     assert total is not None
     assert 0 < total < 5
+    assert value(reading, "uncork_batches_total", **API, outcome="worked") == 2
+
+
+def test_batches_that_nobody_answered_are_counted() -> None:
+    """Those that went with their worker and those past their timeout; they have no duration."""
+
+    async def main() -> Reading:
+        metrics = Metrics()
+
+        async def no_answer(job: Job[bytes]) -> Ran[bytes]:
+            if job.start.batch == 1:
+                raise WorkerLost
+            never: asyncio.Future[Ran[bytes]] = asyncio.get_running_loop().create_future()
+            return await never
+
+        dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
+        dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
+        dispatcher.worker_ready(1)
+        dispatcher.worker_ready(2)
+        await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)
+        return read(metrics)
+
+    reading = run(main())
+
+    assert value(reading, "uncork_batches_total", **API, outcome="lost") == 1
+    assert value(reading, "uncork_batches_total", **API, outcome="timed_out") == 1
+    assert value(reading, "uncork_batch_rows_count", **API) == 2
+    assert value(reading, "uncork_batch_duration_seconds_count", **API) == 0
 
 
 def test_refusals_are_counted_by_reason(reading: Reading) -> None:
@@ -193,6 +238,30 @@ def test_workers_are_counted_by_state(reading: Reading) -> None:
     }
     assert states == {"starting": 0, "idle": 1, "busy": 2}
     assert value(reading, "uncork_worker_restarts_total") == 7
+
+
+def test_limits_are_shown(reading: Reading) -> None:
+    """So that latency and batches can be drawn beside what they should be."""
+    assert value(reading, "uncork_goal_seconds", **API) == 50
+    assert value(reading, "uncork_max_batch_rows", **API) == 5
+
+
+def test_who_has_no_goal_shows_none() -> None:
+    """As a proxy that was given none; all else is there."""
+    metrics = Metrics()
+    stats = Api(ApiRules(name="echo")).stats(0.0)
+    metrics.registry.register(
+        LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
+    )
+    reading = read(metrics)
+
+    assert value(reading, "uncork_goal_seconds", **API) is None
+    assert value(reading, "uncork_max_batch_rows", **API) == 1000
+
+
+def test_the_version_is_told(reading: Reading) -> None:
+    """For whoever rolls out a new one."""
+    assert value(reading, "uncork_build_info", version=version("uncork")) == 1
 
 
 def test_two_gateways_do_not_share_their_counts() -> None:

@@ -12,9 +12,20 @@ import pytest
 from openapi_spec_validator import validate
 
 from uncork_gateway.openapi import make_openapi
-from uncork_workers.adapters import Json, NdArray, RequestBatch, Requests
+from uncork_workers.adapters import (
+    DataFrame,
+    File,
+    Image,
+    Json,
+    NdArray,
+    Request,
+    RequestBatch,
+    Requests,
+    Text,
+)
 from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.frames import Hello
+from uncork_workers.outputs.kinds import Image as ImageFile
 from uncork_workers.service import Service, api, describe_service
 
 from .gateway_stage import gateway, problem
@@ -42,7 +53,8 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
     document = make_openapi(describe_service(Flowers), version="7")
     validate(document)
 
-    assert document["info"] == {"title": "Flowers", "version": "7"}
+    assert (document["info"]["title"], document["info"]["version"]) == ("Flowers", "7")
+    assert document["info"]["description"].startswith("Two apis.\n\nErrors are")
     predict = document["paths"]["/ask/here"]["post"]
     assert (predict["operationId"], predict["summary"]) == ("predict", "Say what it is.")
     assert predict["description"] == "At some length."
@@ -64,7 +76,7 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
         "text/csv",
     }
     anything = document["paths"]["/anything"]["post"]
-    assert anything["requestBody"]["content"] == {"application/json": {"schema": {}}}
+    assert anything["requestBody"]["content"] == {"application/json": {"schema": {}, "example": {}}}
     assert "summary" not in anything
 
 
@@ -123,6 +135,139 @@ def test_handlers_may_answer_with_other_statuses() -> None:
     assert set(rows["default"]["content"]) == {"application/problem+json"}
 
 
+class Inputs(Service):
+    """Bodies of all kinds."""
+
+    @api(input=DataFrame(columns=["a", "b", "c"], dtypes={"b": "bool", "c": "str"}))
+    def table(self, table: Any) -> Any:
+        """Return it."""
+        return table
+
+    @api(input=Text(), warmup='some "words"')
+    def text(self, texts: list[str]) -> list[str]:
+        """Return them."""
+        return texts
+
+    @api(input=Image(), output=ImageFile())
+    def image(self, images: list[Any]) -> list[Any]:
+        """Return them."""
+        return images
+
+    @api(input=File(parts=("left", "right")))
+    def pair(self, forms: list[Any]) -> list[int]:
+        """Count."""
+        return [len(form) for form in forms]
+
+    @api(input=Requests(), warmup=Request(body=b'{"a": 1}'))
+    def request(self, requests: RequestBatch) -> list[Any]:
+        """Return them."""
+        return list(requests.payloads)
+
+    @api(input=NdArray(shape=(3, 224, 224)))
+    def explain(self, rows: Any) -> Any:
+        """Return them."""
+        return rows
+
+    @api(input=NdArray(dtype="int8", shape=(2,)), warmup=[3, 4])
+    def predict(self, rows: Any) -> Any:
+        """Return them."""
+        return rows
+
+
+def content_of(path: str) -> Any:
+    """What bodies there are at a path of that service, whose document is valid."""
+    document = make_openapi(describe_service(Inputs), version="1")
+    validate(document)
+    return document["paths"][path]["post"]["requestBody"]["content"]
+
+
+def test_bodies_have_examples_that_can_be_sent_as_they_are() -> None:
+    """The service's own, or one that is made; each in its form."""
+    rows = content_of("/predict")["application/json"]["examples"]
+    assert [one["value"] for one in rows.values()] == [[3, 4], [[3, 4], [3, 4]]]
+    table = content_of("/table")
+    assert table["text/csv"]["examples"]["two rows"]["value"] == "a,b,c\n" + 2 * "0.5,true,some text\n"
+    assert table["application/json"]["examples"]["one row"]["value"] == {
+        "a": 0.5,
+        "b": True,
+        "c": "some text",
+    }
+    text = content_of("/text")
+    assert text["text/plain"]["example"] == text["application/json"]["example"] == 'some "words"'
+    assert content_of("/request")["application/json"]["example"] == {"a": 1}
+
+
+def test_what_is_no_text_is_a_file_to_choose() -> None:
+    """In forms, too; what would be too large to read has no example."""
+    file = {"type": "string", "format": "binary"}
+
+    image = content_of("/image")
+    assert image["image/*"]["schema"] == image["application/octet-stream"]["schema"] == file
+    assert image["multipart/form-data"]["schema"]["properties"] == {"file": file}
+    assert content_of("/pair")["multipart/form-data"]["schema"] == {
+        "type": "object",
+        "properties": {"left": file, "right": file},
+        "required": ["left", "right"],
+    }
+    assert content_of("/request")["*/*"] == content_of("/explain")["application/x-npy"] == {"schema": file}
+    assert content_of("/explain")["application/json"].keys() == {"schema"}
+
+
+def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> None:
+    """Those whose bodies only the worker reads are none; an example is there if one can be said."""
+    document = make_openapi(describe_service(Inputs), version="1")
+    paths = document["paths"]
+
+    [model] = paths["/v1/models/{model}:predict"]["post"]["parameters"]
+    assert model["schema"]["default"] == "inputs"
+    assert set(model["schema"]["enum"]) == {
+        "inputs",
+        *(f"inputs.{name}" for name in ("table", "text", "explain", "predict")),
+    }
+    examples = content_of("/v1/models/{model}:predict")["application/json"]["examples"]
+    assert examples["inputs.text"]["value"] == {"instances": ['some "words"']}
+    tensors = content_of("/v2/models/{model}/infer")["application/json"]["examples"]
+    assert tensors["inputs"]["value"] == {
+        "inputs": [{"name": "input-0", "datatype": "INT8", "shape": [1, 2], "data": [[3, 4]]}]
+    }
+    assert [one["datatype"] for one in tensors["inputs.table"]["value"]["inputs"]] == [
+        "FP64",
+        "BOOL",
+        "BYTES",
+    ]
+    [explained] = paths["/v1/models/{model}:explain"]["post"]["parameters"]
+    assert explained["schema"]["enum"] == ["inputs"]
+    assert "examples" not in content_of("/v1/models/{model}:explain")["application/json"]
+
+
+def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
+    """No paths, no tags."""
+
+    class Files(Service):
+        """Files only."""
+
+        @api(input=File())
+        def size(self, files: list[Any]) -> list[int]:
+            """Count."""
+            return [len(files)]
+
+    document = make_openapi(describe_service(Files), version="1")
+
+    assert document["paths"].keys() == {"/size"}
+    assert [tag["name"] for tag in document["tags"]] == ["Files"]
+
+
+@pytest.mark.parametrize("wants_keys", [False, True])
+def test_it_says_whether_a_key_is_wanted(wants_keys: bool) -> None:
+    """In one of two headers."""
+    document = make_openapi(describe_service(Flowers), version="1", wants_keys=wants_keys)
+    validate(document)
+
+    schemes = document["components"].get("securitySchemes", {})
+    assert document.get("security", []) == [{name: []} for name in schemes]
+    assert {scheme["type"] for scheme in schemes.values()} == ({"apiKey", "http"} if wants_keys else set())
+
+
 def test_definitions_of_a_schema_become_components() -> None:
     """Of each api its own: two may use one name for different things."""
     schema = {
@@ -157,6 +302,6 @@ def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> No
             reply = await on.http.get("/openapi.json")
 
             assert reply.headers["content-type"] == "application/json"
-            assert msgspec.json.decode(reply.content)["paths"].keys() == {"/ask/here", "/anything"}
+            assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()
 
     run(scenario())

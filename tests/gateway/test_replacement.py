@@ -12,6 +12,7 @@ import pytest
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_workers.description import ApiSettings, ServiceDescription
 from uncork_workers.frames import Failed, Hello, Ready
+from uncork_workers.overrides import for_all_apis
 
 from .fake_worker import FakeWorker, json_api, service
 from .gateway_stage import GatewayStage, gateway, problem
@@ -94,6 +95,8 @@ def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Pa
 
             on.gateway.take_over([2])
 
+            assert 'uncork_goal_seconds{api="new"}' in (await on.http.get("/metrics")).text
+            assert 'uncork_goal_seconds{api="old"}' not in (await on.http.get("/metrics")).text
             problem(await on.http.post("/old", json=1), 404)
             late = on.post("/new", 2)
             await turns(50)
@@ -167,7 +170,7 @@ def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     """It, not the one that took over; that one is given batches afterwards."""
 
     async def scenario() -> None:
-        async with replacing(tmp_path, overrides={"timeout": 0.05}) as on:
+        async with replacing(tmp_path, overrides=for_all_apis({"timeout": 0.05})) as on:
             old = await on.worker()
             asking = on.post("/echo", 1)
             await old.batch()

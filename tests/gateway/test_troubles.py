@@ -2,7 +2,7 @@
 
 import pytest
 
-from uncork_gateway.troubles import Troubles
+from uncork_gateway.troubles import Start, Troubles
 
 
 class Watched(Troubles):
@@ -33,6 +33,27 @@ def test_a_long_setup_is_told(on: Watched) -> None:
     on.setting_up(0)
     on.now += 12
     assert on.text() == "worker 1 is in setup for 312 s"
+
+
+def test_a_long_warm_up_is_told(on: Watched) -> None:
+    """With what is run now; a worker that is ready does nothing of that kind any more."""
+    on.setting_up(0)
+    on.now += 5
+    on.warming_up(0, "predict", 1)
+    on.setting_up(1)
+    on.now += 2
+    on.warming_up(0, "predict", 32)
+    on.now += 3
+    assert on.starts() == {
+        0: Start("warm-up of predict", " with 32 rows", 1007),
+        1: Start("setup", "", 1005),
+    }
+    on.ready(1)
+    assert on.text() == "worker 0 is in warm-up of predict with 32 rows for 3 s"
+    on.warming_up(0, "predict", 1)
+    died = "worker 0 was killed by SIGKILL in warm-up of predict with 1 row"
+    assert on.exited(0, "was killed by SIGKILL", failures=1, retry_s=0.1) == died
+    assert on.starts() == {}
 
 
 def test_a_crash_loop_is_told_with_its_next_try(on: Watched) -> None:
@@ -70,7 +91,7 @@ def test_a_ready_worker_ends_all_trouble(on: Watched) -> None:
     """What was before is no reason why there is none later."""
     on.setting_up(0)
     on.exited(1, "was killed by SIGKILL", failures=3, retry_s=1)
-    on.ready()
+    on.ready(0)
     on.now += 60
     assert on.text() == "workers are starting"
 

@@ -26,6 +26,7 @@ from uncork_workers.frames import (
     Reply,
     TableForm,
     TensorForm,
+    WarmUp,
     encode_frame,
     split_payload,
 )
@@ -61,6 +62,7 @@ APIS = st.builds(
 SERVICES = st.builds(ServiceDescription, name=st.text(), apis=st.lists(APIS, max_size=2))
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, index=NUMBERS, pid=NUMBERS, service=SERVICES, files=st.lists(st.text(), max_size=2)),
+    st.builds(WarmUp, api=st.text(), rows=st.integers(1, 2**31)),
     st.builds(Ready, files=st.lists(st.text(), max_size=2)),
     st.builds(
         Failed,

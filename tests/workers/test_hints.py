@@ -131,8 +131,10 @@ def test_a_package_that_is_missing() -> None:
     """Which one, and for which Python."""
     error = ModuleNotFoundError("No module named 'no_such.inner'", name="no_such.inner")
 
-    hint = f"install no_such for the Python that runs uncork and its workers, {sys.executable}"
+    hint = f"install it for the Python that runs the workers: {sys.executable} -m pip install no_such"
     assert hint_on_import(error) == hint
+    of_other_name = ModuleNotFoundError("No module named 'sklearn.svm'", name="sklearn.svm")
+    assert hint_on_import(of_other_name).endswith("-m pip install scikit-learn")
     assert noted(Uses(), error) == [f"hint: {hint}"]
 
 

@@ -18,7 +18,7 @@ class Echo(Service):
         return items
 """
 USELESS = "from uncork_workers.service import Service\nclass Empty(Service): pass\nnumber = 5\nnothing = None"
-RUNS = f"that runs uncork and its workers, {sys.executable}"
+PIP = f"{sys.executable} -m pip install"
 WRONG = GOOD.replace("input=Json()", "input=Json(), mb_max_latency=-1")
 
 
@@ -156,7 +156,7 @@ def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
         (
             "import no_such_module_xyz",
             ModuleNotFoundError,
-            f"; install no_such_module_xyz for the Python {RUNS}",
+            f"; install it for the Python that runs the workers: {PIP} no_such_module_xyz",
         ),
         (
             "from uncork import api\n@api\ndef f(self, rows): ...",
@@ -197,6 +197,14 @@ def test_a_name_that_is_not_there_is_refused(project: Path, name: str) -> None:
     write(project, "useless.py", GOOD + USELESS)
 
     assert str(refusal(f"useless.py:{name}")) == f"useless.py has no {name!r}; it has Echo, Empty"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("echo_", "Echo"), ("Ecco", "Echo"), ("EMPTY", "Empty")])
+def test_a_name_that_is_nearly_there_is_told(project: Path, name: str, meant: str) -> None:
+    """In whatever case."""
+    write(project, "nearly.py", GOOD + USELESS)
+
+    assert str(refusal(f"nearly.py:{name}")) == f"nearly.py has no {name!r}; did you mean {meant}?"
 
 
 def test_a_file_without_any_service_is_refused(project: Path) -> None:

@@ -16,8 +16,13 @@ from uncork_workers.adapters.base import Sample
 from uncork_workers.description import ApiSettings
 from uncork_workers.execution import Executor
 from uncork_workers.outputs import Rejected
+from uncork_workers.overrides import for_all_apis
 from uncork_workers.service import Service, api
 from uncork_workers.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
+
+
+def to_nobody(api: str, rows: int) -> None:
+    """Nobody wants to know."""
 
 
 def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
@@ -116,8 +121,16 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
     """What is learned of the service above in so many seconds, and how it was called."""
     service = Clocked()
     executor = Executor(service)
-    examples = examples_of(Clocked, {"mb_max_batch_size": 12, **overrides})
-    profile = warm_up(executor, examples, seconds=seconds, clock=lambda: service.now)
+    examples = examples_of(Clocked, for_all_apis({"mb_max_batch_size": 12, **overrides}))
+    told: list[tuple[str, int]] = []
+    profile = warm_up(
+        executor,
+        examples,
+        seconds=seconds,
+        tell=lambda api, rows: told.append((api, rows)),
+        clock=lambda: service.now,
+    )
+    assert told == list(dict.fromkeys(service.calls))  # each size, before it is run
     executor.close()
     return profile, service.calls
 
@@ -187,7 +200,7 @@ def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str
             return handler(items)
 
     with pytest.raises(WarmupFailed) as caught:
-        warm_up(Executor(Broken()), examples_of(Broken, {}), seconds=1)
+        warm_up(Executor(Broken()), examples_of(Broken, []), seconds=1, tell=to_nobody)
 
     assert str(caught.value).startswith(f"predict raised {reason}")
     assert caught.value.__cause__ is not None
@@ -208,7 +221,7 @@ def test_files_and_requests_come_as_clients_send_them() -> None:
             seen.extend(requests.payloads)
             return ["fine"] * len(requests)
 
-    warm_up(Executor(Raw()), examples_of(Raw, {}), seconds=60)
+    warm_up(Executor(Raw()), examples_of(Raw, []), seconds=60, tell=to_nobody)
 
     file = UploadedFile(data=b"abc", content_type="application/octet-stream")
     assert [one for one in seen if isinstance(one, UploadedFile)] == [file] * 6
@@ -229,4 +242,4 @@ def test_an_example_that_is_not_valid_any_more_is_told() -> None:
 
     executor = Executor(Service2())
     with pytest.raises(WarmupFailed, match=r"predict raised InvalidInput on its example \(rows: 2\): "):
-        warm_up(executor, examples_of(Service2, {}), seconds=60)
+        warm_up(executor, examples_of(Service2, []), seconds=60, tell=to_nobody)

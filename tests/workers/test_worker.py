@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.frames import Batch, Failed, Frame, FrameError, Hello, Message, Ready, Reply
+from uncork_workers.frames import Batch, Failed, Frame, FrameError, Hello, Message, Ready, Reply, WarmUp
 from uncork_workers.outputs.kinds import UNASKED
 from uncork_workers.worker import EXIT_LOAD, EXIT_SETUP, main
 
@@ -109,7 +109,16 @@ HELLO = Hello(
     pid=os.getpid(),
     service=ServiceDescription(
         name="Shout",
-        apis=[ApiDescription(name="shout", route="/shout", input={"kind": "json"}, offers=UNASKED)],
+        apis=[
+            ApiDescription(
+                name="shout",
+                route="/shout",
+                input={"kind": "json"},
+                offers=UNASKED,
+                example=b"{}",
+                example_type="application/json",
+            )
+        ],
     ),
 )
 BODIES = [b'"a"', b'"bc"', b"5"]
@@ -159,11 +168,12 @@ def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
     """Under the settings in force; the gateway is told how long each size took."""
     (place / "warm.py").write_text(WARM)
     batch = Batch(batch=1, api="echo", limit_rows=9, lengths=[1], rows=[1], id="x-1")
-    arguments = ["--warmup-seconds", "60", "--overrides", '{"mb_max_batch_size": 3}']
+    arguments = ["--warmup-seconds", "60", "--overrides", '[{"argument": "mb_max_batch_size", "value": 3}]']
 
     code, said = serve(place, "warm.py:Warm", (batch, [b"0"]), arguments=arguments)
 
-    _, (ready, _), (_, payload) = said
+    _, *told, (ready, _), (_, payload) = said
+    assert [one.message for one in told] == [WarmUp(api="echo", rows=rows) for rows in (1, 2, 3)]
     assert isinstance(ready, Ready)
     assert {api: [rows for rows, _ in chunks] for api, chunks in ready.profile.items()} == {"echo": [1, 2, 3]}
     assert all(seconds > 0 for _, seconds in ready.profile["echo"])
@@ -187,7 +197,7 @@ def test_a_warm_up_that_fails_is_told_with_its_traceback(place: Path) -> None:
     (place / "warm.py").write_text(WARM)
     code, said = serve(place, "warm.py:Wrong", arguments=["--warmup-seconds", "60"])
 
-    _, (failed, _) = said
+    *_, (failed, _) = said
     assert isinstance(failed, Failed)
     message = "echo raised ValueError on its example (rows: 2): two is too many"
     assert (failed.index, failed.stage, failed.message) == (4, "warmup", message)

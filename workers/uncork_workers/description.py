@@ -12,7 +12,7 @@ import msgspec
 
 # Paths that the gateway answers itself, now or in a later version.
 RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
-RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard")
+RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 """Media types that bodies have on both sides."""
@@ -86,6 +86,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
 
+    ``doc`` is what the handler says of itself. ``example`` is a row as JSON, or a text as a JSON string, that
+    people may try in a body of the type ``example_type``; empty if there is none.
     ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
     the JSON schema of a row. ``answers_each`` says that each answer is of whatever media type and status the
     handler gives it. ``streams`` says that its answers come in pieces, in whatever media type the
@@ -99,6 +101,8 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] = {}
     settings: ApiSettings = ApiSettings()
     doc: str = ""
+    example: bytes = b""
+    example_type: str = ""
     answers_each: bool = False
     streams: bool = False
 
@@ -119,10 +123,11 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A service and its apis, in the order of their definition."""
+    """A service and its apis, in the order of their definition; ``doc`` is what it says of itself."""
 
     name: str
     apis: list[ApiDescription]
+    doc: str = ""
 
 
 def field_cost(row: bytes | msgspec.Raw, field: str) -> float:

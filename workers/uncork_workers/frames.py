@@ -5,7 +5,8 @@ payload of the second. The header is one of the messages below; payload is the b
 
     worker                         gateway
       Hello    (apis) ------------>          after the import of the service
-      Ready ---------------------->          after its setup and warm-up
+      WarmUp ... ----------------->          after its setup, before each size with which it warms up
+      Ready ---------------------->          when it has warmed up
              <-------------------- Ping      now and then, while it waits for a batch,
       Pong ----------------------->          which it answers
              <------------------- Batch      one at a time,
@@ -52,6 +53,13 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
     pid: int
     service: ServiceDescription
     files: list[str] = []
+
+
+class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
+    """The worker has set its service up, and calls an api with so many rows of its example now."""
+
+    api: str
+    rows: int
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -185,7 +193,7 @@ class Pong(msgspec.Struct, tag="pong", frozen=True):
     """It is."""
 
 
-Message = Hello | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong
+Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

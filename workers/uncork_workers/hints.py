@@ -23,6 +23,15 @@ from uncork_workers.service import Service, api
 log = logging.getLogger("uncork.worker")
 
 _LONG_S = 0.1
+# Modules of models that come in packages of another name.
+_PACKAGES = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
 _BY_NAME = re.compile(r"(\w+)\.__init__\(\) takes 1 positional argument")
 _UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 
@@ -53,8 +62,11 @@ def hint_on_import(error: BaseException) -> str:
     text = str(error)
     match error:
         case ModuleNotFoundError(name=str(name)):
-            package = name.partition(".")[0]
-            return f"install {package} for the Python that runs uncork and its workers, {sys.executable}"
+            module = name.partition(".")[0]
+            package = _PACKAGES.get(module, module)
+            return (
+                f"install it for the Python that runs the workers: {sys.executable} -m pip install {package}"
+            )
         case TypeError() if text.startswith("api() "):
             return _hint_on_api(text)
         case TypeError() if (found := _BY_NAME.match(text)) and found[1] in adapters.__all__:

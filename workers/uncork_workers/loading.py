@@ -35,7 +35,7 @@ def load_service(target: str) -> type[Service]:
     module = _load(place)
     service = getattr(module, name, None)
     if service is None:
-        raise TargetError(f"{place} has no {name!r}; {_services_of(module)}")
+        raise TargetError(f"{place} has no {name!r}; {_services_of(module, like=name)}")
     if not isinstance(service, type) or not issubclass(service, Service):
         raise TargetError(f"{place}: {_no_service(name, service)}; {_services_of(module)}")
     try:
@@ -90,12 +90,16 @@ def _load_module(place: str) -> ModuleType:
         raise
 
 
-def _services_of(module: ModuleType) -> str:
+def _services_of(module: ModuleType, *, like: str = "") -> str:
     names = [
         name
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Service) and value is not Service
     ]
+    by_letters = {name.lower(): name for name in names}
+    near = get_close_matches(like.lower(), by_letters, n=1)
+    if near:
+        return f"did you mean {by_letters[near[0]]}?"
     return f"it has {', '.join(names)}" if names else "it has no service at all"
 
 

@@ -58,7 +58,7 @@ class Processes:
         self._target = target
         self._arguments = arguments
         self._gpus = gpus
-        self._environment = {**_environment(workers), **environment}
+        self._environment = {**environment_of(workers), **environment}
         self.lives: dict[int, Life] = {}
         """Those that run, by their numbers."""
 
@@ -101,7 +101,7 @@ class Processes:
         return {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
 
 
-def _environment(workers: int) -> dict[str, str]:
+def environment_of(workers: int) -> dict[str, str]:
     """Ours, with each worker's share of the cores for OpenMP and BLAS unless something is said there."""
     share = str(max(1, len(os.sched_getaffinity(0)) // workers))
     # Threads that spin while they wait for each other take the cores from the gateway and other workers.

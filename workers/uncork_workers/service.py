@@ -18,6 +18,7 @@ from uncork_workers.description import (
     check_route,
     field_cost,
 )
+from uncork_workers.examples import shown_example
 from uncork_workers.outputs.kinds import UNASKED, Output
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -101,7 +102,7 @@ def api(
             that the first clients find a model that is warm, and the time of their batches known. For rows:
             a value as a JSON client would send it, or what becomes that (an array, a row as a dict, an
             instance of the type). For files, images and whole requests: bytes, a ``pathlib.Path``, or a
-            ``Request``.
+            ``Request``. ``/docs`` shows it to people who want to try the api, if it is JSON or text.
         allowed_batch_sizes: rising numbers of rows; the method is called with these only. A batch of another
             size has its last row repeated, and the results of the surplus are dropped. For models that are
             compiled for some sizes.
@@ -136,6 +137,8 @@ def api(
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)
+        sample = None if warmup is None else _sample(name, input, warmup, cost)
+        example, example_type = shown_example(input, sample, cost)
         description = ApiDescription(
             name=name,
             route=path,
@@ -144,12 +147,13 @@ def api(
             schema=input.schema(),
             settings=settings,
             doc=inspect.getdoc(handler) or "",
+            example=example,
+            example_type=example_type,
             answers_each=input.answers_each,
             streams=streams,
         )
         description.check()
         warn_of_units(name, settings)
-        sample = None if warmup is None else _sample(name, input, warmup, cost)
         setattr(handler, _MARK, ApiDefinition(name, input, description, sample))
         return handler
 
@@ -228,7 +232,9 @@ def describe_service(service: type[Service]) -> ServiceDescription:
     """
     check_start(service)
     apis = [definition.description for definition in find_apis(service)]
-    return ServiceDescription(name=service.__name__, apis=apis)
+    # Not that of the base class, which getdoc would find.
+    doc = inspect.cleandoc(service.__doc__ or "")
+    return ServiceDescription(name=service.__name__, apis=apis, doc=doc)
 
 
 def _check_input(name: str, adapter: object) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Batch, RawForm
+from uncork_workers.overrides import Override, overridden
 from uncork_workers.service import Service, find_apis
 
 log = logging.getLogger("uncork.worker")
@@ -85,17 +83,29 @@ class Example:
         )
 
 
-def examples_of(service: type[Service], overrides: Mapping[str, Any]) -> list[Example]:
-    """What the apis of a service give as ``warmup``, under settings that replace their own."""
-    return [
+def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[Example]:
+    """What the apis of a service give as ``warmup``, under the settings in force.
+
+    Raises:
+        WarmupFailed: if an example cannot be weighed under them.
+    """
+    examples = [
         Example(
             api=definition.name,
             sample=definition.sample,
-            settings=msgspec.structs.replace(definition.description.settings, **overrides),
+            settings=overridden(definition.description, overrides).settings,
         )
         for definition in find_apis(service)
         if definition.sample is not None
     ]
+    for example in examples:
+        try:
+            _ = example.cost
+        except ValueError as error:
+            raise WarmupFailed(
+                f"{example.api}: its example does not fit the cost in force: {error}"
+            ) from error
+    return examples
 
 
 def warm_up(
@@ -103,18 +113,19 @@ def warm_up(
     examples: Sequence[Example],
     *,
     seconds: float,
+    tell: Callable[[str, int], object],
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Chunks]:
     """Run batches of each example; how long they took, by api.
 
     Of each at least the smallest size is run; a larger one only if it can be expected to end before
-    ``seconds`` have passed in all.
+    ``seconds`` have passed in all. ``tell`` is called before each with the api and the rows.
 
     Raises:
         WarmupFailed: if a handler raises.
     """
     ends = clock() + seconds
-    every = [_WarmingUp(executor, example, clock) for example in examples]
+    every = [_WarmingUp(executor, example, tell, clock) for example in examples]
     waiting = every
     while waiting:
         waiting = [one for one in waiting if one.next_size(ends)]
@@ -126,9 +137,16 @@ def warm_up(
 class _WarmingUp:
     """One api on its way from size to size."""
 
-    def __init__(self, executor: Executor, example: Example, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        example: Example,
+        tell: Callable[[str, int], object],
+        clock: Callable[[], float],
+    ) -> None:
         self._executor = executor
         self._example = example
+        self._tell = tell
         self._clock = clock
         self._sizes = example.sizes()
         self._done: list[int] = []
@@ -146,6 +164,7 @@ class _WarmingUp:
             expected_s = _RUNS_OF_A_SIZE * self.chunks[-1][1] * rows / self._done[-1]
             if self._clock() + expected_s > ends:
                 return False
+        self._tell(self.api, rows)
         times = [self._run(rows) for _ in range(_RUNS_OF_A_SIZE)]
         self._done.append(rows)
         self._took_s += sum(times)

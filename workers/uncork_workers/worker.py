@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import os
 import signal
@@ -15,13 +14,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from io import TextIOWrapper
 
+import msgspec
+
 from uncork_workers.context import BatchOfRecord
 from uncork_workers.execution import Executor
-from uncork_workers.frames import Failed, Hello, Ready, Stage, split_payload
+from uncork_workers.frames import Failed, Hello, Ready, Stage, WarmUp, split_payload
 from uncork_workers.hints import Hinting
 from uncork_workers.link import Link
 from uncork_workers.loading import TargetError, load_service
+from uncork_workers.logs import log_to_stderr
 from uncork_workers.memory import keep_freed_memory
+from uncork_workers.overrides import Override
 from uncork_workers.parent import die_with
 from uncork_workers.service import Service, describe_service
 from uncork_workers.warmup import WarmupFailed, examples_of, warm_up
@@ -41,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
-    parser.add_argument("--overrides", default="{}", type=json.loads, help="JSON of settings for all apis")
+    parser.add_argument(
+        "--overrides", default="[]", type=_overrides, help="settings that are in force, as JSON"
+    )
     parser.add_argument("--parent", type=int, help="process with which this one ends")
     options = parser.parse_args(arguments)
     if options.parent is not None:
@@ -53,10 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format=f"%(asctime)s %(levelname)s worker {options.index}%(batch)s: %(message)s",
-    )
+    log_to_stderr(options.log_level, f"worker {options.index}%(batch)s")
     for handler in logging.getLogger().handlers:
         handler.addFilter(BatchOfRecord())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -97,6 +99,10 @@ def _serve(options: argparse.Namespace, link: Link) -> int:
         _tear_down(service)
 
 
+def _overrides(text: str) -> list[Override]:
+    return msgspec.json.decode(text, type=list[Override])
+
+
 def _tear_down(service: Service) -> None:
     try:
         with Hinting(service):
@@ -110,7 +116,12 @@ def _warm_up_and_run(
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
-        profile = warm_up(executor, examples, seconds=options.warmup_seconds)
+        profile = warm_up(
+            executor,
+            examples,
+            seconds=options.warmup_seconds,
+            tell=lambda api, rows: link.send(WarmUp(api=api, rows=rows)),
+        )
     except WarmupFailed as error:
         link.send(_failed(options.index, "warmup", str(error), error.__cause__))
         return EXIT_SETUP

@@ -86,7 +86,8 @@ class CorkPolicy:
         if share < view.rows:
             return Release(share, "not_worth_waiting")
         chances = _chances(view)
-        until = view.now + max(self._for_balance(view, load, chances), _for_returns(view, load, chances))
+        balance_s, returns_s = self._for_balance(view, load, chances), _for_returns(view, load, chances)
+        until = view.now + max(balance_s, returns_s)
         binds = _binds(view, load)
         if until <= view.now and not binds:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
@@ -95,7 +96,9 @@ class CorkPolicy:
         latest = view.deadline - view.pace * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
-        return Hold(latest if binds else min(latest, until))
+        if binds or latest < until:
+            return Hold(latest, "goal")
+        return Hold(until, "returns" if returns_s >= balance_s else "balance")
 
     def observe(self, done: BatchDone) -> None:
         """Nothing to learn beyond what the core learns for every policy."""

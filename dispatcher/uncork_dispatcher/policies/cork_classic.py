@@ -50,7 +50,7 @@ class CorkClassicPolicy:
         until = view.newest + patience
         if until <= view.now:
             return Release(self.limit_rows, "not_worth_waiting")
-        return Hold(until)
+        return Hold(until, "next")
 
     def observe(self, done: BatchDone) -> None:
         """Keep the batch, and fit again when the last fit is 5 s old."""

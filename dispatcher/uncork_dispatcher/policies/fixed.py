@@ -26,7 +26,7 @@ class FixedPolicy:
         until = view.oldest + self._wait_s
         if until <= view.now:
             return Release(self.limit_rows, "deadline")
-        return Hold(until)
+        return Hold(until, "window")
 
     def observe(self, done: BatchDone) -> None:
         """Nothing to learn."""

@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         ended: seconds since 1970.
         rows: of all its requests; ``cost`` is the same, or their cost if the api gives one.
         waited_ms: how long the request was held that waited longest.
-        worker: index of the worker that ran it; in a proxy, number of the call's permit.
+        worker: index of the worker that ran it, -1 if it had gone; in a proxy, number of the call's permit.
     """
 
     number: int
@@ -89,16 +89,19 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         goal_ms: None if there is none.
-        max_batch_rows: the cap of a batch.
+        max_batch_rows: the cap of a batch; that of the policy, if it has a lower one.
         sentence: what happens now, in words.
         waits_for: what the policy waits for now, in words.
+        why_this_size: why batches are as large as they are, in words.
+        why_refused: why requests were answered 503 lately (or 504, where their clients had no time left),
+            in words; None if none was.
         limited_by: what limits it now.
         rate_rows: rows that arrive per second, as the dispatcher estimates it.
-        capacity_rows: rows per second that all workers together could answer within the goal; None before
-            there is an estimate.
-        balanced_rows: rows in a batch at which batches are done as quickly as rows arrive; None if there
-            such size, or no estimate.
-        queued_requests, queued_rows, queued_bytes: what is held now.
+        capacity_rows: rows per second that all workers together could answer within the goal, or late if
+            not even one row can be; None before there is an estimate.
+        balanced_rows: rows in a batch at which batches are done as quickly as rows arrive; None if there is
+            no such size, no arrival, or no estimate.
+        queued_requests, queued_rows, queued_bytes: what is held now; ``oldest_ms``: since when.
         requests: recent answers by status; ``releases`` and ``sheds``: recent, by reason.
         mean_batch_rows: recent; None without a batch.
         latency, shares: None without an answer in the window.
@@ -111,6 +114,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_rows: float
     sentence: str
     waits_for: str
+    why_this_size: str
+    why_refused: str | None
     limited_by: Limit
     advice: list[Advice]
     rate_rows: float
@@ -120,6 +125,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     queued_requests: int
     queued_rows: float
     queued_bytes: int
+    oldest_ms: float
     requests: dict[str, int]
     releases: dict[str, int]
     sheds: dict[str, int]
@@ -135,8 +141,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         index: of its place; its replacement has the same.
         pid: of the process; None where it is not ours.
         url: of the server; None for our own.
-        state: ``starting``, ``idle``, ``busy`` or, for a server that is not healthy, ``lost``.
-        doing: what it does, in words: ``runs 32 rows of predict, for 12 ms``.
+        state: ``starting``, ``idle``, ``busy``, or ``lost``: it ended and was not started again yet, or the
+            server is not healthy.
+        doing: what it does, in words: ``runs 32 rows of predict, for 12 ms now``.
     """
 
     index: int

@@ -13,7 +13,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import httpx
 
@@ -45,6 +45,15 @@ class ServerStats(NamedTuple):
     healthy: bool
     running: int
     fault: str
+
+
+class CallPlace(NamedTuple):
+    """A call that a server runs under a permit, or could run; or that it is not healthy, and its fault."""
+
+    url: str
+    state: Literal["idle", "busy", "lost"]
+    permit: int | None = None
+    fault: str = ""
 
 
 class PermitListener(Protocol):
@@ -126,6 +135,19 @@ class HttpServers:
     def stats(self) -> list[ServerStats]:
         """How each server is."""
         return [ServerStats(str(one.url), one.healthy, one.running, one.fault) for one in self._servers]
+
+    def places(self) -> list[CallPlace]:
+        """Every call that runs or could, and every server that is not healthy; server by server."""
+        places = []
+        for server in self._servers:
+            url = str(server.url)
+            running = [permit for permit, at in self._busy.items() if at is server]
+            places += [CallPlace(url, "busy", permit) for permit in running]
+            if server.healthy:
+                places += [CallPlace(url, "idle")] * (self._concurrency - server.running)
+            else:
+                places.append(CallPlace(url, "lost", fault=server.fault))
+        return places
 
     def least_loaded(self) -> httpx.URL | None:
         """The healthy server that runs the fewest calls, for what needs no permit; None if all are ill.

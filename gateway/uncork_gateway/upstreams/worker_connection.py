@@ -23,6 +23,7 @@ from uncork_workers.frames import (
     Pong,
     Ready,
     Reply,
+    WarmUp,
     encode_frame,
     frame_buffers,
     split_payload,
@@ -64,8 +65,8 @@ class PoolListener(Protocol):
     def worker_described(self, service: ServiceDescription) -> None:
         """A worker has said what it serves."""
 
-    def worker_ready(self, worker: int) -> None:
-        """A worker takes batches."""
+    def worker_ready(self, worker: int, index: int) -> None:
+        """The worker of an index takes batches."""
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:
         """A worker has warmed up with batches that took so long."""
@@ -75,6 +76,9 @@ class PoolListener(Protocol):
 
     def worker_connected(self, index: int) -> None:
         """A worker has said which one it is, and sets its service up now; not told of those that stand by."""
+
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """A worker calls an api with so many rows of its example; not told of those that stand by."""
 
     def batch_finished(self, pid: int) -> None:
         """A worker process has answered a batch."""
@@ -218,6 +222,9 @@ class WorkerConnection(asyncio.Protocol):
         match frame.message:
             case Hello():
                 self._said_hello(frame.message)
+            case WarmUp(api=api, rows=rows):
+                if not self.standby and self.hello is not None:
+                    self._listener.worker_warms_up(self.hello.index, api, rows)
             case Ready(files=files, profile=profile):
                 self._listener.worker_imported(files)
                 self.profile = profile
@@ -241,12 +248,14 @@ class WorkerConnection(asyncio.Protocol):
             self._listener.worker_described(hello.service)
 
     def _is_now_ready(self) -> None:
+        if self.hello is None:
+            raise FrameError("a worker says which one it is before it is ready")
         self.is_ready = True
-        if not self.standby:
-            self._listener.worker_profiled(self.number, self.profile)
-            self._listener.worker_ready(self.number)
-        elif self.hello is not None:
+        if self.standby:
             self._listener.worker_stands_by(self.hello.pid)
+        else:
+            self._listener.worker_profiled(self.number, self.profile)
+            self._listener.worker_ready(self.number, self.hello.index)
 
     def _leave_if_idle(self) -> None:
         if self._is_retiring and self._running is None:

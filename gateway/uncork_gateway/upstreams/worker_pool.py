@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from uncork_dispatcher import WorkerLost
@@ -21,6 +22,24 @@ from uncork_workers.frames import Batch, Hello
 
 # A worker that is stopped or hangs while it waits is known as such after one to two of these.
 _LOOK_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """A connected worker that has said who it is.
+
+    Attributes:
+        worker: its number, as the dispatcher knows it.
+        standby: whether it waits to take over from another.
+        retiring: whether another has taken over from it.
+    """
+
+    worker: int
+    index: int
+    pid: int
+    state: WorkerState
+    standby: bool
+    retiring: bool
 
 
 class WorkerPool:
@@ -124,9 +143,9 @@ class WorkerPool:
                 else:
                     self._inherit(heir, old.number)
             old.retire()
-        for heir in heirs.values():
+        for index, heir in heirs.items():
             self._inherit(heir, heir.number)
-            self._listener.worker_ready(heir.number)
+            self._listener.worker_ready(heir.number, index)
         return leaving
 
     def _heirs(self, pids: Collection[int]) -> dict[int, WorkerConnection]:
@@ -140,9 +159,35 @@ class WorkerPool:
         self._connections[number] = heir
         self._listener.worker_profiled(number, heir.profile)
 
+    def index_of(self, worker: int) -> int:
+        """The index of the worker behind a number; -1 if it has gone."""
+        connection = self._connections.get(worker)
+        return -1 if connection is None or connection.index is None else connection.index
+
+    def workers(self) -> list[WorkerFacts]:
+        """Each connected worker, by index."""
+        facts = [
+            WorkerFacts(
+                worker=one.number,
+                index=one.hello.index,
+                pid=one.hello.pid,
+                state=one.state,
+                standby=one.standby,
+                retiring=one in self._retiring,
+            )
+            for one in self._all()
+            if one.hello is not None
+        ]
+        return sorted(facts, key=lambda one: (one.index, one.standby))
+
     def states(self) -> list[WorkerState]:
         """What each connected worker does now."""
         return [connection.state for connection in self._all()]
+
+    def ready(self) -> set[int]:
+        """The indexes of the workers that take batches."""
+        ready = (one.index for one in self._connections.values() if one.is_ready)
+        return {index for index in ready if index is not None}
 
     @property
     def any_ready(self) -> bool:
@@ -187,8 +232,8 @@ class WorkerPool:
             self._retiring.remove(connection)
             heir = self._connections.get(number)
             # If it died, or ran past its timeout, its number was given up, and the heir with it.
-            if heir is not None and heir.state == "idle":
-                self._listener.worker_ready(number)
+            if heir is not None and heir.index is not None and heir.state == "idle":
+                self._listener.worker_ready(number, heir.index)
         elif connection.standby:
             del self._standbys[number]
         else:

@@ -39,7 +39,7 @@ class Listener:
         """Note it."""
         self.news.put_nowait(("described", service))
 
-    def worker_ready(self, worker: int) -> None:
+    def worker_ready(self, worker: int, index: int) -> None:
         """Note it."""
         self.news.put_nowait(("ready", worker))
 
@@ -55,6 +55,10 @@ class Listener:
     def worker_connected(self, index: int) -> None:
         """Note it."""
         self.connected.append(index)
+
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("warms up", (index, api, rows)))
 
     def batch_finished(self, pid: int) -> None:
         """Count it."""

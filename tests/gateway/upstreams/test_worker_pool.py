@@ -6,7 +6,7 @@ import pytest
 
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.upstreams.worker_pool import WorkerPool
-from uncork_workers.frames import Batch, Failed, Hello, Ping, Pong, Ready, Reply, encode_frame
+from uncork_workers.frames import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp, encode_frame
 
 from ..fake_worker import FakeWorker, service
 from ..running import run, turns
@@ -46,6 +46,28 @@ def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(
 
             assert await on.news() == ("profiled", (1, {"echo": [(1.0, 0.5), (2.0, 0.75)]}))
             assert await on.news() == ("ready", 1)
+
+    run(scenario())
+
+
+def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
+    """Not of one that stands by, whose start nobody waits for."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker = await on.connect()
+            worker.send(Hello(index=3, pid=1, service=service()))
+            worker.send(WarmUp(api="echo", rows=32))
+            await on.news()
+            assert await on.news() == ("warms up", (3, "echo", 32))
+            assert on.pool.ready() == set()
+            worker.send(Ready())
+            assert await on.news() == ("ready", 1)
+            assert on.pool.ready() == {3}
+            standby = await on.standby(index=3)
+            standby.send(WarmUp(api="echo", rows=64))
+            await turns()
+            assert on.listener.news.empty()
 
     run(scenario())
 

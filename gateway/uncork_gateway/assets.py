@@ -1,0 +1,127 @@
+"""The files that our pages load: scripts, styles and pictures, of packages that are installed and of our own.
+
+Nothing is loaded from elsewhere, so that pages do without a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
+_YEAR_S = 365 * 24 * 3600
+# Scripts and styles from here alone; what a page asks for it asks of its own gateway.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_NOSNIFF = {"x-content-type-options": "nosniff"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A file as it is sent. ``version`` changes when the file does."""
+
+    body: bytes
+    version: str
+
+
+class Assets:
+    """Files under one path, each read and compressed when it is first asked for, in a thread, and kept so.
+
+    Args:
+        prefix: the path of the page that loads them, such as ``/docs``; they are at ``/docs/NAME``.
+        files: by the name that they have there.
+    """
+
+    def __init__(self, prefix: str, files: Mapping[str, Path]) -> None:
+        self._prefix = prefix
+        self._files = dict(files)
+        self._packed: dict[str, _Packed] = {}
+        self._packing = asyncio.Lock()
+
+    def route(self) -> Route:
+        """Where they are served, to whoever asks."""
+        return Route(f"{self._prefix}/{{name}}", self._serve)
+
+    async def url(self, name: str) -> str:
+        """What the page at ``prefix`` loads a file by: relative, and another when the file has changed."""
+        packed = await self._pack(name)
+        return f"{self._prefix.rpartition('/')[2]}/{name}?v={packed.version}"
+
+    async def urls(self) -> dict[str, str]:
+        """All of :meth:`url`, by name with ``_`` for what no name of a variable has."""
+        return {re.sub(r"\W", "_", name): await self.url(name) for name in self._files}
+
+    async def _serve(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._files:
+            raise HTTPException(404)
+        packed = await self._pack(name)
+        # Under an address that names its version a file never changes.
+        this = request.query_params.get("v") == packed.version
+        headers = {
+            "etag": f'"{packed.version}"',
+            "cache-control": f"public, max-age={_YEAR_S}, immutable" if this else "no-cache",
+            "vary": "accept-encoding",
+            **_NOSNIFF,
+        }
+        if headers["etag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        media_type = _MEDIA_TYPES[self._files[name].suffix]
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(
+                packed.body, headers={**headers, "content-encoding": "gzip"}, media_type=media_type
+            )
+        plain = await asyncio.to_thread(gzip.decompress, packed.body)
+        return Response(plain, headers=headers, media_type=media_type)
+
+    async def _pack(self, name: str) -> _Packed:
+        async with self._packing:
+            if name not in self._packed:
+                self._packed[name] = await asyncio.to_thread(_pack, self._files[name])
+        return self._packed[name]
+
+
+def package_folder(package: str) -> Path:
+    """Where an installed package has its files. It is not imported: that may take a second.
+
+    Raises:
+        ModuleNotFoundError: if it is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"there is no package {package!r}", name=package)
+    return Path(spec.submodule_search_locations[0])
+
+
+def html_page(html: str) -> Response:
+    """A page that loads nothing but files of this server, and talks to nobody else."""
+    headers = {
+        "content-security-policy": _POLICY,
+        "cache-control": "no-cache",
+        "referrer-policy": "no-referrer",
+    }
+    return Response(html, headers={**headers, **_NOSNIFF}, media_type="text/html")
+
+
+def _pack(path: Path) -> _Packed:
+    plain = path.read_bytes()
+    # The same file has the same version in every process: the header of gzip would have the time.
+    return _Packed(gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16])

@@ -1,0 +1,1 @@
+"""The page at ``/dashboard``: what goes on, live, for people who look."""

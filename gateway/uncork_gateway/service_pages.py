@@ -1,0 +1,89 @@
+"""What the gateway of a service answers to those who do not ask for a batch: models, documents, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Protocol
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from uncork_gateway.docs import DocsPage
+from uncork_gateway.errors import problem
+from uncork_gateway.front import FrontSettings
+from uncork_gateway.models import PREFIXES, Model, ModelPages
+from uncork_gateway.openapi import make_openapi
+from uncork_gateway.pages import Front, Pages
+from uncork_gateway.protocols.rows import error_body
+from uncork_workers.description import ServiceDescription
+
+
+class Served(Front, Protocol):
+    """What is served now, and how it is."""
+
+    @property
+    def service(self) -> ServiceDescription | None:
+        """With the settings of its own; None until a worker has said it."""
+        ...
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """By name."""
+        ...
+
+    def is_api(self, path: str) -> bool:
+        """Whether requests for batches are taken at a path."""
+        ...
+
+
+class ServicePages:
+    """The plain routes of the gateway of a service: ``app`` and ``admin_app``, as :class:`Pages` has them."""
+
+    def __init__(self, served: Served, settings: FrontSettings) -> None:
+        self._served = served
+        self._wants_keys = settings.keys is not None
+        models = ModelPages(
+            version=version("uncork"),
+            models=lambda: served.models,
+            ready=lambda: served.any_ready and not served.draining,
+        )
+        pages = Pages(
+            served,
+            settings,
+            for_clients=[Route("/openapi.json", self._openapi), *models.routes()],
+            free=DocsPage().routes(),
+            error=_error,
+            on_http_error=self._http_error,
+        )
+        self.app, self.admin_app, self.close = pages.app, pages.admin_app, pages.close
+
+    async def _openapi(self, request: Request) -> Response:
+        if self._served.service is None:
+            return _error(request.url.path, 503, self._served.trouble, {"retry-after": "1"})
+        document = make_openapi(self._served.service, version=version("uncork"), wants_keys=self._wants_keys)
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        if self._served.service is None and error.status_code in (404, 405):
+            return _error(path, 503, self._served.trouble, {"retry-after": "1"})
+        if self._served.is_api(path):
+            only_post = f"{request.method} is not allowed for {path}; send POST"
+            return _error(path, 405, only_post, {"allow": "POST"})
+        of_models = path.startswith(PREFIXES) and request.method == "POST" and error.status_code == 405
+        if of_models or error.detail == HTTPStatus.NOT_FOUND.phrase:
+            return _error(path, 404, f"there is no {path} here", {})
+        return _error(path, error.status_code, error.detail, dict(error.headers or {}))
+
+
+def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
+    """An error in the form that clients of a path expect."""
+    if path.startswith(PREFIXES) or path == "/v2":
+        return Response(error_body(detail), status, headers=headers, media_type="application/json")
+    return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")

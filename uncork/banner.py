@@ -1,0 +1,121 @@
+"""What a server says of itself when it starts: what it serves, under which settings, and where to look."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from uncork.doors import Doors
+from uncork_workers.description import CSV, JSON, NPY, ApiDescription, ServiceDescription
+from uncork_workers.logs import is_watched
+
+_NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
+# As much as may be copied from a terminal with pleasure.
+_MOST_EXAMPLE_CHARACTERS = 300
+
+
+class Line(NamedTuple):
+    """A line, and what is told of what stands there."""
+
+    text: Text
+    told: tuple[str, ...] = ()
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print on stdout, and break nothing into lines: what is there may be copied."""
+    console = Console(highlight=False)
+    for text, told in lines:
+        if is_watched(console):
+            console.print(text, soft_wrap=True)
+            for one in told:
+                console.print(Text(f"       {one}", "dim"), soft_wrap=True)
+        else:
+            # What belongs together is one line, for programs to read.
+            console.print(text, "; ".join(told), sep="   " if told else "", soft_wrap=True)
+    console.file.flush()
+
+
+def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str], doors: Doors) -> list[Line]:
+    """For a service of ours."""
+    on = f", on GPU{'s'[: len(gpus) > 1]} {', '.join(gpus)}" if gpus else ""
+    lines = [headline(f"{service.name} with {workers} worker{'s'[: workers > 1]}{on}")]
+    lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
+    lines += pages(doors, "status", "dashboard", "docs")
+    if try_it := next((curl(api, doors) for api in service.apis if _is_short(api)), None):
+        lines.append(note(try_it))
+    return lines
+
+
+def headline(what: str) -> Line:
+    """The first line."""
+    return Line(Text.assemble((f"uncork {version('uncork')}: ", "bold"), what))
+
+
+def note(what: str) -> Line:
+    """Something that is neither here nor there."""
+    return Line(Text(f"  {what}"))
+
+
+def pages(doors: Doors, *more: str) -> list[Line]:
+    """Where to look, beside health and metrics at ``more`` pages."""
+    return [address("GET ", f"{doors.admin_url}/{page}") for page in ("readyz", "metrics", *more)]
+
+
+def address(method: str, url: str, *told: str) -> Line:
+    """Where something is to be found."""
+    return Line(Text.assemble(f"  {method} ", (url, "cyan")), told)
+
+
+def curl(api: ApiDescription, doors: Doors) -> str:
+    """A command that sends the example of an api; an API key is to be put in."""
+    words = ["curl", doors.url + api.route, "-H", f"content-type: {api.example_type}"]
+    if doors.keys is not None:
+        words += ["-H", "x-api-key: KEY"]
+    return shlex.join([*words, "-d", _body(api)])
+
+
+def _body(api: ApiDescription) -> str:
+    if api.example_type.startswith("text/"):
+        return str(msgspec.json.decode(api.example))
+    text = api.example.decode()
+    return text if api.input["kind"] == "raw" else f"[{text}]"
+
+
+def _is_short(api: ApiDescription) -> bool:
+    return 0 < len(api.example) <= _MOST_EXAMPLE_CHARACTERS
+
+
+def _manner(api: ApiDescription) -> str:
+    """How an api answers."""
+    settings = api.settings
+    if api.streams:
+        return f"streams, one request at a time, for at most {settings.timeout:g} s"
+    counted = "rows" if settings.cost is None else "in cost"
+    return (
+        f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
+        f"at most {settings.mb_max_batch_size} {counted} a batch"
+    )
+
+
+def _forms(api: ApiDescription) -> str:
+    """What an api takes in, and what it answers in."""
+    if api.streams or api.answers_each:
+        return f"takes {_taken(api.input)}"
+    return f"takes {_taken(api.input)}, answers {', '.join(_NAMES.get(one, one) for one in api.offers)}"
+
+
+def _taken(described: dict[str, Any]) -> str:
+    kind = str(described["kind"])
+    match described:
+        case {"kind": "ndarray", "dtype": dtype, "shape": list(shape)}:
+            return f"{kind} {dtype} ({', '.join('any' if one is None else str(one) for one in shape)})"
+        case {"kind": "raw", "accepts": [media_type, *_]}:
+            return str(media_type)
+        case _:
+            return kind

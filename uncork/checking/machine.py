@@ -1,0 +1,63 @@
+"""What the machine has for workers, and what the options make of it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+import psutil
+
+from uncork.checking.figures import Plan
+from uncork.serve_options import ServeOptions
+
+_PATIENCE_S = 10.0
+
+
+def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
+    """What is known before a worker is started."""
+    front = options.front_settings
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gpus = tuple(options.gpu_names)
+    return Plan(
+        workers=options.workers,
+        gpus=gpus,
+        cores=len(os.sched_getaffinity(0)),
+        threads=threads_in(os.environ),
+        visible_gpus=count_gpus() if gpus else None,
+        free_bytes=psutil.virtual_memory().available,
+        max_worker_memory_bytes=options.recycling.memory_bytes,
+        max_body_bytes=options.max_body_bytes,
+        max_queue_rows=options.max_queue_rows,
+        max_queue_bytes=options.max_queue_bytes,
+        max_connections=front["clients"].max_connections,
+        open_files=None if files == resource.RLIM_INFINITY else files,
+        drain_timeout_s=options.drain_timeout,
+        host=options.host,
+        admin_host=None if options.admin_port is None else options.admin_host,
+        has_keys=options.api_key_file is not None,
+        has_tls=options.tls_cert is not None,
+        client_timeout_ms=client_timeout_ms,
+    )
+
+
+def threads_in(environment: Mapping[str, str]) -> int | None:
+    """The threads that a worker is given for OpenMP; None if it gets its share of the cores."""
+    text = environment.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdecimal() else None
+
+
+def count_gpus() -> int | None:
+    """The GPUs that NVIDIA's tool lists; None if there is none to ask."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    try:
+        listed = subprocess.run(
+            [tool, "--list-gpus"], capture_output=True, text=True, timeout=_PATIENCE_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

@@ -1,0 +1,245 @@
+"""Starts one worker of a service, as ``uncork serve`` would, and sees how long its batches take."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from uncork.checking.figures import ApiFigures
+from uncork.checking.growing import Batches, Refused, Slow, Unknown, grow, of_profile
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.upstreams.worker_connection import Executed
+from uncork_gateway.upstreams.worker_pool import WorkerPool
+from uncork_workers.adapters.base import Sample
+from uncork_workers.description import JSON, ApiDescription, ServiceDescription
+from uncork_workers.frames import Batch, Failed
+from uncork_workers.overrides import Override, in_force
+from uncork_workers.processes import environment_of
+from uncork_workers.recycling import resident_bytes
+from uncork_workers.supervisor import Supervisor, WorkerExit
+from uncork_workers.warmup import Example
+
+Tell = Callable[[str], None]
+Profile = Mapping[str, Sequence[tuple[float, float]]]
+
+
+class CheckFailed(Exception):
+    """The service could not be started; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What was seen.
+
+    Attributes:
+        worker_bytes: resident memory of the worker before its first batch.
+    """
+
+    service: str
+    apis: tuple[ApiFigures, ...]
+    worker_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be measured.
+
+    Attributes:
+        workers: how many there are to be; one is started, with its share of the cores.
+        arguments: of the worker, as under ``uncork serve``.
+        seconds: for all apis together.
+        free_bytes: memory that batches may take up; None: not limited.
+    """
+
+    target: str
+    workers: int
+    overrides: Sequence[Override]
+    arguments: Sequence[str]
+    gpus: Sequence[str]
+    seconds: float
+    free_bytes: int | None
+
+
+async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
+    """Start a worker with sockets in ``folder``, measure each api, and end it.
+
+    Raises:
+        CheckFailed: if it does not become ready.
+        DefinitionError: if the service cannot be served under the overrides.
+    """
+    watch = _Watch(tell)
+    pool = WorkerPool(watch)
+    socket_path = str(folder / "workers.sock")
+    supervisor = Supervisor(
+        wanted.target,
+        workers=1,
+        socket_path=socket_path,
+        standby_path=socket_path,
+        # What fails is a finding; what fails on a row that is made up is not even that.
+        log_level="critical",
+        on_exit=watch.exited,
+        take_over=lambda pids: (),
+        gpus=wanted.gpus,
+        environment=environment_of(wanted.workers),
+        arguments=wanted.arguments,
+    )
+    await pool.listen(socket_path)
+    tell("importing the service")
+    supervisor.start()
+    try:
+        described = await watch.described
+        worker = await watch.ready
+        service = in_force(described, wanted.overrides)
+        [life] = supervisor.in_force()
+        worker_bytes = resident_bytes(life.pid)
+        apis = await _measure_apis(service, wanted, _Runner(pool, worker, life.pid, watch.profile), tell)
+        return Measured(service=service.name, apis=apis, worker_bytes=worker_bytes)
+    finally:
+        watch.is_over = True
+        await pool.close()
+        hurry = asyncio.Event()
+        hurry.set()
+        await supervisor.stop(hurry=hurry)
+
+
+async def _measure_apis(
+    service: ServiceDescription, wanted: Wanted, runner: _Runner, tell: Tell
+) -> tuple[ApiFigures, ...]:
+    found: list[ApiFigures] = []
+    each_s = wanted.seconds / len(service.apis)
+    for api in service.apis:
+        tell(f"measuring {api.name}")
+        if runner.stuck_in:
+            reason = f"the worker was still busy with {runner.stuck_in}"
+            found.append(ApiFigures(name=api.name, settings=api.settings, unmeasured=reason))
+        else:
+            found.append(await _measure_api(api, runner, seconds=each_s, free_bytes=wanted.free_bytes))
+    return tuple(found)
+
+
+async def _measure_api(
+    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
+) -> ApiFigures:
+    name, settings = api.name, api.settings
+    if api.streams:
+        return ApiFigures(name=name, settings=settings, streams=True)
+    is_own = name in runner.profile
+    try:
+        if api.example_type == JSON and api.input["kind"] != "raw":
+            batches = Batches(Example(api=name, sample=Sample(api.example), settings=settings), runner.run)
+            times = await grow(batches, seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
+        else:
+            times = of_profile(runner.profile.get(name, ()))
+    except Refused as error:
+        if is_own:
+            return ApiFigures(name=name, settings=settings, failed=str(error))
+        reason = f"a row made from the schema got {error}"
+        return ApiFigures(name=name, settings=settings, unmeasured=reason)
+    except Slow:
+        return ApiFigures(name=name, settings=settings, timed_out=True)
+    except Unknown as error:
+        return ApiFigures(name=name, settings=settings, unmeasured=str(error))
+    return ApiFigures(name=name, settings=settings, times=times)
+
+
+class _Runner:
+    """Has the worker run batches."""
+
+    def __init__(self, pool: WorkerPool, worker: int, pid: int, profile: Profile) -> None:
+        self._pool = pool
+        self._worker = worker
+        self.pid = pid
+        self.profile = profile
+        """What it has measured itself, of apis that give an example."""
+        self.stuck_in = ""
+        """The api in which it is; whoever has given up waiting leaves it there."""
+
+    async def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        """Run one; the reply, and the seconds until it was there.
+
+        Raises:
+            Unknown: if the worker died.
+        """
+        ended: asyncio.Future[Executed | WorkerLost] = asyncio.get_running_loop().create_future()
+        self.stuck_in = batch.api
+        began = time.perf_counter()
+        self._pool.execute(self._worker, batch, bodies, ended.set_result)
+        outcome = await ended
+        if isinstance(outcome, WorkerLost):
+            raise Unknown(f"the worker died in a batch of {len(bodies)} rows")
+        self.stuck_in = ""
+        return outcome, time.perf_counter() - began
+
+
+class _Watch:
+    """Told what becomes of the worker; the listener of the pool."""
+
+    def __init__(self, tell: Tell) -> None:
+        loop = asyncio.get_running_loop()
+        self.described: asyncio.Future[ServiceDescription] = loop.create_future()
+        self.ready: asyncio.Future[int] = loop.create_future()
+        self.profile: Profile = {}
+        self.is_over = False
+        self._tell = tell
+        # Only one of them is waited for, but both fail.
+        self.ready.add_done_callback(lambda one: one.cancelled() or one.exception())
+
+    def exited(self, end: WorkerExit) -> None:
+        """The process has ended."""
+        self._fail(f"the worker {end.how}")
+
+    def _fail(self, reason: str) -> None:
+        for future in (self.described, self.ready):
+            if not (future.done() or self.is_over):
+                future.set_exception(CheckFailed(reason))
+
+    # The pool's listener
+
+    def worker_imported(self, files: list[str]) -> None:
+        """Nothing is reloaded."""
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        """It has been imported."""
+        if not self.described.done():
+            self.described.set_result(service)
+
+    def worker_connected(self, index: int) -> None:
+        """Its setup begins."""
+        self._tell("setup of the service")
+
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """It runs its own examples."""
+        self._tell(f"warm-up of {api} with {rows} row{'s'[: rows > 1]}")
+
+    def worker_profiled(self, worker: int, profile: dict[str, list[tuple[float, float]]]) -> None:
+        """It has warmed up."""
+        self.profile = profile
+
+    def worker_ready(self, worker: int, index: int) -> None:
+        """It takes batches."""
+        if not self.ready.done():
+            self.ready.set_result(worker)
+
+    def worker_lost(self, worker: int) -> None:
+        """The batch that it ran is told of."""
+
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+        """It cannot become ready."""
+        trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
+        self._fail(f"{failed.stage}: {failed.message}{trace}")
+
+    def worker_stands_by(self, pid: int) -> None:
+        """None does."""
+
+    def worker_retired(self, pid: int) -> None:
+        """None does."""
+
+    def batch_finished(self, pid: int) -> None:
+        """Batches are counted by who sends them."""
+
+    def worker_dropped(self, pid: int) -> None:
+        """It talks nonsense."""
+        self._fail("the worker does not keep to the protocol")

@@ -1,0 +1,60 @@
+"""What can be configured: the options of the commands that serve, and the arguments of ``@api``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uncork.option_fields import option_parameters
+from uncork.proxy_options import ProxyOptions
+from uncork.serve_options import FrontOptions, ServeOptions, check_policy
+from uncork.sources import Source, suggestion
+from uncork.usage import WrongUsage
+from uncork_workers.description import ApiSettings, check_route
+from uncork_workers.overrides import ARGUMENTS, Override
+
+COMMANDS: dict[str, type[FrontOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
+"""The commands that can be configured, by name."""
+
+CONFIG = "config"
+"""The option that names the file, and therefore cannot stand in it."""
+
+OF_CODE = ("input", "output", "warmup")
+"""Arguments of ``@api`` that only code can give."""
+
+
+def names_of(command: str) -> list[str]:
+    """The settings of a command: its options and arguments, with underscores."""
+    return [name for name in option_parameters(COMMANDS[command]) if name != CONFIG]
+
+
+def other_command(name: str, command: str) -> str | None:
+    """The command that has a setting which this one has not."""
+    return next((one for one in COMMANDS if one != command and name in names_of(one)), None)
+
+
+def checked_override(api: str, argument: str, value: Any, source: Source) -> Override:
+    """An argument of ``@api`` for one api.
+
+    Raises:
+        WrongUsage: if there is no such argument, or it cannot have such a value for any input.
+    """
+    if argument in OF_CODE:
+        raise WrongUsage(f"{source.name}: {argument} is given in code, with @api; it cannot be configured")
+    if argument not in ARGUMENTS:
+        raise WrongUsage(
+            f"{source.name}: there is no argument {argument} of @api; {suggestion(argument, ARGUMENTS)}"
+        )
+    try:
+        _check(api, argument, tuple(value) if isinstance(value, list) else value)
+    except ValueError as error:
+        raise WrongUsage(f"{source.name}: {str(error).removeprefix(f'api {api!r}: ')}") from None
+    return Override(api=api, argument=argument, value=value, source=source.name)
+
+
+def _check(api: str, argument: str, value: Any) -> None:
+    if argument == "route":
+        check_route(api, value)
+        return
+    ApiSettings(**{argument: value}).check(api)
+    if argument == "policy":
+        check_policy(value)

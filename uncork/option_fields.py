@@ -1,0 +1,42 @@
+"""Options as fields of a dataclass that are annotated for typer."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from typer.models import ParameterInfo
+
+
+def option_parameters(options: type[Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a command for the fields of a dataclass, by name.
+
+    Those of the class itself come before those of its bases; fields that are not annotated for typer are left
+    out.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    own = inspect.get_annotations(options)
+    return {
+        field.name: inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in sorted(fields(options), key=lambda field: field.name not in own)
+        if parameter_info(hints[field.name]) is not None
+    }
+
+
+def kind_of(options: type[Any], name: str) -> type:
+    """What an option takes: bool, int, float, a list of texts, or else a text."""
+    hint = get_args(option_parameters(options)[name].annotation)[0]
+    kinds = {get_origin(one) or one for one in (hint, *get_args(hint))}
+    return next((kind for kind in (list, bool, int, float) if kind in kinds), str)
+
+
+def parameter_info(hint: Any) -> ParameterInfo | None:
+    """What typer is told of a parameter, if it is annotated for it."""
+    metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((one for one in metadata if isinstance(one, ParameterInfo)), None)
