@@ -23,6 +23,9 @@ from typer.testing import CliRunner
 
 from tests.markdown_pages import DOCS, ROOT, Block, all_pages, anchors, blocks, links, name_of, target_of
 from uncork.cli import app
+from uncork.config_file import read_file
+from uncork.config_names import COMMANDS
+from uncork.usage import WrongUsage
 
 EACH_PAGE = pytest.mark.parametrize("page", all_pages(), ids=name_of)
 # Their Python, but for that of other systems, is one script, in order.
@@ -91,6 +94,16 @@ def test_documents_parse(page: Path) -> None:
 
 
 @EACH_PAGE
+def test_configurations_have_settings_that_there_are(page: Path, tmp_path: Path) -> None:
+    """TOML is a configuration of one of the commands that serve, or of both."""
+    file = tmp_path / "uncork.toml"
+    for block in blocks(page, "toml"):
+        file.write_text(block.code)
+        wrong = [complaint for command in COMMANDS if (complaint := complaint_of(file, command))]
+        assert len(wrong) < len(COMMANDS), f"{block}: {wrong}"
+
+
+@EACH_PAGE
 def test_commands_are_there(page: Path) -> None:
     """Every ``uncork`` has its command and options, every ``scripts/...`` is a file."""
     for block, words in commands(page):
@@ -110,6 +123,15 @@ def is_of_another_system(block: Block) -> bool:
     """Whether it imports what is not installed here."""
     names = re.findall(r"^(?:from|import) (\w+)", block.code, re.MULTILINE)
     return not OTHER_SYSTEMS.isdisjoint(names)
+
+
+def complaint_of(file: Path, command: str) -> str:
+    """What is said against a configuration; empty if nothing."""
+    try:
+        read_file(file, command)
+    except WrongUsage as wrong:
+        return str(wrong)
+    return ""
 
 
 def parse_yaml(text: str) -> object:
