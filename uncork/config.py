@@ -13,8 +13,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.commands import takes_options
-from uncork.config_names import COMMANDS, names_of
-from uncork.option_fields import option_parameters, parameter_info
+from uncork.config_names import settings_of
+from uncork.option_fields import parameter_info
 from uncork.proxy_options import OPTIONS, ProxyOptions
 from uncork.serve_options import FrontOptions, ServeOptions
 from uncork.terminal import plain_table, show, write_json
@@ -69,11 +69,10 @@ def proxy(options: ProxyOptions, json: AsJson = False) -> None:
 
 
 def _settings(options: FrontOptions, command: str) -> Iterator[tuple[str, Shown]]:
-    parameters = option_parameters(COMMANDS[command])
-    for name in names_of(command):
+    for name, parameter in settings_of(command).items():
         value = getattr(options, name)
         source = options.sources.get(name)
-        info = parameter_info(parameters[name].annotation)
+        info = parameter_info(parameter.annotation)
         unset = info.show_default if info is not None and isinstance(info.show_default, str) else "not given"
         yield name, _shown(value, _DEFAULT if source is None else source.name, unset=f"({unset})")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from uncork.config_names import COMMANDS, CONFIG, OF_CODE, checked_override, names_of, other_command
+from uncork.config_names import CONFIG, OF_CODE, checked_override, other_command, settings_of
 from uncork.option_fields import kind_of
 from uncork.sources import Configuration, Kind, Said, Source, suggestion
 from uncork.usage import WrongUsage
@@ -36,10 +36,10 @@ def read_environment(environment: Mapping[str, str], command: str) -> Configurat
         WrongUsage: if one is unknown, or has a value that cannot be; the message names it.
     """
     configuration = Configuration()
+    names = {variable_of(name): name for name in settings_of(command)}
     for variable, text in _ours(environment):
         source = Source(Kind.ENVIRONMENT, variable)
-        name = variable.removeprefix(PREFIX).lower()
-        if name in names_of(command):
+        if (name := names.get(variable)) is not None:
             configuration.settings[name] = Said(_as_given(text, command, name), source)
         elif command == "serve" and variable.startswith(_OF_APIS):
             configuration.overrides.append((Kind.ENVIRONMENT, _override(variable, text, source)))
@@ -59,7 +59,7 @@ def _ours(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _as_given(text: str, command: str, name: str) -> str | list[str]:
     """A list stands with spaces between its items."""
-    return text.split() if kind_of(COMMANDS[command], name) is list else text
+    return text.split() if kind_of(settings_of(command)[name]) is list else text
 
 
 def _override(variable: str, text: str, source: Source) -> Override:
@@ -69,10 +69,8 @@ def _override(variable: str, text: str, source: Source) -> Override:
         if api and api != rest:
             return checked_override(api, argument, _value(text), source)
     near = next(_near(rest), None)
-    told = (
-        f"did you mean {_OF_APIS}{near}?" if near else f"there are {_OF_APIS}NAME_ and {', '.join(ARGUMENTS)}"
-    )
-    raise WrongUsage(f"{variable}: it ends in no argument of @api; {told}")
+    told = f"did you mean {_OF_APIS}{near}?" if near else f"they are {', '.join(ARGUMENTS)}"
+    raise WrongUsage(f"{variable} ends in no argument of @api; {told}")
 
 
 def _near(rest: str) -> Iterator[str]:
@@ -98,5 +96,6 @@ def _unknown(variable: str, command: str) -> str:
         return f"{variable}: uncork {command} has no apis"
     if other is not None:
         return f"{variable} is a setting of uncork {other}, not of uncork {command}"
-    names = [variable_of(name) for name in names_of(command)]
-    return f"{variable} is no setting of uncork {command}; {suggestion(variable, names)}"
+    names = settings_of(command)
+    told = suggestion(variable.removeprefix(PREFIX).lower(), names, shown=variable_of)
+    return f"{variable} is no setting of uncork {command}; {told}"

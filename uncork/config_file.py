@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from uncork.config_names import COMMANDS, checked_override, names_of, other_command
+from uncork.config_names import COMMANDS, checked_override, other_command, settings_of
 from uncork.option_fields import kind_of
 from uncork.sources import Configuration, Kind, Said, Source, suggestion
 from uncork.usage import WrongUsage
@@ -46,7 +46,7 @@ def read_file(path: Path, command: str) -> Configuration:
             name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is given twice, also as {settings[name].source.name}")
-            settings[name] = Said(_as_given(value, kind_of(COMMANDS[command], name), source), source)
+            settings[name] = Said(_as_given(value, kind_of(settings_of(command)[name]), source), source)
     return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
 
 
@@ -55,7 +55,7 @@ def _name(key: str) -> str:
 
 
 def _check_names(table: dict[str, Any], command: str, prefix: str) -> None:
-    known = names_of(command)
+    known = settings_of(command)
     for key in table:
         name = _name(key)
         if name in known:
@@ -72,7 +72,7 @@ def _overrides(apis: Any, prefix: str) -> list[tuple[Kind, Override]]:
     _require_table(apis, prefix)
     found: dict[tuple[str, str], Override] = {}
     for api, table in apis.items():
-        _require_table(table, f"{prefix}.{api}", "the settings of an api, as [api.predict] has them")
+        _require_table(table, f"{prefix}.{api}", "with the settings of an api, as [api.predict]")
         for key, value in table.items():
             source = Source(Kind.FILE, f"{prefix}.{api}.{key}")
             override = checked_override(api, _name(key), value, source)

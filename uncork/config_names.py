@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 from uncork.option_fields import option_parameters
@@ -22,14 +24,16 @@ OF_CODE = ("input", "output", "warmup")
 """Arguments of ``@api`` that only code can give."""
 
 
-def names_of(command: str) -> list[str]:
-    """The settings of a command: its options and arguments, with underscores."""
-    return [name for name in option_parameters(COMMANDS[command]) if name != CONFIG]
+@functools.cache
+def settings_of(command: str) -> dict[str, inspect.Parameter]:
+    """The settings of a command, its options and arguments, by name with underscores."""
+    parameters = option_parameters(COMMANDS[command])
+    return {name: parameter for name, parameter in parameters.items() if name != CONFIG}
 
 
 def other_command(name: str, command: str) -> str | None:
     """The command that has a setting which this one has not."""
-    return next((one for one in COMMANDS if one != command and name in names_of(one)), None)
+    return next((one for one in COMMANDS if one != command and name in settings_of(one)), None)
 
 
 def checked_override(api: str, argument: str, value: Any, source: Source) -> Override:

@@ -29,9 +29,9 @@ def option_parameters(options: type[Any]) -> dict[str, inspect.Parameter]:
     }
 
 
-def kind_of(options: type[Any], name: str) -> type:
+def kind_of(parameter: inspect.Parameter) -> type:
     """What an option takes: bool, int, float, a list of texts, or else a text."""
-    hint = get_args(option_parameters(options)[name].annotation)[0]
+    hint = get_args(parameter.annotation)[0]
     kinds = {get_origin(one) or one for one in (hint, *get_args(hint))}
     return next((kind for kind in (list, bool, int, float) if kind in kinds), str)
 

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 
 from uncork.control import Outcome
 from uncork_gateway import Gateway
@@ -22,12 +23,15 @@ _MOST_FILES_NAMED = 3
 class Reloader:
     """Replaces all workers when files change, on SIGHUP, and for `uncork reload`.
 
-    Whoever comes while it does so waits, for there may be newer code again.
+    Whoever comes while it does so waits, for there may be newer code again. Settings stay as they are; if
+    their file, ``config``, is not what it was, it says so.
     """
 
-    def __init__(self, gateway: Gateway, supervisor: Supervisor) -> None:
+    def __init__(self, gateway: Gateway, supervisor: Supervisor, config: Path | None) -> None:
         self._gateway = gateway
         self._supervisor = supervisor
+        self._config = config
+        self._settings = _content(config)
         self._wished: set[asyncio.Task[Outcome]] = set()
 
     def on_hangup(self) -> None:
@@ -65,6 +69,8 @@ class Reloader:
             log.error("%s, but %s: %s", reason, goes_on, error)
             return Outcome(1, f"{goes_on}: {error}")
         told = f"reloaded after {time.monotonic() - started:.1f} s"
+        if _content(self._config) != self._settings:
+            told = f"{told}, under the old settings: {self._config} has changed, which takes a restart"
         print(f"{told}: {reason}", flush=True)
         return Outcome(0, told)
 
@@ -73,6 +79,13 @@ class Reloader:
         for task in self._wished:
             task.cancel()
         await asyncio.gather(*self._wished, return_exceptions=True)
+
+
+def _content(file: Path | None) -> bytes | None:
+    try:
+        return None if file is None else file.read_bytes()
+    except OSError:
+        return None
 
 
 def _names(files: Sequence[str]) -> str:

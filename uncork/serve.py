@@ -59,7 +59,7 @@ def run(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions, doors: Doors, folder: Path, console: Console) -> int:
     gateway, supervisor = _make(options, doors, folder)
-    reloader = Reloader(gateway, supervisor)
+    reloader = Reloader(gateway, supervisor, options.config)
     progress = StartProgress(gateway, options.workers, console=console)
     beside: list[asyncio.Task[None]] = []
 

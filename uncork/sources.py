@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
@@ -47,8 +47,8 @@ class Configuration:
     overrides: list[tuple[Kind, Override]] = field(default_factory=list)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
     """What to write in place of an unknown name: the nearest one if there is one, or what there is."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    return f"did you mean {shown(near[0])}?" if near else f"there are {', '.join(map(shown, names))}"

@@ -64,7 +64,7 @@ def test_sizes_double_up_to_the_cap() -> None:
     times = grown(model, mb_max_batch_size=12)
 
     assert [(one.rows, one.median_ms) for one in times.sizes] == [(1, 3), (2, 4), (4, 6), (8, 10), (12, 14)]
-    assert times.sizes[0].times_ms == (3, 3)
+    assert list(times.sizes[0].times_ms) == [3, 3]
     assert model.sizes == [rows for rows in (1, 2, 4, 8, 12) for _ in range(3)]
     assert times.batch_ms(100) == pytest.approx(602, abs=1)
     assert times.smallest_ms == pytest.approx(503)

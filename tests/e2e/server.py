@@ -120,9 +120,9 @@ def running(*command: str, wait: bool = True) -> Iterator[Server]:
 
 
 @contextmanager
-def serving(target: str, *arguments: str, wait: bool = True) -> Iterator[Server]:
-    """Serve ``target`` until the block ends."""
-    with running("serve", target, *arguments, wait=wait) as server:
+def serving(*arguments: str, wait: bool = True) -> Iterator[Server]:
+    """Serve a target until the block ends."""
+    with running("serve", *arguments, wait=wait) as server:
         yield server
 
 

@@ -243,3 +243,16 @@ def test_an_example_that_is_not_valid_any_more_is_told() -> None:
     executor = Executor(Service2())
     with pytest.raises(WarmupFailed, match=r"predict raised InvalidInput on its example \(rows: 2\): "):
         warm_up(executor, examples_of(Service2, []), seconds=60, tell=to_nobody)
+
+
+def test_an_example_must_fit_the_cost_in_force() -> None:
+    """A configuration may ask for a field that it does not have."""
+
+    class Costly(Service):
+        @api(input=Json(), warmup={"text": "a"})
+        def predict(self, items: list[Any]) -> list[Any]:
+            return items
+
+    assert [one.cost for one in examples_of(Costly, for_all_apis({"cost": "text"}))] == [1]
+    with pytest.raises(WarmupFailed, match=r"predict: its example .* a row lacks the field 'tokens'"):
+        examples_of(Costly, for_all_apis({"cost": "tokens"}))

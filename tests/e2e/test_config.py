@@ -1,0 +1,160 @@
+"""``uncork config``, and a server with settings from a file, the environment and the command line."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from tests.e2e.server import run_uncork, serving
+
+SERVICE = """
+from pathlib import Path
+
+from uncork import Service, api
+from uncork.adapters import Json
+
+print("imported")
+
+class Echo(Service):
+    def setup(self):
+        Path(__file__).with_name("was set up").touch()
+
+    @api(input=Json(), timeout=7)
+    def predict(self, items):
+        return [VERSION] * len(items)
+
+    @api(input=Json(), policy="none")
+    def stream(self, items):
+        yield "a"
+"""
+FILE = """
+mb-max-latency = 1000
+
+[api.predict]
+mb_max_latency = 2000
+mb_max_batch_size = 2
+route = "/elsewhere"
+"""
+_CLIENTS = 4
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A service and a file; the environment names both."""
+    write(tmp_path, version=1)
+    (tmp_path / "uncork.toml").write_text(FILE)
+    monkeypatch.setenv("UNCORK_TARGET", f"{tmp_path / 'service.py'}:Echo")
+    monkeypatch.setenv("UNCORK_CONFIG", str(tmp_path / "uncork.toml"))
+    monkeypatch.setenv("UNCORK_API_PREDICT_POLICY", "fixed:4000")
+    return tmp_path
+
+
+def write(folder: Path, *, version: int) -> None:
+    """Write the service."""
+    text = SERVICE.replace("VERSION", str(version)).replace(
+        "self.place", f"__import__('pathlib').Path('{folder}')"
+    )
+    (folder / "service.py").write_text(text)
+
+
+def in_force(*arguments: str) -> Any:
+    """What `uncork config serve` says."""
+    result = run_uncork("config", "serve", "--json", *arguments)
+    assert result.returncode == 0, result.stderr
+    return msgspec.json.decode(result.stdout)
+
+
+def answers(base: str) -> set[tuple[int, str, int]]:
+    """Status, rows of the batch and version, for some clients at once."""
+    with ThreadPoolExecutor(_CLIENTS) as pool:
+        replies = list(
+            pool.map(lambda n: httpx.post(f"{base}/elsewhere", json=n, timeout=20), range(_CLIENTS))
+        )
+    return {(reply.status_code, reply.headers["x-batch-size"], reply.json()) for reply in replies}
+
+
+def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
+    """The route and cap of the file, the policy of the environment; a reload keeps them."""
+    with serving("--mb-max-latency", "9000") as server:
+        port = server.base.rpartition(":")[2]
+        assert answers(server.base) == {(200, "2", 1)}  # each waits for the cap, long before its goal
+        assert httpx.post(f"{server.base}/predict", json=1).status_code == 404
+
+        write(place, version=2)
+        assert "restart" not in run_uncork("reload", "--port", port).stdout
+        (place / "uncork.toml").write_text("workers = 2")
+        told = run_uncork("reload", "--port", port).stdout
+        assert f"{place / 'uncork.toml'} has changed, which takes a restart" in told
+        assert answers(server.base) == {(200, "2", 2)}
+
+
+def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
+    """Of the command and of each api; the service is not set up."""
+    shown = in_force("--workers", "3")
+
+    settings, predict, stream = shown["settings"], shown["apis"]["predict"], shown["apis"]["stream"]
+    file = place / "uncork.toml"
+    assert shown["config"] == str(file)
+    assert settings["workers"] == {"value": 3, "source": "--workers", "text": "3"}
+    assert settings["mb_max_latency"] == {
+        "value": 1000.0,
+        "source": f"{file}: mb-max-latency",
+        "text": "1000",
+    }
+    assert settings["admin_port"] == {"value": None, "source": "default", "text": "(they are at --port)"}
+    assert {name: (one["value"], one["source"]) for name, one in predict.items()} == {
+        "route": ("/elsewhere", f"{file}: api.predict.route"),
+        "mb_max_latency": (2000, f"{file}: api.predict.mb_max_latency"),
+        "mb_max_batch_size": (2, f"{file}: api.predict.mb_max_batch_size"),
+        "mb_max_batch_bytes": (64 * 2**20, "default"),
+        "policy": ("fixed:4000", "UNCORK_API_PREDICT_POLICY"),
+        "timeout": (7, "code"),
+        "idempotent": (True, "default"),
+        "cost": (None, "default"),
+        "allowed_batch_sizes": (None, "default"),
+    }
+    assert (stream["policy"]["value"], stream["policy"]["source"]) == ("none", "code")
+    assert not (place / "was set up").exists()
+
+
+def test_tables_for_people(place: Path) -> None:
+    """A line for each setting, without colours where nobody looks."""
+    table = run_uncork("config", "serve", "--policy", "aimd").stdout.splitlines()
+
+    assert table[0].split() == ["uncork", "serve", "value", "from"]
+    assert ["policy", "aimd", "--policy"] in [line.split() for line in table]
+    assert "\x1b" not in "".join(table)
+    assert "imported" not in table  # what the service prints is no part of it
+    assert ["api", "predict", "value", "from"] in [line.split() for line in table]
+
+
+def test_what_a_service_does_not_bear_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `uncork serve` and `uncork config` in the same words."""
+    monkeypatch.setenv("UNCORK_API_PREDIT_TIMEOUT", "5")
+    says = "Echo has no api 'PREDIT'; did you mean predict? it has predict, stream\n"
+    for command in (("serve", "--port", "0"), ("config", "serve")):
+        result = run_uncork(*command)
+        assert result.returncode == 2
+        assert f"uncork {command[0]}" in result.stderr
+        assert result.stderr.endswith(f": UNCORK_API_PREDIT_TIMEOUT: {says}")
+
+
+def test_the_settings_of_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another system's configuration says comes before the defaults, and after all else."""
+    file = tmp_path / "model-settings.json"
+    file.write_text('{"parameters": {}, "max_batch_size": 8, "max_batch_time": 0.25}')
+    monkeypatch.setenv("UNCORK_URLS", "http://a http://b")
+    monkeypatch.setenv("UNCORK_MAX_BATCH_SIZE", "5")
+
+    result = run_uncork("config", "proxy", "--json", "--model-settings", str(file))
+    assert result.returncode == 0, result.stderr
+    settings = msgspec.json.decode(result.stdout)["settings"]
+    shown = {name: (settings[name]["value"], settings[name]["source"]) for name in settings}
+    assert shown["urls"] == (["http://a", "http://b"], "UNCORK_URLS")
+    assert shown["max_batch_size"] == (5, "UNCORK_MAX_BATCH_SIZE")
+    assert shown["max_latency"] == (250, str(file))
+    assert shown["timeout"] == (None, "default")
+    assert shown["model_settings"] == (str(file), "--model-settings")
