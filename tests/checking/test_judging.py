@@ -58,6 +58,10 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "goal below a full batch": (
         {"seen": times(10, 1)}, "note", "goal-below-batch", "mb_max_batch_size=290 says so",
     ),
+    "goal just below a full batch, above the line": (
+        {"seen": times(), "mb_max_latency": 110, "mb_max_batch_size": 1024},
+        "note", "goal-below-batch", "mb_max_batch_size=999 says so",
+    ),
     "goal below a full batch that the policy makes": (
         {"seen": times(10, 1), "policy": "fixed:5"},
         "warning", "goal-below-batch", "set mb_max_batch_size to 290",

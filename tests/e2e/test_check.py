@@ -37,7 +37,7 @@ def test_a_service_with_several_faults(tmp_path: Path) -> None:
     """Each is found in the running service; exit code 1, and what to set."""
     file = tmp_path / "found.json"
     limits = ("--max-worker-memory", "150MiB", "--drain-timeout", "0.1", "--client-timeout-ms", "100")
-    done = run_uncork("check", f"{CHECKED}:Faulty", "--seconds", "3", *limits, "--json", str(file))
+    done = run_uncork("check", f"{CHECKED}:Faulty", "--seconds", "9", *limits, "--json", str(file))
     found = findings(json.loads(file.read_text()))
 
     assert {
@@ -46,7 +46,6 @@ def test_a_service_with_several_faults(tmp_path: Path) -> None:
         ("warning", "cap-above-memory", "large"),
         ("warning", "drain-below-goal", "picky"),
         ("note", "body-above-batch-bytes", "large"),
-        ("note", "little-gain", "large"),
         ("note", "not-measured", "picky"),
     } <= found
     assert done.returncode == 1

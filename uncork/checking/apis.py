@@ -232,11 +232,11 @@ def _keeps_goal(api: ApiFigures) -> bool:
 
 
 def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:
-    """The largest batch that ends in time, at least 1."""
-    line = times.line
+    """The largest batch that ends in time, at least 1, where a full one does not."""
+    line, most = times.line, api.settings.limit_rows - 1
     left_ms = limit_ms - times.overhead_ms - line.intercept_ms
-    fitting = api.settings.limit_rows if line.slope_ms <= 0 else int(left_ms / line.slope_ms)
-    return max(1, min(fitting, api.settings.limit_rows))
+    fitting = most if line.slope_ms <= 0 else int(left_ms / line.slope_ms)
+    return max(1, min(fitting, most))
 
 
 def _ms(value: float) -> str:
