@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from uncork_gateway.status.document import Advice
 from uncork_gateway.status.explain import (
+    MOSTLY,
     caps_batches,
     compared_with_goal,
     is_closed_loop,
     is_thin,
     limited_by,
-    rate,
+    load,
     rows,
-    workers,
 )
 from uncork_gateway.status.figures import Figures
 from uncork_gateway.status.words import Names, count, ms, number, percent, times
@@ -24,7 +24,6 @@ _A_FEW = 0.01
 _ENOUGH_BATCHES = 20
 # From this gain on, a larger batch is worth asking for; below the other, batches are hardly worth it.
 _WORTH = 1.2
-_MOSTLY = 0.5
 _NOISY = 0.5
 # A batch that is this much smaller than it may be was not full of rows.
 _NOT_FULL = 0.9
@@ -53,19 +52,15 @@ def _goal_out_of_reach(figures: Figures, names: Names) -> str | None:
 def _add_workers(figures: Figures, names: Names) -> str | None:
     if not figures.work.workers or not figures.is_estimated or not figures.is_overloaded:
         return None
-    capacity = figures.usable_capacity or 0.0
-    load = (
-        f"{rate(figures, figures.rate)} arrive, {workers(figures, names)} can answer "
-        f"{rate(figures, capacity)}"
-    )
     if figures.refused_for_load > _A_FEW:
-        why = f"{percent(figures.refused_for_load)} of the requests are refused with 503, for {load}"
+        why = f"{percent(figures.refused_for_load)} of the requests are refused with 503, because "
     elif figures.is_late:
-        why = f"{compared_with_goal(figures, names)} at this rate, for {load}"
+        why = f"{compared_with_goal(figures, names)} at this rate: "
     else:
-        why = f"there is no room for bursts: {load}"
+        why = "there is no room for bursts: "
     missing = figures.missing_workers
-    return f"{why}: add {count(missing, names.worker, names.workers)} ({names.add})"
+    more = count(missing, names.worker, names.workers)
+    return f"{why}{load(figures, names)}; add {more} ({names.add})"
 
 
 def _raise_cap(figures: Figures, names: Names) -> str | None:
@@ -102,7 +97,7 @@ def _raise_batch_bytes(figures: Figures, names: Names) -> str | None:
 
 
 def _is_full_of_bytes(figures: Figures) -> bool:
-    full = figures.share_of_releases("full") >= _MOSTLY
+    full = figures.share_of_releases("full") >= MOSTLY
     return full and figures.mean_rows + figures.rows_per_request < _NOT_FULL * figures.cap
 
 
@@ -111,7 +106,7 @@ def _raise_goal(figures: Figures, names: Names) -> str | None:
         return None
     return (
         f"within {names.goal} ({ms(figures.goal_s)}) a batch can have "
-        f"{rows(figures, figures.best_rows)}; with twice "
+        f"{rows(figures, figures.whole_rows)}; with twice "
         f"the goal {times(figures.gain_of_goal)} as much could be answered: raise it if your clients can wait"
     )
 
@@ -141,7 +136,7 @@ def _client_deadline(figures: Figures, names: Names) -> str | None:
 
 def _shared_workers(figures: Figures, names: Names) -> str | None:
     waits = figures.recent.queue_wait.mean
-    if figures.busiest_other is None or figures.others_share < _MOSTLY or waits <= figures.run_s:
+    if figures.busiest_other is None or figures.others_share < MOSTLY or waits <= figures.run_s:
         return None
     return (
         f"requests wait {ms(waits)} for {names.free} and run {ms(figures.run_s)}: other "
@@ -175,7 +170,7 @@ def _closed_loop(figures: Figures, names: Names) -> str | None:
     if not is_closed_loop(figures) or figures.is_overloaded or not figures.batches:
         return None
     most = figures.stats.clients * figures.rows_per_request
-    if most >= _MOSTLY * figures.best_rows or figures.cap == 1:
+    if most >= MOSTLY * figures.best_rows or figures.cap == 1:
         return None
     clients = count(figures.stats.clients, "client")
     return (

@@ -12,8 +12,9 @@ from typing import NamedTuple, Protocol
 from uncork_dispatcher import ApiStats, RunningBatch, WorkStats
 from uncork_gateway.status import document
 from uncork_gateway.status.advise import advise
-from uncork_gateway.status.explain import limited_by, sentence, waits_for, why_refused, why_this_size
+from uncork_gateway.status.explain import limited_by, sentence, waits_for
 from uncork_gateway.status.figures import Figures
+from uncork_gateway.status.reasons import why_refused, why_this_size
 from uncork_gateway.status.recorder import WINDOW_S, Recent, Recorder
 from uncork_gateway.status.words import Names, count, ms
 

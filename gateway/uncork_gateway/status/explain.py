@@ -11,7 +11,9 @@ from uncork_gateway.status.words import Names, count, ms, number, percent, times
 # From this gain on, a larger batch is worth asking for.
 _WORTH = 1.2
 _SOME_GAIN = 1.1
-_MOSTLY = 0.5
+MOSTLY = 0.5
+"""From this share on something is the rule."""
+
 # With less of the workers' time than this taken one by one, the next request finds an idle worker.
 _THIN = 0.7
 _CLOSED = 0.9
@@ -32,6 +34,20 @@ def workers(figures: Figures, names: Names) -> str:
     return count(figures.work.workers, names.worker, names.workers)
 
 
+def load(figures: Figures, names: Names) -> str:
+    """What arrives beside what can be answered of it."""
+    arrive, able = figures.rate, figures.usable_capacity or 0.0
+    if arrive > able:
+        return (
+            f"{rate(figures, arrive)} arrive and {workers(figures, names)} can answer {rate(figures, able)}"
+        )
+    return (
+        f"there are bursts of more than {workers(figures, names)} can answer: {rate(figures, able)}, "
+        "of which "
+        f"{rate(figures, arrive)} arrive on average"
+    )
+
+
 def is_thin(figures: Figures) -> bool:
     """Whether a request is usually done before the next one comes."""
     if not figures.is_estimated or not figures.batches or not figures.work.workers:
@@ -47,12 +63,12 @@ def is_closed_loop(figures: Figures) -> bool:
         return False
     # As many as wait at a time: arrivals by the time that an answer takes (Little's law).
     waiting = figures.rate / figures.rows_per_request * figures.recent.duration.mean
-    return waiting >= _MOSTLY * stats.clients
+    return waiting >= MOSTLY * stats.clients
 
 
 def caps_batches(figures: Figures) -> bool:
     """Whether most batches are as large as they may be, and larger ones could do more."""
-    return figures.share_of_releases("full") >= _MOSTLY and figures.gain_of_cap >= _SOME_GAIN
+    return figures.share_of_releases("full") >= MOSTLY and figures.gain_of_cap >= _SOME_GAIN
 
 
 def limited_by(figures: Figures) -> Limit:
@@ -160,10 +176,9 @@ def _where_time_goes(figures: Figures, names: Names) -> str:
     recent = figures.recent
     if not recent.ran:
         return ""
-    text = (
-        f"A request is held {ms(recent.queue_wait.mean)}, runs {ms(figures.run_s)}, "
-        f"and spends {ms(figures.transport_s)} on the way"
-    )
+    text = f"A request is held {ms(recent.queue_wait.mean)} and runs {ms(figures.run_s)}"
+    if figures.transport_s > 0:
+        text += f", with {ms(figures.transport_s)} on the way"
     if recent.duration.count:
         p99 = f"; p99 is {ms(figures.p99_s)}"
         text += p99 if figures.goal_s is None else f"{p99}, the goal {ms(figures.goal_s)}"
@@ -182,117 +197,20 @@ def _limit(figures: Figures, names: Names) -> str:
             return f"The goal limits it: the smallest request takes {ms(figures.stats.needed_s)} by itself."
         case "goal":
             return (
-                f"The goal limits it: only {rows(figures, figures.best_rows)} fit into a batch that "
+                f"The goal limits it: only {rows(figures, figures.whole_rows)} fit into a batch that "
                 "meets it, "
                 f"and so {able}."
             )
         case "cap":
             return (
                 "The largest batch that is allowed limits it: with "
-                f"{rows(figures, figures.best_rows)}, {able}."
+                f"{rows(figures, figures.whole_rows)}, {able}."
             )
         case "workers":
             others = ""
             if figures.busiest_other is not None and figures.others_share >= 0.1:
                 others = f", and {percent(figures.others_share)} of their time goes to other {names.api}s"
             return f"The {names.workers} limit it: {able}{others}."
-
-
-def why_this_size(figures: Figures, names: Names) -> str:
-    """Why batches are as large as they are."""
-    if not figures.batches:
-        return "No batch was released lately."
-    releases = figures.recent.releases.most_common()
-    mix = "; ".join(
-        f"{percent(figures.share_of_releases(reason))} because {_released(figures, names, reason)}"
-        for reason, _ in releases
-    )
-    return f"{_cause_of_size(figures, names)} Batches were released: {mix}."
-
-
-def _released(figures: Figures, names: Names, reason: str) -> str:
-    match reason:
-        case "full":
-            limit = rows(figures, figures.cap)
-            return f"they were full ({limit} at most{', or their bytes' if names.cap_bytes else ''})"
-        case "deadline":
-            window = f" ({names.window})" if names.window else ""
-            return f"waiting longer would have missed the goal, or the time to hold was over{window}"
-        case "not_worth_waiting":
-            return "those to come were not worth waiting for"
-        case "idle":
-            return f"there was {names.free}, and waiting would have gained nothing"
-        case _:
-            return "the server was shutting down"
-
-
-def _cause_of_size(figures: Figures, names: Names) -> str:
-    size = f"A batch has {rows(figures, figures.mean_rows)} on average"
-    if figures.streams:
-        return f"{size}: answers that are streamed are made one by one."
-    if figures.stats.limit_rows == 1:
-        return f"{size}: the policy {figures.stats.rules.policy} puts every request into a batch of its own."
-    if figures.share_of_releases("full") >= _MOSTLY:
-        return f"{size}: most batches are as large as they may be."
-    if is_closed_loop(figures) and not figures.is_overloaded:
-        return (
-            f"{size}: about {count(figures.stats.clients, 'client')} ask, and each waits for its "
-            "answer before it "
-            "asks again; there cannot be more requests in a batch than clients."
-        )
-    if is_thin(figures):
-        requests = figures.rate / figures.rows_per_request
-        gap = f"requests come {ms(1 / requests)} apart on average, and " if requests > 0 else ""
-        alone = ms(figures.seconds(figures.rows_per_request))
-        return f"{size}: {gap}one by itself takes {alone}; so small batches are right."
-    if figures.goal_rows < figures.cap and figures.mean_rows > _MOSTLY * figures.goal_rows:
-        return f"{size}: no more than {rows(figures, figures.best_rows)} can be done within the goal."
-    return f"{size}, which is what gathers while batches run."
-
-
-def why_refused(figures: Figures, names: Names) -> str | None:
-    """Why requests were answered 503, or 504 where their clients had no time left; None if none was."""
-    sheds = figures.recent.sheds
-    told = [
-        f"{count(refused, 'request')} ({percent(refused / figures.asked)}) got "
-        f"{_refusal(figures, names, reason)}"
-        for reason, refused in sheds.most_common()
-    ]
-    return f"Lately {'; '.join(told)}." if told else None
-
-
-def _refusal(figures: Figures, names: Names, reason: str) -> str:
-    stats, capacity = figures.stats, figures.capacity
-    match reason:
-        case "deadline":
-            goal = (
-                "the time that their clients allow"
-                if figures.goal_s is None
-                else f"the goal of {ms(figures.goal_s)}"
-            )
-            text = f"503 (deadline): they could not have been answered within {goal}"
-            if capacity:
-                text += (
-                    f"; {rate(figures, figures.rate)} arrive, and {workers(figures, names)} can answer "
-                    f"{rate(figures, capacity)}"
-                )
-            return text
-        case "client_deadline":
-            return (
-                "504 (client_deadline): the time that their clients allow in X-Request-Timeout-Ms had passed"
-            )
-        case "queue_full":
-            rules = stats.rules
-            return (
-                f"503 (queue_full): the queue had no room; it holds {rows(figures, rules.max_queue_rows)} "
-                f"(--max-queue-rows) and {number(rules.max_queue_bytes / 2**20)} MiB (--max-queue-bytes)"
-            )
-        case "no_worker":
-            ready = f"{workers(figures, names)} {'is' if figures.work.workers == 1 else 'are'} ready now"
-            now = ready if figures.work.workers else figures.trouble
-            return f"503 (no_worker): nothing was ready to run them; {now}"
-        case _:
-            return "503 (draining): the server is shutting down"
 
 
 def compared_with_goal(figures: Figures, names: Names) -> str:

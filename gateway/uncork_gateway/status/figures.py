@@ -151,6 +151,11 @@ class Figures:
         """Rows of the largest batch that is allowed; the cap if the goal cannot be met anyway."""
         return self.best_of(self.cap, self.goal_s)
 
+    @property
+    def whole_rows(self) -> int:
+        """The same in whole rows."""
+        return math.floor(self.best_rows + 1e-9)
+
     def best_of(self, cap: float, goal_s: float | None) -> float:
         """The same for another cap and goal."""
         fits = self.rows_within(goal_s)

@@ -63,21 +63,10 @@ class _Api:
     pasts: deque[_Past] = field(default_factory=lambda: deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2))
 
 
-class _Ended(NamedTuple):
-    """A batch that ended, as :class:`Batch` has it, but for times: seconds, by the recorder's clock."""
-
-    number: int
-    ended: float
-    api: str
-    rows: int
-    cost: float
-    requests: int
-    reason: str
-    held_s: float
-    predicted_s: float
-    seconds: float
-    worked: bool
-    worker: int
+# A batch that ended: a bare tuple, as names would cost as much as all the rest. When it ended, its api, rows,
+# cost and requests, why it was released, how long it was held, was to take and took, whether it worked, and
+# its worker.
+_Ended = tuple[float, str, int, float, int, str, float, float, float, bool, int]
 
 
 class Recorder:
@@ -108,24 +97,9 @@ class Recorder:
         # The number of each is its place, counted from the first that ever ended.
         kept = len(self._batches)
         new = max(0, min(self._number - number, kept))
-        epoch = time.time() - self._clock()
-        return [
-            Batch(
-                number=one.number,
-                ended=epoch + one.ended,
-                api=one.api,
-                rows=one.rows,
-                cost=one.cost,
-                requests=one.requests,
-                reason=one.reason,
-                waited_ms=one.held_s * 1000,
-                predicted_ms=one.predicted_s * 1000,
-                actual_ms=one.seconds * 1000,
-                worked=one.worked,
-                worker=one.worker,
-            )
-            for one in islice(self._batches, kept - new, None)
-        ]
+        epoch, first = time.time() - self._clock(), self._number - new + 1
+        ended = islice(self._batches, kept - new, None)
+        return [_batch(place, epoch, one) for place, one in enumerate(ended, first)]
 
     def recent(self, api: str) -> Recent:
         """What was counted of an api lately."""
@@ -164,8 +138,7 @@ class Recorder:
         api.run_s += requests * seconds
         self._number += 1
         self._batches.append(
-            _Ended(
-                self._number,
+            (
                 ended,
                 start.api,
                 rows,
@@ -193,6 +166,24 @@ class Recorder:
             known.due = now + _STEP_S
             known.pasts.append(_past(now, self._metrics.api(api), known))
         return known
+
+
+def _batch(number: int, epoch: float, batch: _Ended) -> Batch:
+    ended, api, rows, cost, requests, reason, held_s, predicted_s, seconds, worked, worker = batch
+    return Batch(
+        number=number,
+        ended=epoch + ended,
+        api=api,
+        rows=rows,
+        cost=cost,
+        requests=requests,
+        reason=reason,
+        waited_ms=held_s * 1000,
+        predicted_ms=predicted_s * 1000,
+        actual_ms=seconds * 1000,
+        worked=worked,
+        worker=worker,
+    )
 
 
 def _past(now: float, tally: ApiTally, known: _Api) -> _Past:

@@ -3,8 +3,12 @@
 import time
 from typing import Any
 
+import numpy as np
+
 from uncork import Service, api
-from uncork.adapters import Json
+from uncork.adapters import Json, NdArray
+
+Rows = np.ndarray[Any, Any]
 
 
 class Staged(Service):
@@ -21,14 +25,14 @@ class Staged(Service):
         time.sleep(0.1)
         return items
 
-    @api(input=Json(), mb_max_latency=5000, mb_max_batch_size=4)
-    def capped(self, items: list[Any]) -> list[Any]:
+    @api(input=NdArray(shape=()), mb_max_latency=5000, mb_max_batch_size=4)
+    def capped(self, rows: Rows) -> Rows:
         """Take as long for four rows as for one."""
-        time.sleep(0.1)
-        return items
+        time.sleep(0.02)
+        return rows
 
-    @api(input=Json(), mb_max_latency=300)
-    def loaded(self, items: list[Any]) -> list[Any]:
-        """Take 30 ms a row, so that no batch helps."""
-        time.sleep(0.03 * len(items))
-        return items
+    @api(input=NdArray(shape=()), mb_max_latency=300, mb_max_batch_size=20)
+    def loaded(self, rows: Rows) -> Rows:
+        """Take 10 ms a row, so that no batch helps."""
+        time.sleep(0.01 * len(rows))
+        return rows

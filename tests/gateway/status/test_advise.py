@@ -37,15 +37,15 @@ CASES: dict[str, tuple[Figures, str]] = {
     ),
     "raise_goal": (
         figures(stats(rate_rows=400.0), recent(batches=20, each=8, took_s=0.04), goal_s=0.030),
-        "within mb_max_latency (30 ms) a batch can have 7.5 rows; with twice the goal 1.3 times as "
+        "within mb_max_latency (30 ms) a batch can have 7 rows; with twice the goal 1.3 times as "
         "much could be "
         "answered: raise it if your clients can wait",
     ),
     "add_workers": (
         figures(stats(rate_rows=900.0), recent(batches=20, each=32, took_s=1.0)),
-        "p99 is 998 ms, 3.3 times the goal (mb_max_latency 300 ms) at this rate, for 900 rows/s "
-        "arrive, 1 worker "
-        "can answer 432 rows/s: add 2 workers (--workers)",
+        "p99 is 998 ms, 3.3 times the goal (mb_max_latency 300 ms) at this rate: 900 rows/s arrive "
+        "and 1 worker "
+        "can answer 432 rows/s; add 2 workers (--workers)",
     ),
     "raise_queue": (
         figures(stats(rate_rows=50.0), recent(batches=900, sheds={"queue_full": 2})),
@@ -145,9 +145,19 @@ def test_refusals_ask_for_workers() -> None:
     made = figures(stats(rate_rows=900.0), recent(batches=10, each=32, sheds={"deadline": 80}))
 
     assert told(made)["add_workers"] == (
-        "20 % of the requests are refused with 503, for 900 rows/s arrive, 1 worker can answer 432 "
-        "rows/s: add 2 "
-        "workers (--workers)"
+        "20 % of the requests are refused with 503, because 900 rows/s arrive and 1 worker can "
+        "answer 432 rows/s; "
+        "add 2 workers (--workers)"
+    )
+
+
+def test_refusals_below_all_capacity_are_of_bursts() -> None:
+    """On average there would be room."""
+    made = figures(stats(rate_rows=100.0), recent(batches=10, each=32, sheds={"deadline": 80}))
+
+    assert (
+        "there are bursts of more than 1 worker can answer: 432 rows/s, of which 100 rows/s"
+        in told(made)["add_workers"]
     )
 
 
@@ -155,7 +165,7 @@ def test_workers_that_others_use_are_not_there() -> None:
     """Half of one worker is gone."""
     made = figures(stats(rate_rows=300.0), recent(batches=10, each=20), others_share=0.5, busiest_other="b")
 
-    assert "1 worker can answer 216 rows/s: add 1 worker (--workers)" in told(made)["add_workers"]
+    assert "1 worker can answer 216 rows/s; add 1 worker (--workers)" in told(made)["add_workers"]
 
 
 def test_a_queue_that_is_full_for_want_of_workers_is_not_to_grow() -> None:

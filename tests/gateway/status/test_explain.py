@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from uncork_dispatcher import Estimate, Holding
 from uncork_gateway.status.advise import CODES, advise
-from uncork_gateway.status.explain import limited_by, sentence, waits_for, why_refused, why_this_size
+from uncork_gateway.status.explain import limited_by, sentence, waits_for
 from uncork_gateway.status.figures import Figures
+from uncork_gateway.status.reasons import why_refused, why_this_size
 from uncork_gateway.status.words import PROXY, SERVICE, Names
 
 from .staged import RUNNING, figures, recent, stats, work
@@ -45,10 +46,9 @@ def test_a_busy_api() -> None:
 
     assert sentence(made, SERVICE) == (
         "200 rows/s arrive; a batch has 6 rows of 6 requests on average. A batch takes 10 ms and 2 ms more "
-        "for each row, give or take 10 %; with 3.33 rows in each, 1 worker keeps up. A request is held 1 ms, "
-        "runs 12 ms, and spends 2 ms on the way; p99 is 14.9 ms, the goal 300 ms. Nothing limits it: "
-        "1 worker "
-        "can answer 432 rows/s."
+        "for each row, give or take 10 %; with 3.33 rows in each, 1 worker keeps up. A request is held "
+        "1 ms and runs 12 ms, with 2 ms on the way; p99 is 14.9 ms, the goal 300 ms. Nothing limits it: "
+        "1 worker can answer 432 rows/s."
     )
 
 
@@ -123,7 +123,7 @@ def test_every_reason_of_a_release_has_words(reason: str) -> None:
             "deadline",
             "Lately 4 requests (40 %) got 503 (deadline): they could not have been answered within "
             "the goal of "
-            "300 ms; 900 rows/s arrive, and 1 worker can answer 432 rows/s.",
+            "300 ms; 900 rows/s arrive and 1 worker can answer 432 rows/s.",
         ),
         (
             "client_deadline",
@@ -164,9 +164,13 @@ def test_why_a_request_was_refused(reason: str, says: str) -> None:
             "cap",
         ),
         (figures(stats(rate_rows=400.0), recent(batches=9, each=8), goal_s=0.030), "goal"),
+        (
+            figures(stats({"max_batch_rows": 4}, rate_rows=90.0), recent(batches=9, each=4, reason="full")),
+            "cap",
+        ),
         (figures(stats(rate_rows=100.0), recent(batches=9, each=2)), "nothing"),
     ],
-    ids=["no worker", "out of reach", "workers", "cap", "goal", "nothing"],
+    ids=["no worker", "out of reach", "workers", "cap", "goal", "cap at a low rate", "nothing"],
 )
 def test_what_limits(made: Figures, limit: str) -> None:
     """The one that, if it were lifted, would help."""
