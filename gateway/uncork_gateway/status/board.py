@@ -124,6 +124,7 @@ class Board:
         self._has_goal = has_goal
         self._clock = clock
         self._made = clock()
+        self._version = version("uncork")  # read from a file
         self.batches_after = recorder.batches_after
 
     def status(self) -> document.Status:
@@ -133,7 +134,7 @@ class Board:
         apis = [_api(figures, shown, self._names) for figures, shown in self._figures(work)]
         state = self._state()
         return document.Status(
-            version=version("uncork"),
+            version=self._version,
             server=front.server,
             time=time.time(),
             uptime_s=self._clock() - self._made,

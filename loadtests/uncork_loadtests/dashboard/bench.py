@@ -29,6 +29,7 @@ from uncork_loadtests.pairs import digit_bodies
 from uncork_loadtests.peers.sheets import Sheet, median_known, text
 from uncork_loadtests.peers.tables import interval_text
 from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.samples import SHED
 from uncork_loadtests.section import section
 from uncork_loadtests.servers import HOST, BenchError, Server, serve
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 _SERVICE = f"{Path(__file__).parents[3] / 'examples/digits/service.py'}:Digits"
 _WORKERS = 2
-_ANSWERED = frozenset({200})
+# On a busy machine batches take so long that some requests cannot be answered in time.
+_ALLOWED = frozenset({200, SHED})
 # Long enough for the charts to have something to show on their whole width.
 _PICTURE_S = 70.0
 
@@ -80,7 +82,7 @@ def main(
             seen = [open_cold_and_warm(browser, server.url("/dashboard")) for _ in range(looks)]
             turns = _measure(server, browser, _plan(server, rate, seconds), rounds=rounds, tell=status.update)
             faults = [
-                fault for turn in turns for fault in faults_of("dashboard", turn.outcome, allowed=_ANSWERED)
+                fault for turn in turns for fault in faults_of("dashboard", turn.outcome, allowed=_ALLOWED)
             ]
             typer.echo(text_of(turns, seen), nl=False)
     exit_with(faults, progress=progress)
@@ -161,11 +163,12 @@ def _cpu_sheet(turns: Sequence[Turn]) -> Sheet:
         of = [turn for turn in turns if turn.watched is watched]
         p50_ms = median_known(_p50_ms(turn.outcome) for turn in of)
         cpu_ms = median(turn.cpu_ms for turn in of)
-        rows.append([name, text(cpu_ms, digits=0), text(p50_ms, digits=2), str(len(of))])
+        refused = sum(turn.outcome.summary().shed for turn in of)
+        rows.append([name, text(cpu_ms, digits=0), text(p50_ms, digits=2), str(refused), str(len(of))])
     ratio = cpu_ratio(turns)
     return Sheet(
         title="Processor time of the gateway",
-        columns=["dashboard", "ms for 1000 requests", "p50 ms", "rounds"],
+        columns=["dashboard", "ms for 1000 requests", "p50 ms", "refused", "rounds"],
         rows=rows,
         notes=[f"open / closed, processor time: {interval_text(ratio)}"],
     )

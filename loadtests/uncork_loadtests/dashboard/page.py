@@ -22,6 +22,8 @@ _SIZE = {"width": 1440, "height": 900}
 _LIMIT_MS = 30_000
 # When there is a point in the first chart; the time is since the browser began to load the page.
 _FIRST_CHART = "() => document.querySelector('[data-chart=sizes] .point') && performance.now()"
+# When all has been loaded, and the charts are there, whether there is something in them or not.
+_LIVE = "() => document.querySelector('[data-chart=times] .main-svg')"
 _ALONE = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 
@@ -86,7 +88,7 @@ def watching(browser: Browser, url: str) -> Iterator[Page]:
     with browser.new_context(viewport=_SIZE) as context:  # type: ignore[arg-type]
         page = context.new_page()
         page.goto(url)
-        page.wait_for_function("document.querySelector('[data-f=live]').dataset.tone === 'good'")
+        page.wait_for_function(_LIVE, timeout=_LIMIT_MS)
         yield page
 
 
