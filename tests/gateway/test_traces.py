@@ -159,7 +159,7 @@ def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
             callers = [on.ask(rows_body(1), V1, (b"traceparent", CLIENT.encode())), on.ask(rows_body(2, 3))]
             assert {reply.status for reply in await on.replies(callers)} == {200}
             [call] = model.calls
-            return call.header(b"traceparent")
+            return call.header(b"traceparent") or b""
 
     told = run(scenario()).decode()
 
@@ -168,4 +168,4 @@ def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
     assert told.split("-")[1:3] == [CLIENT.split("-")[1], f"{batch.context.span_id:016x}"]
     assert len(batch.links) == 2
     rows = [dict(span.attributes or {})["uncork.rows"] for span in seen.named(f"POST {V1.decode()}")]
-    assert sorted(rows) == [1, 2]
+    assert set(rows) == {1, 2}
