@@ -14,6 +14,7 @@ from uncork_gateway.traces import Traces
 from uncork_workers.frames import Batch
 
 from .gateway_stage import GatewayStage, gateway
+from .proxy_stage import V1, merging, rows_body
 from .running import run, turns
 
 CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -147,3 +148,24 @@ def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
             assert batch.trace is None
 
     run(scenario())
+
+
+def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
+    """Not of the first request: its trace goes on through the batch."""
+    seen = Seen()
+
+    async def scenario() -> bytes:
+        async with merging(traces=seen.traces) as (on, model):
+            callers = [on.ask(rows_body(1), V1, (b"traceparent", CLIENT.encode())), on.ask(rows_body(2, 3))]
+            assert {reply.status for reply in await on.replies(callers)} == {200}
+            [call] = model.calls
+            return call.header(b"traceparent") or b""
+
+    told = run(scenario()).decode()
+
+    [batch] = seen.named("batch m")
+    assert batch.context is not None
+    assert told.split("-")[1:3] == [CLIENT.split("-")[1], f"{batch.context.span_id:016x}"]
+    assert len(batch.links) == 2
+    rows = [dict(span.attributes or {})["uncork.rows"] for span in seen.named(f"POST {V1.decode()}")]
+    assert set(rows) == {1, 2}
