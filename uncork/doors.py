@@ -37,7 +37,7 @@ class DoorOptions:
         typer.Option(
             min=0,
             max=65535,
-            help="Port for operators: metrics and documents are only there, without TLS and keys.",
+            help="Port for operators: metrics, status and dashboard are only there, without TLS and keys.",
             show_default="they are at --port",
         ),
     ] = None

@@ -15,8 +15,8 @@ from uncork_gateway.hot_routes import HotRoutes
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.patience import BodyPool, ClientLimits
 
-# Load balancers keep connections open for about a minute; they should be the ones to close them.
-_KEEP_ALIVE_S = 75
+KEEP_ALIVE_S = 75
+"""How long an idle connection is kept: longer than load balancers keep theirs, so that they close it."""
 
 
 class Apps(Protocol):
@@ -68,7 +68,7 @@ def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any)
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         **others,
     )
 
