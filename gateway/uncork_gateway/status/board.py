@@ -203,6 +203,7 @@ def _api(figures: Figures, shown: Shown, names: Names) -> document.Api:
         advice=advise(figures, names),
         rate_rows=stats.rate_rows,
         capacity_rows=figures.capacity,
+        capacity_is_least=figures.capacity_is_least,
         balanced_rows=figures.balanced_rows,
         estimate=_estimate(stats),
         queued_requests=stats.queued_requests,

@@ -98,7 +98,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         limited_by: what limits it now.
         rate_rows: rows that arrive per second, as the dispatcher estimates it.
         capacity_rows: rows per second that all workers together could answer within the goal, or late if
-            not even one row can be; None before there is an estimate.
+            not even one row can be; None before there is an estimate. It counts on no batches of more than
+            four times the rows of the largest so far: where more are allowed, ``capacity_is_least`` is true.
         balanced_rows: rows in a batch at which batches are done as quickly as rows arrive; None if there is
             no such size, no arrival, or no estimate.
         queued_requests, queued_rows, queued_bytes: what is held now; ``oldest_ms``: since when.
@@ -120,6 +121,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     advice: list[Advice]
     rate_rows: float
     capacity_rows: float | None
+    capacity_is_least: bool
     balanced_rows: float | None
     estimate: Estimate
     queued_requests: int

@@ -189,7 +189,10 @@ def _limit(figures: Figures, names: Names) -> str:
     limit, capacity = limited_by(figures), figures.capacity
     if not figures.work.workers:
         return f"Nothing can be answered: {figures.trouble}."
-    able = "" if capacity is None else f"{workers(figures, names)} can answer {rate(figures, capacity)}"
+    least = "at least " if figures.capacity_is_least else ""
+    able = (
+        "" if capacity is None else f"{workers(figures, names)} can answer {least}{rate(figures, capacity)}"
+    )
     match limit:
         case "nothing":
             return f"Nothing limits it{f': {able}' if able else ''}."

@@ -12,6 +12,8 @@ from uncork_gateway.status.recorder import Recent
 _FULL_LOAD = 0.95
 # What workers that were added should have left, for bursts.
 _HEADROOM = 0.8
+# Times of batches of more than so many times the rows of the largest that was seen are mere guesses.
+_FORESIGHT = 4
 # So many of the requests may be refused or late by chance.
 _A_FEW = 0.01
 
@@ -168,13 +170,30 @@ class Figures:
 
     @property
     def capacity(self) -> float | None:
-        """Rows per second that all workers together can answer within the goal; None if not known."""
-        return self.work.workers * self.throughput(self.best_rows) if self.is_estimated else None
+        """Rows per second that all workers together can answer within the goal; None if not known.
+
+        It counts on no batches that are much larger than any so far.
+        """
+        if not self.is_estimated:
+            return None
+        return self.work.workers * self.throughput(min(self.best_rows, self._foreseen_rows))
+
+    @property
+    def capacity_is_least(self) -> bool:
+        """Whether larger batches than those that the capacity counts on are allowed."""
+        return self.best_rows > self._foreseen_rows
+
+    @property
+    def _foreseen_rows(self) -> float:
+        known = self.stats.known_rows
+        return math.inf if known is None else max(1.0, _FORESIGHT * known[1])
 
     @property
     def usable_capacity(self) -> float | None:
-        """What of it other apis leave."""
-        return None if self.capacity is None else self.capacity * (1 - min(1.0, self.others_share))
+        """What other apis leave of what could be answered in the largest batches that are allowed."""
+        if not self.is_estimated:
+            return None
+        return self.work.workers * self.throughput(self.best_rows) * (1 - min(1.0, self.others_share))
 
     @property
     def balanced_rows(self) -> float | None:

@@ -52,6 +52,16 @@ def test_a_busy_api() -> None:
     )
 
 
+def test_what_is_promised_is_not_far_from_what_was_seen() -> None:
+    """Batches of more than four times the rows of the largest so far may take any time."""
+    small = figures(stats(known_rows=(1.0, 5.0)))
+
+    # 20 rows in 10 + 2 * 20 ms; the cap allows 32.
+    assert sentence(small, SERVICE).endswith("Nothing limits it: 1 worker can answer at least 400 rows/s.")
+    assert small.capacity_is_least
+    assert not figures(stats(known_rows=(1.0, 8.0))).capacity_is_least
+
+
 def test_batches_of_one_size_tell_no_line() -> None:
     """How the time is split into a fixed part and rows is not known then."""
     one_size = stats(known_rows=(1.0, 1.0))

@@ -92,7 +92,7 @@ function arrivals({ api, past, now, colors }) {
     ? [{ xref: "paper", yref: "paper", x: 1, y: 1, xanchor: "right", yanchor: "top", text: `capacity ${number(capacity)} rows/s ↑`, showarrow: false, font: { color: colors("--goal") } }]
     : capacity === null ? [] : [onLevel(capacity, "capacity", colors("--goal"))];
   const text = `${number(api.rate_rows)} rows arrive per second; `
-    + (capacity === null ? "what the workers can answer is not known yet." : `the workers can answer ${number(capacity)}${above ? ", far above the chart" : ""}.`);
+    + (capacity === null ? "what the workers can answer is not known yet." : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${number(capacity)}${above ? ", far above the chart" : ""}.`);
   return { data, layout: { xaxis: span(past, now), yaxis: { title: { text: "rows/s" }, range: [0, 1.15 * Math.max(...tops)], nticks: 6 }, annotations: note }, text };
 }
 

@@ -86,7 +86,7 @@ export class View {
     const load = api.capacity_rows ? api.rate_rows / api.capacity_rows : null;
     this.#tile("rate", [number(api.rate_rows), "rows/s"], load === null ? "" : `${percent(load)} of capacity`);
     this.#tone("rateSub", null, load > 1 ? "bad" : load > 0.85 ? "warn" : "muted");
-    this.#tile("capacity", api.capacity_rows === null ? null : [number(api.capacity_rows), "rows/s"], "all workers, within the goal");
+    this.#tile("capacity", api.capacity_rows === null ? null : [number(api.capacity_rows), "rows/s"], api.capacity_is_least ? "or more, in larger batches than so far" : "all workers, within the goal");
     const late = api.latency && api.goal_ms !== null && api.latency.p99_ms > api.goal_ms;
     this.#tile("p99", api.latency && ms(api.latency.p99_ms), api.goal_ms === null ? "no goal" : `goal ${msText(api.goal_ms)}`);
     this.#tone("p99Sub", null, late ? "bad" : "muted");
