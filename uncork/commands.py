@@ -85,6 +85,7 @@ def configure(
             try:
                 in_force[name] = parameter.process_value(context, said.value)
             except typer.BadParameter as error:
-                raise WrongUsage(f"{said.source.name}: {error.message}, got {said.value!r}") from None
+                wrong = error.message.removeprefix("Value error, ").rstrip(".")
+                raise WrongUsage(f"{said.source.name}: {wrong}, got {said.value!r}") from None
     overrides = [override for layer in layers for override in layer.overrides]
     return options(**in_force, sources=sources, api_overrides=overrides)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -169,7 +169,6 @@ def complaint(read: Callable[[], object]) -> str | None:
     return None
 
 
-@settings(deadline=None)
 @given(text=st.text() | TEXTS)
 def test_whatever_a_file_says_it_is_read_or_refused(
     text: str, tmp_path_factory: pytest.TempPathFactory
@@ -182,7 +181,6 @@ def test_whatever_a_file_says_it_is_read_or_refused(
     assert told is None or str(file) in told
 
 
-@settings(deadline=None)
 @given(environment=st.dictionaries(VARIABLES, st.text()))
 def test_whatever_the_environment_says_it_is_read_or_refused(environment: dict[str, str]) -> None:
     """With the name of the variable."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork.config_environment import read_environment
@@ -98,7 +98,6 @@ def test_the_order_of_the_places(argument: str, tmp_path: Path) -> None:
         assert value_of(explain, argument) == next((n + 1 for n in (4, 2, 0) if present[n]), own)
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         st.floats(min_value=1e-3, max_value=1e6),

@@ -22,6 +22,7 @@ TEXTS = {
     "policy": "aimd",
     "protocol": "v2",
     "log_level": "error",
+    "log_format": "json",
     "max_worker_memory": "5GB",
     "gpus": "7,",
     "fair_by": "X-Tenant",

@@ -17,7 +17,7 @@ from uncork_dispatcher.simulator.traffic import open_loop
 
 from .views import view
 
-PROPERTY = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+PROPERTY = settings(max_examples=200, derandomize=True, database=None)
 GOAL_S = 1.0
 
 

@@ -26,7 +26,6 @@ from .core_model import Model, Request
 SETTINGS = settings(
     max_examples=60,
     stateful_step_count=60,
-    deadline=None,
     derandomize=True,
     database=None,
     report_multiple_bugs=False,

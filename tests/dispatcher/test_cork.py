@@ -214,7 +214,7 @@ def test_batches_teach_it_nothing() -> None:
 positive = st.floats(0, 100)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300, derandomize=True, database=None)
 @given(
     rows=st.integers(1, 31),
     idle=st.integers(1, 4),

@@ -94,7 +94,7 @@ def test_a_worker_that_is_replaced_starts_anew() -> None:
     assert paces.of(1) == 1.0
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.just(0.0) | st.floats(1e-9, 1e6)), max_size=60))
 def test_a_pace_is_positive_and_finite(batches: list[tuple[int, float]]) -> None:
     """Whatever was measured."""

@@ -35,7 +35,7 @@ from uncork_dispatcher.tasks import TaskRunner
 
 from .virtual_loop import VirtualLoop, run
 
-PROPERTY = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+PROPERTY = settings(max_examples=150, derandomize=True, database=None)
 START = 8.0
 GRID = 2.0**-12
 FIXED = f"fixed:{15 * GRID * 1000}"

@@ -288,7 +288,7 @@ def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
     return "plain", b"GET /plain " if kind == "get" else b"POST /plain " + body
 
 
-@settings(deadline=None, max_examples=150, derandomize=True, database=None)
+@settings(max_examples=150, derandomize=True, database=None)
 @given(REQUESTS, st.data())
 def test_replies_come_in_order_however_requests_are_cut(
     requests: list[tuple[str, bytes, bytes]], data: st.DataObject

@@ -44,7 +44,7 @@ def inflate(body: bytes, encoding: bytes = b"gzip", *, max_bytes: int = 10**6) -
 
 
 @pytest.mark.parametrize(("encoding", "pack"), EACH)
-@settings(deadline=None, max_examples=50, derandomize=True, database=None)
+@settings(max_examples=50, derandomize=True, database=None)
 @given(st.binary(max_size=200), st.integers(1, 500), st.integers(1, 50))
 def test_what_was_compressed_comes_out(
     encoding: bytes, pack: Callable[[bytes], bytes], data: bytes, times: int, step: int
@@ -60,7 +60,7 @@ def test_what_was_compressed_comes_out(
     assert steps >= len(data) // (step * 1000) - 1
 
 
-@settings(deadline=None, max_examples=300, derandomize=True, database=None)
+@settings(max_examples=300, derandomize=True, database=None)
 @given(st.sampled_from(EACH), st.binary(max_size=60), st.data())
 def test_any_other_bytes_are_refused_or_inflated(
     how: tuple[bytes, Callable[[bytes], bytes]], data: bytes, draw: st.DataObject

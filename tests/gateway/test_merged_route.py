@@ -187,7 +187,7 @@ class Row(NamedTuple):
 ROWS = st.builds(Row, *[st.sampled_from(["a", "b"]) for _ in Row._fields])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     traffic=st.lists(st.tuples(ROWS, st.integers(1, 9), st.booleans()), min_size=1, max_size=9),
     most_rows=st.integers(1, 8),
@@ -226,7 +226,7 @@ def test_every_caller_gets_the_answers_to_its_own_rows(
     run(scenario())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     ids=st.lists(st.sampled_from([None, "same", "own"]), min_size=6, max_size=6),

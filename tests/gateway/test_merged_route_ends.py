@@ -72,7 +72,7 @@ def spoilt(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return target, body[:start] + draw(st.binary(max_size=4)) + body[end:]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(bad=st.lists(spoilt(), min_size=1, max_size=6))
 @example(bad=[(V1, rows_body(None)), (V1, rows_body({}))])
 def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) -> None:

@@ -456,7 +456,7 @@ async def give_back(worker: FakeWorker, batches: int) -> list[tuple[bool, int]]:
     return seen
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(forms=st.lists(st.tuples(st.sampled_from(Asked.FORMS), st.integers(1, 3)), min_size=1, max_size=9))
 def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
     """One for all whose rows are JSON, one for binary tensors; each gets its own rows in its own form."""

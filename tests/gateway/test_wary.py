@@ -381,7 +381,7 @@ def test_large_bodies_are_bounded_together() -> None:
     run(scenario())
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(max_examples=100, derandomize=True, database=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from(["head", "piece", "rest", "end", "leave", "nonsense"])),

@@ -42,7 +42,7 @@ def test_sizes_double_and_show_padding(largest: int) -> None:
     assert {power + 1 for power in sizes if padded(power) == power and power < largest} <= set(sizes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(intercept=st.floats(0.1, 100), slope=st.floats(0, 10))
 def test_a_line_is_found(intercept: float, slope: float) -> None:
     """Whatever it is, exactly, without noise or steps."""
@@ -53,7 +53,7 @@ def test_a_line_is_found(intercept: float, slope: float) -> None:
     assert (line.noise_cv, line.steps) == (0, ())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 500), st.floats(0.01, 1e4)), min_size=1, max_size=20))
 def test_no_part_of_the_line_is_negative(points: list[tuple[int, float]]) -> None:
     """However odd the times are; the worst deviation is that of the worst size."""

@@ -2,7 +2,7 @@
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_loadtests.chaos.faults import DRAIN, FAULTS, KILL, POISON, STOP, parse_faults
@@ -14,7 +14,6 @@ from uncork_loadtests.chaos.trial import INJECTORS
 ALL = tuple(FAULTS.values())
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), seconds=st.floats(2 * SETTLE_S, 400.0))
 def test_every_fault_strikes_in_time_and_in_order(seed: int, seconds: float) -> None:
     """At least once each, and never so late that it could not be got over under load."""
@@ -25,7 +24,6 @@ def test_every_fault_strikes_in_time_and_in_order(seed: int, seconds: float) -> 
     assert all(0 < strike.at_s <= seconds - SETTLE_S for strike in strikes)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_five_minutes_have_a_hundred_kills(seed: int) -> None:
     """As many as are promised, whatever the seed."""

@@ -115,7 +115,7 @@ def test_ctrl_c_leaves_the_rounds_that_are_complete() -> None:
     assert (len(rounds.whole), rounds.interrupted) == (1, True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(0.1, 10)), min_size=1, max_size=6))
 @example([(1.0, 2.8772182518592255)] * 2)
 def test_ratios_are_taken_within_rounds(rounds: list[tuple[float, float]]) -> None:

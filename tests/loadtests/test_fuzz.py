@@ -7,7 +7,7 @@ from random import Random
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_loadtests.fuzz.mutations import changed_bytes, mutated
@@ -22,7 +22,6 @@ ECHO = Example("echo", (Seed(b"POST", b"/", (), b"good"),))
 FINE = reply(b"fine")
 
 
-@settings(deadline=None)
 @given(number=st.integers(0, 10_000), name=st.sampled_from(sorted(EXAMPLES)))
 def test_a_mutation_follows_from_its_seed(number: int, name: str) -> None:
     """So that a request that failed can be sent again."""

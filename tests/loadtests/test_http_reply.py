@@ -17,7 +17,7 @@ def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
     return [one for one in found if one is not None]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(body=st.binary(max_size=60), cuts=st.lists(st.integers(0, 160), max_size=6))
 def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> None:
     """Any split of a reply, one that cuts a CRLF included, gives what the whole gives."""

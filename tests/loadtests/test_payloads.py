@@ -87,7 +87,7 @@ def test_random_rows_have_the_shape_that_is_asked_for(rows: int, shape: list[int
     assert bodies != random_bodies(rows=rows, shape=shape, seed=6, count=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JSON)
 def test_json_is_the_same_however_it_is_written(value: object) -> None:
     """Blanks and the order of keys mean nothing."""

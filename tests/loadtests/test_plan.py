@@ -57,7 +57,7 @@ def test_a_limit_ends_the_schedule() -> None:
     assert replace(OPEN, limit=7).schedule() == OPEN.schedule()[:7]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(count=st.integers(1, 500), processes=st.integers(1, 20))
 def test_shares_make_up_the_whole(count: int, processes: int) -> None:
     """And differ by one at most."""

@@ -129,7 +129,7 @@ def test_a_percentile_needs_five_samples_beyond_it(count: int, known: list[str] 
     assert told == (["50", "90", "99", "99.9"] if known is None else known)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0, 100), min_size=10, max_size=200))
 def test_percentiles_are_times_that_were_seen(seconds: list[float]) -> None:
     """And rise up to the highest."""

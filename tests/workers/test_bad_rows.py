@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import Json, NdArray
@@ -80,7 +80,6 @@ def run(
 
 
 @pytest.mark.parametrize("to", ["double", "twice"])
-@settings(deadline=None)
 @given(count=st.integers(2, 33), data=st.data())
 def test_the_neighbours_of_a_bad_row_get_their_own_results(to: str, count: int, data: st.DataObject) -> None:
     """Though the handler had changed what it was given before it failed; in at most 2*log2(n) extra calls."""
@@ -103,7 +102,6 @@ REQUESTS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(requests=REQUESTS, limit_rows=st.integers(1, 30), data=st.data())
 def test_requests_of_several_rows_fail_as_a_whole_and_alone(
     requests: list[list[int]], limit_rows: int, data: st.DataObject

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.bisection import Bisected, bisect
@@ -47,7 +47,6 @@ def test_one_culprit_is_found_within_the_promised_calls(count: int) -> None:
         assert len(run.calls) <= 2 * math.log2(count)
 
 
-@settings(deadline=None)
 @given(requests=st.sets(st.integers(0, 200), min_size=2, max_size=100).map(sorted), data=st.data())
 def test_up_to_four_culprits_are_always_found(requests: list[int], data: st.DataObject) -> None:
     """Wherever they are: on no level more than four groups can fail."""
@@ -60,7 +59,6 @@ def test_up_to_four_culprits_are_always_found(requests: list[int], data: st.Data
     assert found.given_up == []
 
 
-@settings(deadline=None)
 @given(requests=st.sets(st.integers(0, 200), min_size=2, max_size=100).map(sorted), data=st.data())
 def test_culprits_beyond_count_do_not_make_the_search_long(requests: list[int], data: st.DataObject) -> None:
     """No more than eight calls on a level, and nothing good is given up that was seen to work."""

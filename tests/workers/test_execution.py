@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import Json, NdArray
@@ -149,7 +149,6 @@ def test_what_was_not_run_costs_nothing() -> None:
     assert [cost for cost, _ in reply.chunks] == [32.5]
 
 
-@settings(deadline=None)
 @given(
     requests=st.lists(st.tuples(st.integers(1, 9), st.floats(0.01, 100)), min_size=1, max_size=5),
     limit=st.integers(1, 50),
@@ -183,7 +182,6 @@ def test_lists_are_cut_like_arrays() -> None:
     assert service.calls == [2, 1]
 
 
-@settings(deadline=None)
 @given(requests=st.lists(GOOD | BAD, min_size=1, max_size=6), limit_rows=st.integers(1, 6))
 def test_everybody_is_answered_as_if_alone(requests: list[Request], limit_rows: int) -> None:
     """Bad requests get 400, good ones their own answers, whoever shares the batch and however it is cut."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
@@ -119,7 +119,6 @@ def wire(frames: Iterable[Frame]) -> bytes:
     return b"".join(encode_frame(message, [payload]) for message, payload in frames)
 
 
-@settings(deadline=None)
 @given(frames=st.lists(FRAMES, max_size=4), data=st.data())
 def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st.DataObject) -> None:
     """What was encoded comes out in order, whatever pieces the bytes arrive in."""
@@ -136,7 +135,6 @@ def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st
     assert received == frames
 
 
-@settings(deadline=None)
 @given(frame=FRAMES)
 def test_a_frame_is_given_with_its_last_byte(frame: Frame) -> None:
     """Neither earlier nor later."""
@@ -229,14 +227,12 @@ def test_nesting_without_end_is_refused() -> None:
         list(FrameDecoder().feed(framed(header)))
 
 
-@settings(deadline=None)
 @given(garbage=st.binary(max_size=200))
 def test_garbage_gives_nothing_but_frames_and_frame_errors(garbage: bytes) -> None:
     """No other exception comes out of the decoder, however wild the bytes."""
     _decode_all(garbage)
 
 
-@settings(deadline=None)
 @given(frames=st.lists(FRAMES, min_size=1, max_size=2), data=st.data())
 def test_mutated_frames_give_nothing_but_frames_and_frame_errors(
     frames: list[Frame], data: st.DataObject

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -199,7 +199,6 @@ def test_rejections_alone_are_told_without_types() -> None:
     assert (reply.content_types, reply.headers, reply.worked) == (None, None, True)
 
 
-@settings(deadline=None)
 @given(
     items=st.lists(st.integers(0, 4) | st.just(13), min_size=1, max_size=9),
     limit_rows=st.integers(1, 9),

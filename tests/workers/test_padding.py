@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import DataFrame, Json, NdArray
@@ -60,7 +60,6 @@ def run(to: str, values: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
     return service.seen, reply.statuses, told
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 20))
 def test_the_last_row_fills_up_and_its_copies_are_dropped(count: int) -> None:
     """Every call has an allowed size; every caller its own answer."""

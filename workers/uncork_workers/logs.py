@@ -52,8 +52,12 @@ class _OnTerminal(RichHandler):
     there what it waits for."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
-        super().emit(record)
+        try:
+            self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+        except OSError:
+            self.handleError(record)  # the terminal is gone; what is logged is no reason to fail
+        else:
+            super().emit(record)
 
     def render_message(self, record: logging.LogRecord, message: str) -> Text:
         """The first line; the others are no message, but what belongs to it."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
 
-PROPERTY = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+PROPERTY = settings(max_examples=40, derandomize=True, database=None)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 FAR_MS = 1e6
 """A goal so far off that it decides nothing."""

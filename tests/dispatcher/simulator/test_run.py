@@ -22,7 +22,7 @@ from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
 from .measure import most_at_once
 
-PROPERTY = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+PROPERTY = settings(max_examples=150, derandomize=True, database=None)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 FAR = 1e6

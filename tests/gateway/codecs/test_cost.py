@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.codecs.cost import make_weigh
@@ -45,7 +45,6 @@ def test_a_row_weighs_its_bytes(body: bytes, cost: int) -> None:
     assert NdArrayCodec(make_weigh("bytes"), shape=(2,)).decode(body).cost == cost
 
 
-@settings(deadline=None)
 @given(value=VALUES, data=st.data())
 def test_a_value_weighs_its_bytes(value: object, data: st.DataObject) -> None:
     """All that is sent, but for the white space around it."""
@@ -54,7 +53,6 @@ def test_a_value_weighs_its_bytes(value: object, data: st.DataObject) -> None:
     assert JsonCodec(make_weigh("bytes")).decode(body).cost == len(body.strip())
 
 
-@settings(deadline=None)
 @given(row=OBJECTS)
 def test_a_field_says_what_a_row_weighs(row: dict[str, Any]) -> None:
     """A number its value, text and what is nested its bytes, anything else is refused; the body stays."""
@@ -127,7 +125,6 @@ def test_a_row_without_its_weight_is_refused(body: bytes, message: str) -> None:
         BY_FIELD.decode(body)
 
 
-@settings(deadline=None)
 @given(body=st.binary(max_size=30) | mutated(OBJECTS.flatmap(written)))
 def test_whatever_is_accepted_weighs_something(body: bytes) -> None:
     """Any bytes are refused with 400, or weigh a positive number that adds up without rounding."""

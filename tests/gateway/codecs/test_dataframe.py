@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from uncork_gateway.codecs.base import Marshalled, TableKey
@@ -53,7 +53,6 @@ def rows_in(marshalled: Marshalled) -> list[list[str]]:
     return read_lines(marshalled.body)
 
 
-@settings(deadline=None)
 @given(table=tables() | tables(plain=True))
 @example(table=(["a"], [[""], ["  "]], b'a\n""\n  \n'))
 @example(table=(["a", "b"], [["1", "2"]], b"\xef\xbb\xbfa,b\r\n1,2"))
@@ -74,7 +73,6 @@ def test_rows_are_counted_and_travel_with_their_fields(
     assert marshalled.body.endswith(b"\n")
 
 
-@settings(deadline=None)
 @given(table=tables(plain=True))
 def test_rows_without_quotes_travel_as_they_came(table: tuple[list[str], list[list[str]], bytes]) -> None:
     """With their line ends made one kind."""
@@ -87,7 +85,6 @@ def test_rows_without_quotes_travel_as_they_came(table: tuple[list[str], list[li
     )
 
 
-@settings(deadline=None)
 @given(body=NEARLY_CSV | mutated(tables().map(lambda table: table[2])) | st.binary(max_size=12))
 @example(body=b"a\n\xef\xbb\xbf1\n")
 @example(body=b"a\n#1\n")
@@ -198,7 +195,6 @@ ROWS = st.integers(1, 3).flatmap(
 )
 
 
-@settings(deadline=None)
 @given(data=st.data(), rows=ROWS)
 def test_rows_of_every_form_are_what_was_sent(data: st.DataObject, rows: list[list[Any]]) -> None:
     """However names are written."""
@@ -226,7 +222,6 @@ def test_rows_of_every_form_are_what_was_sent(data: st.DataObject, rows: list[li
     assert (marshalled.rows, marshalled.key) == (len(rows), tuple(names))
 
 
-@settings(deadline=None)
 @given(body=mutated(st.sampled_from(FORMS)) | VALUES.flatmap(written))
 def test_json_that_is_accepted_shifts_no_other(body: bytes) -> None:
     """Any bytes are refused with 400, or at the worker alone, or are as many rows as were counted."""

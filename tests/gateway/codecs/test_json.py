@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.codecs import Marshalled
@@ -17,14 +17,12 @@ CODEC = JsonCodec()
 BODIES = VALUES.flatmap(written)
 
 
-@settings(deadline=None)
 @given(body=BODIES)
 def test_any_value_is_one_row_and_travels_as_it_came(body: bytes) -> None:
     """Not a byte is changed, so that big integers and the text of floats survive; all share batches."""
     assert CODEC.decode(body) == Marshalled(body, rows=1, key=None, single=True)
 
 
-@settings(deadline=None)
 @given(value=VALUES, data=st.data())
 def test_an_answer_is_one_value(value: object, data: st.DataObject) -> None:
     """An echo gives back the value that was sent."""
@@ -64,7 +62,6 @@ def test_nesting_without_end_is_refused() -> None:
         CODEC.decode(b"[" * 1_000_000)
 
 
-@settings(deadline=None)
 @given(body=st.binary(max_size=30) | mutated(BODIES))
 def test_whatever_is_accepted_stays_one_value_among_others(body: bytes) -> None:
     """Any bytes are refused with 400, or at the worker alone, or are one value and shift no other."""

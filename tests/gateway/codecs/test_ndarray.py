@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.codecs.ndarray import NdArrayCodec
@@ -47,7 +47,6 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(shape, draw(st.lists(rows, min_size=1, max_size=1 if single else 5)), single)
 
 
-@settings(deadline=None)
 @given(case=cases(), data=st.data())
 def test_rows_are_counted_and_come_back_as_they_were(case: Case, data: st.DataObject) -> None:
     """One row is told from many by its depth; an echo of the rows is the value that was sent."""
@@ -59,7 +58,6 @@ def test_rows_are_counted_and_come_back_as_they_were(case: Case, data: st.DataOb
     assert json.loads(answer) == case.value
 
 
-@settings(deadline=None)
 @given(
     shape=st.lists(st.sampled_from([1, 2, None]), max_size=3).map(tuple),
     data=st.data(),
@@ -177,7 +175,6 @@ def test_nesting_without_end_is_refused(shape: Shape) -> None:
             NdArrayCodec(shape=shape).decode(body)
 
 
-@settings(deadline=None)
 @given(case=cases(), data=st.data())
 def test_whatever_is_accepted_keeps_its_count_among_others(case: Case, data: st.DataObject) -> None:
     """Any bytes are refused with 400, or at the worker alone, or are as many rows as were counted."""

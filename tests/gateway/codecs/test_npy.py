@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -34,7 +34,6 @@ def file(header: str, data: bytes = b"", *, version: bytes = b"\1\0") -> bytes:
     return b"\x93NUMPY" + version + len(text).to_bytes(2 if version[0] == 1 else 4, "little") + text + data
 
 
-@settings(deadline=None)
 @given(array=ARRAYS, single=st.booleans(), fortran=st.booleans())
 def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool, fortran: bool) -> None:
     """Of any byte order and layout; rows are little-endian, one after the other."""
@@ -144,7 +143,6 @@ HEADERS = st.lists(WORDS, max_size=12).map("".join) | st.text(st.characters(max_
 SHAPES = st.lists(st.integers(-1, 3) | st.just(True), max_size=3).map(lambda shape: GOOD % (tuple(shape),))
 
 
-@settings(deadline=None)
 @given(
     body=st.builds(
         file, HEADERS | SHAPES, st.binary(max_size=24), version=st.sampled_from([b"\1\0", b"\2\0"])

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.codecs import Marshalled, make_codec
@@ -19,7 +19,6 @@ CODEC = TextCodec()
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 
-@settings(deadline=None)
 @given(text=TEXTS.filter(lambda text: not text.startswith("\ufeff")), data=st.data())
 def test_a_text_is_the_same_plain_and_as_json(text: str, data: st.DataObject) -> None:
     """One row either way, with the same key, so that both share batches; the worker gets the text."""
@@ -60,7 +59,6 @@ def test_what_is_not_utf8_is_refused() -> None:
         CODEC.decode(b"a\xff", PLAIN)
 
 
-@settings(deadline=None)
 @given(
     body=st.binary(max_size=20) | mutated(TEXTS.flatmap(written)), media_type=st.sampled_from([PLAIN, JSON])
 )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.errors import BadRequest
@@ -58,7 +58,6 @@ def answer_in_parts(
     return fields(TFS.render(joined, request, batch_id="b").body)
 
 
-@settings(deadline=None)
 @given(bodies=st.lists(ROW_LISTS, min_size=1, max_size=5), comma=COMMAS, others=OTHERS, explain=st.booleans())
 def test_rows_that_share_a_call_get_what_they_would_get_alone(
     bodies: list[list[bytes]], comma: bytes, others: bytes, explain: bool
@@ -77,7 +76,6 @@ def test_rows_that_share_a_call_get_what_they_would_get_alone(
         assert (answer["message"], answer["batchId"], answer["version"]) == (b'""', b'"b"', b'"1.0"')
 
 
-@settings(deadline=None)
 @given(names=NAMES, data=st.data())
 def test_columns_that_share_a_call_get_what_they_would_get_alone(
     names: list[bytes], data: st.DataObject
@@ -103,7 +101,6 @@ def test_columns_that_share_a_call_get_what_they_would_get_alone(
     ]
 
 
-@settings(deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=7), most_rows=st.integers(1, 4), explain=st.booleans())
 def test_a_request_in_parts_is_answered_as_if_it_were_whole(
     rows: list[bytes], most_rows: int, explain: bool
@@ -176,7 +173,6 @@ def test_nesting_without_end_is_refused(before: bytes) -> None:
         parse_rows(b'{"instances": [' + before + b"[" * 1_000_000)
 
 
-@settings(deadline=None)
 @given(body=st.binary(max_size=30) | mutated(GOOD_BODIES))
 def test_whatever_is_accepted_shifts_no_neighbour(body: bytes) -> None:
     """Any bytes are refused, or are as many rows as they say among those of others."""
@@ -272,7 +268,6 @@ def test_inputs_without_rows_go_alone(inputs: bytes, says: str) -> None:
         V1.parse(Content(b'{"inputs": %b}' % inputs))
 
 
-@settings(deadline=None)
 @given(detail=st.text() | st.just("\ud800"))
 def test_an_error_says_what_was_wrong(detail: str) -> None:
     """As JSON, whatever is in the text."""

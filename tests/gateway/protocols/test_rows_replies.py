@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.protocols.rows import RowsReply, RowsWire, parse_rows
@@ -61,7 +61,6 @@ REPLIES = GOOD_BODIES.map(
 )
 
 
-@settings(deadline=None)
 @given(reply=st.binary(max_size=30) | mutated(REPLIES))
 def test_any_reply_is_wrong_or_dealt_out(reply: bytes) -> None:
     """To every request."""

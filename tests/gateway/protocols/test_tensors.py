@@ -56,7 +56,7 @@ def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
     return tensor(text, *array.shape, form=form, datatype=datatype), array
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(drawn=forms())
 def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
     """Nested by their shape, whatever form the tensor has."""
@@ -66,7 +66,7 @@ def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
     assert [json.loads(row) for row in json_rows(one)] == array.tolist()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(drawn=forms(), data=st.data())
 def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
     """Each is a tensor of its rows."""
@@ -86,7 +86,7 @@ def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataO
     assert concatenate(pieces) == one
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(drawn=forms(), data=st.data())
 def test_another_shape_is_refused(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
     """Unless flat or binary values are just as many."""
@@ -139,7 +139,7 @@ def test_json_has_no_word_for_what_is_not_finite() -> None:
     assert json_rows(binary(np.array([1, np.nan, np.inf], "<f4"), "FP32")) == [b"1.0", b"null", b"null"]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(bits=hnp.arrays(np.uint16, hnp.array_shapes(max_dims=2, max_side=4)))
 def test_bf16_is_read_as_others_read_it(bits: Any) -> None:
     """Any sixteen bits that are a number."""
@@ -150,7 +150,7 @@ def test_bf16_is_read_as_others_read_it(bits: Any) -> None:
     assert [json.loads(row) for row in json_rows(binary(bits, "BF16"))] == expected.tolist()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(values=st.lists(st.floats(width=32), min_size=1))
 @example(values=[1 + 1 / 256, 1 + 3 / 256, -1 - 3 / 256, 2.0**127 * (2 - 2**-23)])
 def test_bf16_is_written_as_others_write_it(values: list[float]) -> None:
@@ -180,7 +180,7 @@ def test_a_tensor_without_values_has_no_rows_to_give() -> None:
         json_rows(tensor(b"", 1))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(drawn=arrays(), as_binary=st.booleans())
 def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary: bool) -> None:
     """With the datatype given, in the form that is wanted."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.protocols.v2 import V2Wire
@@ -20,7 +20,6 @@ FORMS = st.lists(st.sampled_from(["flat", "nested"]), min_size=3, max_size=3)
 X = b'{"name":"x","shape":[1],"datatype":"INT64","data":[1]}'
 
 
-@settings(deadline=None)
 @given(inputs=mergeable(), forms=FORMS, with_bias=st.booleans(), data=st.data())
 def test_each_gets_what_it_would_have_got_alone(
     inputs: list[list[Written]], forms: list[str], with_bias: bool, data: st.DataObject
@@ -44,7 +43,6 @@ def test_each_gets_what_it_would_have_got_alone(
         assert one.size_bytes == len(content.body)
 
 
-@settings(deadline=None)
 @given(inputs=mergeable(least_rows=3), forms=FORMS, most=st.integers(1, 3))
 def test_a_cut_request_gets_what_it_would_have_got_whole(
     inputs: list[list[Written]], forms: list[str], most: int

@@ -1,7 +1,7 @@
 """V2 requests that are refused, or that share no call."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.errors import BadRequest
@@ -153,7 +153,6 @@ def test_what_an_upstream_must_see_as_it_came_shares_no_call(content: Content, m
         WIRE.parse(content)
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_a_request_or_refused(data: st.DataObject) -> None:
     """Never another error; and what is accepted goes through a call of several as any other."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.protocols.tensors import Tensor
@@ -173,7 +173,6 @@ def test_a_binary_output_of_another_length_cannot_be_dealt_out(block: bytes) -> 
         split(Content(right.body, ((HEADER, b"-1"),)), [1, 1])
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_dealt_out_or_are_a_wrong_reply(data: st.DataObject) -> None:
     """Never another error, neither when they are dealt out nor when they are joined."""

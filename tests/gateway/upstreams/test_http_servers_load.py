@@ -150,7 +150,7 @@ def _step() -> st.SearchStrategy[tuple[str, int]]:
     return st.tuples(st.sampled_from(["take", "give_back", "drop", "ill", "well", "wait"]), st.integers(0, 5))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.lists(_step(), max_size=40), concurrency=st.integers(1, 3))
 def test_idle_permits_are_free_places(steps: list[tuple[str, int]], concurrency: int) -> None:
     """Whatever happens in whatever order; and no server ever runs more than it may."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import InvalidInput
@@ -135,7 +135,6 @@ def check_batched_is_as_alone(case: Case, merge: Callable[[Case], pd.DataFrame])
         assert merged[name].dtype == dtype
 
 
-@settings(deadline=None)
 @given(case=cases(WORDS))
 @example(case=Case(None, {}, ["a"], [[["1"]], [["x"]], [["True"]], [[""]], [["True"], [""]], [["x"], ["2"]]]))
 @example(case=Case(None, {}, ["a"], [[["9" * 20]], [["1.5"]], [["-0"]]]))
@@ -151,7 +150,6 @@ def test_batched_csv_is_as_alone(case: Case) -> None:
     check_batched_is_as_alone(case, from_csv)
 
 
-@settings(deadline=None)
 @given(case=cases(VALUES))
 @example(case=Case(None, {}, ["a"], [[[1]], [["x"]], [[True]], [[None]], [[True], [None]], [["x"], [2]]]))
 @example(case=Case(None, {}, ["a"], [[[10**400]], [[1.5]]]))
@@ -160,7 +158,6 @@ def test_batched_json_is_as_alone(case: Case) -> None:
     check_batched_is_as_alone(case, from_json)
 
 
-@settings(deadline=None)
 @given(
     case=cases(
         st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.just("x")
@@ -181,7 +178,6 @@ def test_csv_is_as_json(case: Case) -> None:
         assert outcomes[0] == outcomes[1]
 
 
-@settings(deadline=None)
 @given(rows=st.lists(st.lists(WORDS, min_size=2, max_size=2), min_size=1, max_size=5))
 @example(rows=[["True", "x"], ["", ""]])
 @example(rows=[["-0", "1"], ["-0.0", "1.5"]])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import File, InvalidInput, UploadedFile
@@ -44,7 +44,6 @@ def test_a_part_without_a_content_type_is_text() -> None:
     assert file == UploadedFile(data=b"x", filename="", content_type="text/plain")
 
 
-@settings(deadline=None)
 @given(contents=st.lists(st.tuples(st.binary(), NAMES, st.booleans()), max_size=5))
 def test_merging_is_the_same_as_reading_each_alone(contents: list[tuple[bytes, str, bool]]) -> None:
     """Whatever is in the files, in either form."""
@@ -57,7 +56,6 @@ def test_merging_is_the_same_as_reading_each_alone(contents: list[tuple[bytes, s
     assert [file.filename for file in merged] == [name if as_form else "" for _, name, as_form in contents]
 
 
-@settings(deadline=None)
 @given(pairs=st.lists(st.tuples(st.binary(), st.binary()), max_size=4))
 def test_named_parts_are_dicts(pairs: list[tuple[bytes, bytes]]) -> None:
     """In whatever order the client sends them."""
@@ -99,7 +97,6 @@ def test_a_form_that_was_cut_off_is_never_a_file(length: int) -> None:
         merge(File(), raw(WHOLE.body[:length], BOUNDARY))
 
 
-@settings(deadline=None)
 @given(body=st.binary(max_size=40), boundary=st.sampled_from(["b", '"a b"', "", "\xff", "b; boundary=c"]))
 def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
     """Nothing else is raised."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import Image, InvalidInput
@@ -165,7 +165,6 @@ def test_an_api_may_take_fewer_pixels() -> None:
         merge(Image(max_pixels=399), raw(PNG))
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), max_size=4),
     size=st.none() | st.tuples(st.integers(1, 8), st.integers(1, 8)),
@@ -184,7 +183,6 @@ def test_merging_is_the_same_as_decoding_each_alone(
         assert np.array_equal(np.asarray(image), np.asarray(decoded(adapter, request)))
 
 
-@settings(deadline=None)
 @given(
     at=st.integers(0, len(PNG) - 1),
     bytes_=st.binary(max_size=4),

@@ -1,7 +1,7 @@
 """The Json adapter."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import InvalidInput, Json
@@ -16,7 +16,6 @@ def test_the_gateway_needs_to_know_the_kind_only() -> None:
     assert Json().describe() == {"kind": "json"}
 
 
-@settings(deadline=None)
 @given(requests=st.lists(st.tuples(SPACES, VALUES, SPACES), max_size=6))
 def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, object, bytes]]) -> None:
     """The handler gets the values in order, whatever they are and whatever space is around them."""
@@ -29,7 +28,6 @@ def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, o
     assert [to_json(item) for item in merged] == [to_json(value) for value in values]  # 1 is not True
 
 
-@settings(deadline=None)
 @given(value=VALUES)
 def test_any_json_value_is_accepted(value: object) -> None:
     """There is nothing else to check."""

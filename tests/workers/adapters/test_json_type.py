@@ -71,7 +71,7 @@ def name_of(person: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(people=st.lists(PEOPLE, max_size=5))
 def test_merging_is_the_same_as_parsing_each_alone(kind: type, people: list[dict[str, Any]]) -> None:
     """The handler gets values of the type."""

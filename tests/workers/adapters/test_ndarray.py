@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -36,7 +36,6 @@ def batches(draw: st.DrawFn) -> tuple[NdArray, list[bytes], np.ndarray[Any, Any]
     return NdArray(dtype=dtype, shape=shape), bodies, array
 
 
-@settings(deadline=None)
 @given(batch=batches())
 def test_merging_is_the_same_as_parsing_each_alone(
     batch: tuple[NdArray, list[bytes], np.ndarray[Any, Any]],

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import InvalidInput, Json, Request, RequestAdapter
@@ -66,7 +66,6 @@ def double(numbers: list[int]) -> list[int]:
     return [2 * number for number in numbers]
 
 
-@settings(deadline=None)
 @given(bodies=st.lists(POINTS | st.binary(max_size=9), min_size=1, max_size=6), limit_rows=st.integers(1, 6))
 def test_everybody_is_answered_as_if_alone(bodies: list[bytes], limit_rows: int) -> None:
     """Whoever is wrong in the batch, and however it is cut: what is merged is an array."""

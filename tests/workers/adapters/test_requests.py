@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import InvalidInput, Request, RequestBatch, Requests, UploadedFile
@@ -85,7 +85,6 @@ def test_a_body_that_is_not_of_its_type_is_refused(sent: Sent, reason: str) -> N
         merge(Requests(), raw(b"fine", "text/plain"), sent)
 
 
-@settings(deadline=None)
 @given(values=st.lists(VALUES, max_size=5), texts=st.lists(TEXTS, max_size=5))
 def test_merging_is_the_same_as_reading_each_alone(values: list[Any], texts: list[str]) -> None:
     """Whatever they send, together."""
@@ -147,7 +146,6 @@ ANSWERS: list[tuple[Any, Answered]] = [
 ]
 
 
-@settings(deadline=None)
 @given(answers=st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=8), limit_rows=st.integers(1, 9))
 def test_each_result_is_an_answer_of_its_own(answers: list[tuple[Any, Answered]], limit_rows: int) -> None:
     """Bytes, text, JSON, and responses with status and headers; whoever is in the batch."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -87,7 +87,6 @@ def all_merged(adapter: Adapter, sent: Tensors) -> Any:
     return adapter.merge_tensors(sent.raw, sent.form, sent.rows)
 
 
-@settings(deadline=None)
 @given(sent=tensors(), dtype=st.sampled_from(sorted(DTYPES.values())))
 def test_an_array_of_tensors_is_the_same_as_one_of_json(sent: Tensors, dtype: str) -> None:
     """Whatever the dtype of the api: values, dtype and shape, and what is refused."""
@@ -104,7 +103,6 @@ def test_an_array_of_tensors_is_the_same_as_one_of_json(sent: Tensors, dtype: st
         assert got.tobytes() == expected.tobytes()  # -0.0 is not 0.0
 
 
-@settings(deadline=None)
 @given(sent=tensors())
 def test_an_array_of_tensors_of_the_dtype_of_the_api_is_what_was_sent(sent: Tensors) -> None:
     """And the handler may write to it."""
@@ -118,7 +116,6 @@ def test_an_array_of_tensors_of_the_dtype_of_the_api_is_what_was_sent(sent: Tens
     assert sent.raw == before
 
 
-@settings(deadline=None)
 @given(sent=tensors([*DTYPES, "BYTES"]))
 def test_lists_of_tensors_are_the_same_as_those_of_json(sent: Tensors) -> None:
     """Plain values: numbers, booleans and text, nested as the shape says."""
@@ -130,7 +127,6 @@ def test_lists_of_tensors_are_the_same_as_those_of_json(sent: Tensors) -> None:
     assert all(accepted(sent))
 
 
-@settings(deadline=None)
 @given(sent=tensors(["FP16", "FP32", "FP64"], finite=False), dtype=st.sampled_from(["float16", "float32"]))
 def test_nan_and_infinity_are_values_of_tensors(sent: Tensors, dtype: str) -> None:
     """What is not finite stays what it is; what becomes so is refused."""
@@ -180,7 +176,6 @@ def accepted(sent: Tensors) -> list[bool]:
     return answers
 
 
-@settings(deadline=None)
 @given(sent=tensors([*DTYPES, "BYTES"]), data=st.data())
 def test_a_tensor_of_another_size_is_refused(sent: Tensors, data: st.DataObject) -> None:
     """Also where what one lacks another has too much of: nobody gets another's values."""
@@ -306,7 +301,6 @@ def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
         Lines().merge_raw([b"1"], [Meta(content_type="text/plain")])
 
 
-@settings(deadline=None)
 @given(sent=tensors([*DTYPES, "BYTES"]))
 def test_tensors_are_read_in_order(sent: Tensors) -> None:
     """All rows of all bodies; text stays text."""

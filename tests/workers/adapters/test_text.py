@@ -4,7 +4,7 @@ import json
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.adapters import InvalidInput, Text
@@ -32,7 +32,6 @@ def test_the_gateway_needs_to_know_the_kind_only() -> None:
     assert Text().schema() == {"type": "string"}
 
 
-@settings(deadline=None)
 @given(texts=st.lists(st.tuples(SPACES, TEXTS, SPACES), max_size=6), as_ascii=st.booleans())
 def test_merging_is_the_same_as_parsing_each_alone(
     texts: list[tuple[bytes, str, bytes]], as_ascii: bool

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -52,7 +52,6 @@ def together(results: Any, counts: Sequence[int], accept: str, cuts: set[int]) -
 CUTS = st.sets(st.integers(1, 14), max_size=4)
 
 
-@settings(deadline=None)
 @given(counts=COUNTS, cuts=CUTS, data=st.data())
 def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
     """Whatever the values, and however the calls were cut."""
@@ -61,7 +60,6 @@ def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: 
     assert together(results, counts, "", cuts) == alone(results, counts, "")
 
 
-@settings(deadline=None)
 @given(counts=COUNTS, cuts=CUTS, data=st.data(), names=st.lists(st.text("ab,\n"), max_size=3, unique=True))
 def test_csv_in_company_is_csv_alone(
     counts: list[int], cuts: set[int], data: st.DataObject, names: list[str]
@@ -78,7 +76,6 @@ def test_csv_in_company_is_csv_alone(
     assert all(isinstance(answer, Answer) and answer.content_type == CSV for answer in dealt)
 
 
-@settings(deadline=None)
 @given(counts=COUNTS, cuts=CUTS, data=st.data())
 def test_arrays_in_company_are_arrays_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
     """Each request gets the bytes of its own rows, little-endian and in the order of rows."""
@@ -101,7 +98,6 @@ def test_arrays_in_company_are_arrays_alone(counts: list[int], cuts: set[int], d
         np.testing.assert_array_equal(back, array[start:end])
 
 
-@settings(deadline=None)
 @given(
     data=st.data(), count=st.integers(1, 8), cuts=CUTS, accept=st.sampled_from(["", CSV, NPY, "image/png"])
 )

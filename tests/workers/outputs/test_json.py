@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -21,7 +21,6 @@ def encoded(results: object, expected: int) -> list[Any]:
     return [json.loads(text, parse_constant=pytest.fail) for text in encode(results, expected=expected).rows]
 
 
-@settings(deadline=None)
 @given(results=st.lists(VALUES, max_size=6))
 def test_each_result_becomes_one_valid_json_text(results: list[Any]) -> None:
     """Whatever the value: also text with line breaks, integers of any size, nothing."""
@@ -29,7 +28,6 @@ def test_each_result_becomes_one_valid_json_text(results: list[Any]) -> None:
     assert encoded(tuple(results), len(results)) == results
 
 
-@settings(deadline=None)
 @given(
     array=npst.arrays(
         st.sampled_from(["float32", "float64", "float16", "int8", "int64", "uint64", "bool"]),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.description import CSV
@@ -186,7 +186,6 @@ CELLS = (
 )
 
 
-@settings(deadline=None)
 @given(
     data=st.data(), names=st.lists(st.text("ab,\"'\r\n é", min_size=1), min_size=1, max_size=4, unique=True)
 )
