@@ -1,10 +1,14 @@
 """What the gateway counts and measures."""
 
 import asyncio
+import math
 from importlib.metadata import version
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_dispatcher import (
@@ -280,7 +284,7 @@ def test_the_content_type_is_that_of_the_text_format() -> None:
 
 def test_a_quantile_is_read_from_the_buckets() -> None:
     """Within one, values are taken to lie evenly; beyond the last they count as its bound."""
-    counted = Distribution((1.0, 2.0, 4.0))
+    counted = Distribution(np.array([1.0, 2.0, 4.0]))
     assert (counted.quantile(0.5), counted.mean, counted.count) == (0, 0, 0)
     counted.observe_all([0.5, 1.5, 1.6, 3.0])
 
@@ -288,6 +292,23 @@ def test_a_quantile_is_read_from_the_buckets() -> None:
     assert counted.mean == pytest.approx(1.65)
     counted.observe(100.0)
     assert counted.quantile(1.0) == 4.0
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 4.0, 9.0]), max_size=40), st.integers(1, 30))
+def test_values_are_counted_by_the_smallest_bound_that_they_do_not_exceed(
+    values: list[float], times: int
+) -> None:
+    """However many there are, and whether they come one by one or together."""
+    one_by_one, together = (Distribution(np.array([1.0, 2.0, 4.0])) for _ in range(2))
+    for _ in range(times):
+        together.observe_all(values)
+        for value in values:
+            one_by_one.observe(value)
+
+    at_most = [sum(value <= bound for value in values) for bound in (1.0, 2.0, 4.0, math.inf)]
+    for counted in (one_by_one, together):
+        assert counted.counts.cumsum().tolist() == [times * count for count in at_most]
+        assert counted.sum == pytest.approx(times * sum(values))
 
 
 def test_what_was_counted_since_a_copy_is_the_difference() -> None:
