@@ -215,7 +215,7 @@ def test_without_a_server_it_says_so() -> None:
 
 def test_wrong_usage_is_told_before_anything_is_started() -> None:
     """Exit code 2, and what is accepted."""
-    wrong = run_uncork("proxy", "ftp://somewhere")
+    wrong = run_uncork("proxy", "ftp://somewhere", "--port", "0")
 
     assert wrong.returncode == 2
     assert "http://HOST:PORT" in wrong.stderr

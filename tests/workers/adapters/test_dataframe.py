@@ -136,6 +136,8 @@ def check_batched_is_as_alone(case: Case, merge: Callable[[Case], pd.DataFrame])
 
 
 @given(case=cases(WORDS))
+@example(case=Case(None, {}, ["a"], [[["True"]], [["18446744073709551616"], ["1_000"]]]))
+@example(case=Case(None, {"a": "float64"}, ["a"], [[["-0.0"]], [["18446744073709551616"], ["1_000"]]]))
 @example(case=Case(None, {}, ["a"], [[["1"]], [["x"]], [["True"]], [[""]], [["True"], [""]], [["x"], ["2"]]]))
 @example(case=Case(None, {}, ["a"], [[["9" * 20]], [["1.5"]], [["-0"]]]))
 @example(case=Case(None, {}, ["a"], [[["9" * 20]], [["1"]]]))

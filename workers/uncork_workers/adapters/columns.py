@@ -157,8 +157,7 @@ def _numbers(column: pd.Series[Any]) -> Array:
 def _cells(column: pd.Series[Any]) -> Array:
     """Text as pandas has read it, NaN for what is missing.
 
-    Beside text numbers are text, too. Whole numbers of more than 64 bits may be Python's, and so may true
-    and false beside missing values; beside whole numbers from 2**63 what is missing may be text.
+    Beside text numbers are text, too; beside whole numbers from 2**63 what is missing may be text.
     """
     texts = [cell if type(cell) in (str, float) else str(cell) for cell in column.tolist()]
     return np.array([np.nan if text in MISSING else text for text in texts], object)

@@ -131,24 +131,18 @@ class DataFrame(Adapter):
         """
         import pandas as pd
 
-        from uncork_workers.adapters.columns import MISSING, column_of_csv
+        from uncork_workers.adapters.columns import column_of_csv
 
         names = next(csv.reader(io.StringIO(header, newline="")))
         ordered = self._ordered(names)
         # Below a header nothing in the first row is taken for a byte order mark.
-        document = io.BytesIO(b"".join((header.encode(), b"\n", *bodies)))
+        document = b"".join((header.encode(), b"\n", *bodies))
         try:
-            frame = pd.read_csv(
-                document,
-                header=0,
-                names=names,
-                dtype=self._texts or None,
-                na_values=list(MISSING),
-                keep_default_na=False,
-                index_col=False,
-                engine="c",
-                low_memory=False,  # else dtypes would be inferred from one chunk of rows after the other
-            )
+            frame = _read_csv(document, names, self._texts)
+            # Beside whole numbers of more than 64 bits, pandas takes for numbers what it does not elsewhere.
+            strange = [name for name in names if frame[name].dtype == "object"]
+            if strange:
+                frame = _read_csv(document, names, {**self._texts, **dict.fromkeys(strange, "str")})
         except (pd.errors.ParserError, UnicodeDecodeError) as error:
             raise InvalidInput(f"not valid CSV: {error}") from error
         if len(frame) != sum(rows):
@@ -167,6 +161,25 @@ class DataFrame(Adapter):
         if sorted(got) != sorted(self._columns):
             raise InvalidInput(f"the first row {_difference(got, set(self._columns))}")
         return self._columns
+
+
+def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> pd.DataFrame:
+    """The lines below the first; ``dtypes`` are those of columns whose values say nothing of theirs."""
+    import pandas as pd
+
+    from uncork_workers.adapters.columns import MISSING
+
+    return pd.read_csv(
+        io.BytesIO(document),
+        header=0,
+        names=names,
+        dtype=dict(dtypes) or None,
+        na_values=list(MISSING),
+        keep_default_na=False,
+        index_col=False,
+        engine="c",
+        low_memory=False,  # else dtypes would be inferred from one chunk of rows after the other
+    )
 
 
 def _difference(got: Iterable[str], wanted: set[str]) -> str:
