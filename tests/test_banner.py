@@ -74,6 +74,8 @@ def test_it_says_what_is_served_and_where_to_look(doors: Doors) -> None:
     ("api", "line"),
     [
         (described(example=b"{}", input={"kind": "raw"}), "-d '{}'"),
+        (described(example=b"{}", input={"kind": "json"}), "-d '{}'"),
+        (described(example=b"{}", input={"kind": "dataframe"}), "-d '[{}]'"),
         (
             described(example=b'"it\'s"', example_type="text/plain"),
             "-H 'content-type: text/plain' -d 'it'\"'\"'s'",

@@ -17,6 +17,7 @@ from uncork_workers.logs import is_watched
 
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
 # As much as may be copied from a terminal with pleasure.
+_LISTED = ("ndarray", "dataframe")  # kinds of which a body may have several rows; a body of JSON is one value
 _MOST_EXAMPLE_CHARACTERS = 300
 
 
@@ -84,7 +85,7 @@ def _body(api: ApiDescription) -> str:
     if api.example_type.startswith("text/"):
         return str(msgspec.json.decode(api.example))
     text = api.example.decode()
-    return text if api.input["kind"] == "raw" else f"[{text}]"
+    return f"[{text}]" if api.input["kind"] in _LISTED else text
 
 
 def _is_short(api: ApiDescription) -> bool:

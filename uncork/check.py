@@ -29,9 +29,7 @@ def check(
     *,
     client_timeout_ms: Annotated[
         float | None,
-        typer.Option(
-            min=0, help="Milliseconds after which clients give up waiting.", show_default="not looked at"
-        ),
+        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not looked at"),
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=0.1, help="Seconds in which batches are measured, for all apis together.")
@@ -47,6 +45,8 @@ def check(
     """
     with refusals("check"):
         require_writable({"--json": json})
+        if client_timeout_ms is not None and not client_timeout_ms > 0:
+            raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
         try:
             plan = plan_of(options, client_timeout_ms=client_timeout_ms)
             measured = _measure(options, plan, seconds=seconds)

@@ -204,6 +204,13 @@ def test_warnings_say_why(changed: dict[str, Any], expected: list[str]) -> None:
     assert replace(TUNED, **changed).warnings == expected
 
 
+def test_one_worker_is_spoken_of_as_one() -> None:
+    """Not as several."""
+    found = shown(replace(TUNED, advice=replace(ADVICE, workers=1)))
+
+    assert "at 400/s: 1 worker, which carries 1600/s with full batches" in found
+
+
 def shown(tuned: Tuned) -> str:
     """What is printed."""
     console = Console(width=200, markup=False)
