@@ -27,12 +27,12 @@ export class View {
     this.#tone("live", "live", "good");
   }
 
-  /** `since`: milliseconds since 1970. */
+  /** `since`: milliseconds since 1970; null if nothing has been shown yet. */
   lost(why, since) {
     clearInterval(this.#ticking);
     const tell = () => {
-      const ago = duration((Date.now() - since) / 1000);
-      this.#text("lost", `${why} Trying again. What is shown is ${ago} old.`);
+      const shown = since === null ? "" : ` What is shown is ${duration((Date.now() - since) / 1000)} old.`;
+      this.#text("lost", `${why} Trying again.${shown}`);
     };
     tell();
     this.#ticking = setInterval(tell, 1000);
