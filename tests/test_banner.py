@@ -101,6 +101,7 @@ def test_pages_are_where_the_operators_are(tmp_path: Path) -> None:
 
     assert "POST URL/predict" in text
     assert "GET  ADMIN/dashboard" in text
+    assert "GET  URL/docs" in text
     assert "-H 'x-api-key: KEY'" in text
 
 

@@ -94,6 +94,7 @@ def test_defaults_are_those_of_kserves_documents() -> None:
     assert "protocol auto, policy cork, at most 32 rows a call, held 500 ms at most, no goal" in said
     assert f"proxy for {URL}, 1 call at a time each, 60 s a call at most" in said
     assert "settings from" not in said
+    assert all(f"/{page}\n" in said for page in ("readyz", "metrics", "status", "dashboard"))
 
 
 def test_options_are_in_force() -> None:

@@ -47,7 +47,7 @@ def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str]
     on = f", on GPU{'s'[: len(gpus) > 1]} {', '.join(gpus)}" if gpus else ""
     lines = [headline(f"{service.name} with {workers} worker{'s'[: workers > 1]}{on}")]
     lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
-    lines += pages(doors, "status", "dashboard", "docs")
+    lines += [*pages(doors), address("GET ", f"{doors.url}/docs")]
     if try_it := next((curl(api, doors) for api in service.apis if _is_short(api)), None):
         lines.append(note(try_it))
     return lines
@@ -63,9 +63,11 @@ def note(what: str) -> Line:
     return Line(Text(f"  {what}"))
 
 
-def pages(doors: Doors, *more: str) -> list[Line]:
-    """Where to look, beside health and metrics at ``more`` pages."""
-    return [address("GET ", f"{doors.admin_url}/{page}") for page in ("readyz", "metrics", *more)]
+def pages(doors: Doors) -> list[Line]:
+    """Where operators look."""
+    return [
+        address("GET ", f"{doors.admin_url}/{page}") for page in ("readyz", "metrics", "status", "dashboard")
+    ]
 
 
 def address(method: str, url: str, *told: str) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -135,6 +136,20 @@ def test_the_page_fits_and_can_be_read(
             assert contrast(page, element) > 4.5, element
 
 
+def test_numbers_as_people_read_them(browser: Browser, server: Server) -> None:
+    """A rate that has faded away is nothing, and not a hundred digits."""
+    with looking(browser, server) as page:
+        shown = page.evaluate(
+            """async (values) => {
+                const files = performance.getEntriesByType("resource").map((entry) => entry.name);
+                return values.map((await import(files.find((name) => name.includes("format")))).number);
+            }""",
+            [0, 4.92e-80, 0.00012, 23.456, 12345.6],
+        )
+
+    assert shown == ["0", "0", "0.00012", "23.5", "12,346"]
+
+
 def luminance(page: Page, element: str, kind: str) -> float:
     """How bright a colour of an element, or of what is below it, is: from 0 to 1 (WCAG 2)."""
     color: list[float] = page.evaluate(
@@ -183,3 +198,16 @@ def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server
             expect(field(page, "lost")).to_be_hidden()
             expect(field(page, "empty")).to_be_visible()
             expect(field(page, "api")).to_be_hidden()
+
+
+def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path: Path) -> None:
+    """It has nothing to show, and does not speak of what it shows."""
+    keys = tmp_path / "keys"
+    keys.write_text("0123456789abcdef0123456789abcdef\n")
+    with serving(PROBE, "--api-key-file", str(keys)) as server, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{server.base}/dashboard")
+        expect(field(page, "lost")).to_have_text(
+            "The gateway wants an API key, which a browser cannot send. Start it with --admin-port, and look "
+            "there. Trying again."
+        )

@@ -17,6 +17,8 @@ MOSTLY = 0.5
 # With less of the workers' time than this taken one by one, the next request finds an idle worker.
 _THIN = 0.7
 _CLOSED = 0.9
+# Rows per second; the rate fades away after the last of them and never gets to 0.
+_NOTHING_ARRIVES = 0.01
 
 
 def rows(figures: Figures, value: float) -> str:
@@ -42,9 +44,8 @@ def load(figures: Figures, names: Names) -> str:
             f"{rate(figures, arrive)} arrive and {workers(figures, names)} can answer {rate(figures, able)}"
         )
     return (
-        f"there are bursts of more than {workers(figures, names)} can answer: {rate(figures, able)}, "
-        "of which "
-        f"{rate(figures, arrive)} arrive on average"
+        f"they come in bursts: {rate(figures, arrive)} arrive on average, and {workers(figures, names)} can "
+        f"answer {rate(figures, able)}"
     )
 
 
@@ -138,10 +139,11 @@ def sentence(figures: Figures, names: Names) -> str:
 
 def _traffic(figures: Figures, names: Names) -> str:
     stats = figures.stats
-    if not figures.asked and stats.rate_rows < 0.01:
+    if not figures.asked and stats.rate_rows < _NOTHING_ARRIVES:
         held = f" {count(stats.queued_requests, 'request')} wait." if stats.queued_requests else ""
         return f"No request has come in the last {WINDOW_S:g} s.{held}"
-    text = f"{rate(figures, stats.rate_rows)} arrive"
+    arriving = stats.rate_rows >= _NOTHING_ARRIVES
+    text = f"{rate(figures, stats.rate_rows)} arrive" if arriving else "Nothing arrives now"
     if figures.batches:
         text += (
             f"; a batch has {rows(figures, figures.mean_rows)} of {count(figures.mean_requests, 'request')} "

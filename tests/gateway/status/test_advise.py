@@ -156,7 +156,7 @@ def test_refusals_below_all_capacity_are_of_bursts() -> None:
     made = figures(stats(rate_rows=100.0), recent(batches=10, each=32, sheds={"deadline": 80}))
 
     assert (
-        "there are bursts of more than 1 worker can answer: 432 rows/s, of which 100 rows/s"
+        "they come in bursts: 100 rows/s arrive on average, and 1 worker can answer 432 rows/s; add 1 worker"
         in told(made)["add_workers"]
     )
 

@@ -40,6 +40,15 @@ def test_an_idle_api() -> None:
     assert limited_by(made) == "nothing"
 
 
+def test_an_api_whose_last_request_was_just_now() -> None:
+    """Its rate fades away, and never gets to 0."""
+    made = figures(stats(rate_rows=1e-29), recent(batches=20, each=6))
+
+    assert sentence(made, SERVICE).startswith(
+        "Nothing arrives now; a batch has 6 rows of 6 requests on average."
+    )
+
+
 def test_a_busy_api() -> None:
     """Traffic, batch time, balance, where time goes, and what limits."""
     made = figures(stats(rate_rows=200.0), recent(batches=20, each=6, reason="not_worth_waiting"))

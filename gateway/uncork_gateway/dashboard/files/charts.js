@@ -115,7 +115,7 @@ function times({ api, past, colors }) {
   if (rows) data.unshift(edge(Math.max(0, 1 - spread)), edge(1 + spread, "tonexty"));
   if (rows) data.push(line);
   const text = rows
-    ? `A batch of n rows takes ${msText(intercept_ms)} + ${msText(slope_ms)} × n, give or take ${percent(spread)}; batches of ${number(rows[0])} to ${number(rows[1])} rows were seen.`
+    ? `A batch of n rows takes ${msText(intercept_ms)} + ${msText(slope_ms)} × n, give or take ${percent(spread)}; ${seen(rows)} were seen.`
     : "There is no estimate before the first batch.";
   const highest = Math.max(...past.batches.map(({ actual_ms }) => actual_ms), rows ? at(most) * (1 + spread) : 1);
   return { data, layout: { xaxis: { title: { text: "rows" }, range: [0, most], nticks: 8 }, yaxis: { title: { text: "ms" }, range: [0, 1.08 * highest], nticks: 6 } }, text };
@@ -184,4 +184,8 @@ function merged(first, second) {
 function palette() {
   const style = getComputedStyle(document.documentElement);
   return (name) => style.getPropertyValue(name).trim();
+}
+
+function seen([least, most]) {
+  return least === most ? `only batches of ${counted(least, "row")}` : `batches of ${number(least)} to ${number(most)} rows`;
 }

@@ -61,13 +61,13 @@ async function lose() {
   retry = setTimeout(connect, retryMs);
   retryMs = Math.min(LONGEST_RETRY_MS, retryMs * 1.5);
   const why = await reason();
-  if (lostSince === since) view.lost(why, since);
+  if (lostSince === since) view.lost(why, history.status ? since : null);
 }
 
 async function reason() {
   try {
     const reply = await fetch(address, { method: "HEAD" });
-    if (reply.status === 401) return "The gateway wants an API key, which a browser cannot send. Ask on its operators' port.";
+    if (reply.status === 401) return "The gateway wants an API key, which a browser cannot send. Start it with --admin-port, and look there.";
     if (reply.status === 503) return "The gateway is shutting down, or too many dashboards are open.";
     return reply.ok ? "The connection to the gateway was lost." : `The gateway answers ${reply.status}.`;
   } catch {

@@ -3,8 +3,12 @@
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
+// A rate that fades away never gets to 0 by itself.
+const NOTHING = 0.00005;
+
 /** Three digits that matter; all of those before the point. */
 export function number(value) {
+  if (Math.abs(value) < NOTHING) return "0";
   return Math.abs(value) >= 1000 ? WHOLE.format(value) : SHORT.format(value);
 }
 

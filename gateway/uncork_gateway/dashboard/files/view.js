@@ -1,7 +1,7 @@
 // Everything on the page but the charts. Text is only ever set as text: names come from services and clients.
 
 import { bytes, counted, duration, ms, msText, number, percent, sum } from "./format.js";
-import { LIMITS, RELEASES, SHEDS, STATES, WORKERS, tone } from "./words.js";
+import { CALM, LIMITS, RELEASES, SHEDS, STATES, WORKERS, tone } from "./words.js";
 
 export class View {
   #fields = {};
@@ -27,12 +27,12 @@ export class View {
     this.#tone("live", "live", "good");
   }
 
-  /** `since`: milliseconds since 1970. */
+  /** `since`: milliseconds since 1970; null if nothing has been shown yet. */
   lost(why, since) {
     clearInterval(this.#ticking);
     const tell = () => {
-      const ago = duration((Date.now() - since) / 1000);
-      this.#text("lost", `${why} Trying again. What is shown is ${ago} old.`);
+      const shown = since === null ? "" : ` What is shown is ${duration((Date.now() - since) / 1000)} old.`;
+      this.#text("lost", `${why} Trying again.${shown}`);
     };
     tell();
     this.#ticking = setInterval(tell, 1000);
@@ -72,6 +72,7 @@ export class View {
     this.#fields.advice.hidden = !api.advice.length;
     keep(this.#fields.advice, api.advice, "li", (item, { code, text }) => {
       item.dataset.code = code;
+      item.classList.toggle("calm", CALM.has(code));
       put(item, text[0].toUpperCase() + text.slice(1));
     });
     this.#tiles(api);
@@ -147,7 +148,7 @@ export class View {
       if (!link.childElementCount) link.replaceChildren(document.createElement("b"), document.createElement("small"));
       link.href = `#${encodeURIComponent(name)}`;
       link.toggleAttribute("aria-current", name === shown.name);
-      link.classList.toggle("advised", advice.length > 0);
+      link.classList.toggle("advised", advice.some(({ code }) => !CALM.has(code)));
       put(link.firstChild, name);
       put(link.lastChild, `${number(rate_rows)} rows/s`);
     });

@@ -40,3 +40,6 @@ export function tone(status) {
   if (status < "300") return "good";
   return status < "500" ? "warn" : "bad";
 }
+
+/** Advice that says that nothing is to be done. */
+export const CALM = new Set(["thin_traffic", "closed_loop"]);
