@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -106,6 +107,8 @@ class _Signals:
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self._reload = reload
         self._had_terminal = _has_terminal()
+        # Not known any more when it is gone.
+        self._on_terminal = [stream for stream in (1, 2) if os.isatty(stream)]
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end)
@@ -116,6 +119,10 @@ class _Signals:
 
     def _hang_up(self) -> None:
         if self._had_terminal and not _has_terminal():
+            # What cannot be written there any more would be an error, at the latest when Python exits.
+            for stream in self._on_terminal:
+                with Path(os.devnull).open("wb") as nowhere:
+                    os.dup2(nowhere.fileno(), stream)
             self.stop.set()
         elif not self.stop.is_set():
             self._reload()
