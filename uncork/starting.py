@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from rich.console import Console
@@ -69,7 +69,8 @@ class StartProgress:
         try:
             while not self._workers.draining and self._workers.ready_workers() < set(self._indexes):
                 if shown:
-                    self._show(self.line())
+                    with suppress(OSError):  # the terminal may be gone, which ends the server in a moment
+                        self._show(self.line())
                 await asyncio.sleep(_SHOWN_EVERY_S if shown else _TOLD_EVERY_S)
                 if not shown:
                     self.tell()
@@ -115,5 +116,6 @@ class StartProgress:
 
     def _hide(self) -> None:
         if self._status is not None:
-            self._status.stop()
+            with suppress(OSError):
+                self._status.stop()
             self._status = None
