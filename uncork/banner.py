@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -16,8 +18,9 @@ from uncork_workers.description import CSV, JSON, NPY, ApiDescription, ServiceDe
 from uncork_workers.logs import is_watched
 
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
+# Kinds of which a body may have several rows; a body of JSON is one value.
+_LISTED = ("ndarray", "dataframe")
 # As much as may be copied from a terminal with pleasure.
-_LISTED = ("ndarray", "dataframe")  # kinds of which a body may have several rows; a body of JSON is one value
 _MOST_EXAMPLE_CHARACTERS = 300
 
 
@@ -31,15 +34,32 @@ class Line(NamedTuple):
 def print_lines(lines: Iterable[Line]) -> None:
     """Print on stdout, and break nothing into lines: what is there may be copied."""
     console = Console(highlight=False)
-    for text, told in lines:
-        if is_watched(console):
-            console.print(text, soft_wrap=True)
-            for one in told:
-                console.print(Text(f"       {one}", "dim"), soft_wrap=True)
-        else:
-            # What belongs together is one line, for programs to read.
-            console.print(text, "; ".join(told), sep="   " if told else "", soft_wrap=True)
-    console.file.flush()
+    with _terminal_may_go():
+        for text, told in lines:
+            if is_watched(console):
+                console.print(text, soft_wrap=True)
+                for one in told:
+                    console.print(Text(f"       {one}", "dim"), soft_wrap=True)
+            else:
+                # What belongs together is one line, for programs to read.
+                console.print(text, "; ".join(told), sep="   " if told else "", soft_wrap=True)
+        console.file.flush()
+
+
+def tell_ready(after_s: float) -> None:
+    """Print that requests are answered from now on."""
+    with _terminal_may_go():
+        print(f"ready after {after_s:.1f} s; Ctrl-C stops", flush=True)
+
+
+@contextmanager
+def _terminal_may_go() -> Iterator[None]:
+    """A terminal that is gone is no fault: SIGHUP ends the server in a moment."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str], doors: Doors) -> list[Line]:

@@ -78,7 +78,7 @@ async def _announce(front: Proxy, lines: Sequence[banner.Line]) -> None:
     started = time.monotonic()
     banner.print_lines(lines)
     await front.ready.wait()
-    print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
+    banner.tell_ready(time.monotonic() - started)
 
 
 def _banner(

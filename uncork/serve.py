@@ -168,7 +168,7 @@ async def _announce(
             )
         await gateway.ready.wait()
         with progress.aside():
-            print(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C stops", flush=True)
+            banner.tell_ready(time.monotonic() - started)
         await asyncio.gather(watching, *beside)
     finally:
         watching.cancel()
