@@ -162,13 +162,12 @@ async def _announce(
     watching = asyncio.create_task(progress.run())
     try:
         service = await gateway.described
-        with progress.aside():
-            banner.print_lines(
-                banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
-            )
+        lines = banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
+        progress.hide()
+        banner.print_lines(lines)
         await gateway.ready.wait()
-        with progress.aside():
-            banner.tell_ready(time.monotonic() - started)
+        progress.hide()
+        banner.tell_ready(time.monotonic() - started)
         await asyncio.gather(watching, *beside)
     finally:
         watching.cancel()

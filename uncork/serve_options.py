@@ -24,7 +24,9 @@ from uncork_workers.gpus import read_gpus
 from uncork_workers.overrides import Override
 from uncork_workers.recycling import RecyclingLimits
 
-_OTHER_FILES = 100
+OTHER_FILES = 100
+"""What a server has open beside the connections of its clients, at most."""
+
 _OF_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
 _FRONT = FrontSettings()
 
@@ -279,6 +281,11 @@ class ServeOptions(FrontOptions):
 
 def _most_connections() -> int:
     """Connections must leave files for workers, or none could be replaced."""
+    files, most = open_files(), ClientLimits().max_connections
+    return most if files is None else max(1, min(most, files - OTHER_FILES))
+
+
+def open_files() -> int | None:
+    """How many files this process may have open; None: any number."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = ClientLimits().max_connections
-    return most if files == resource.RLIM_INFINITY else max(1, min(most, files - _OTHER_FILES))
+    return None if files == resource.RLIM_INFINITY else files

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from rich.console import Console
@@ -75,13 +75,7 @@ class StartProgress:
                 if not shown:
                     self.tell()
         finally:
-            self._hide()
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Room for something else to be printed."""
-        self._hide()
-        yield
+            self.hide()
 
     def line(self) -> str:
         """What is shown: how many are ready, and what the others do."""
@@ -114,7 +108,8 @@ class StartProgress:
         else:
             self._status.update(text)
 
-    def _hide(self) -> None:
+    def hide(self) -> None:
+        """Make room for something else to be printed."""
         if self._status is not None:
             with suppress(OSError):
                 self._status.stop()

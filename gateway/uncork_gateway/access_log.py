@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uncork_dispatcher import BatchFacts, Ending, Observer, ShedReason, Start
 from uncork_gateway.batch_head import BatchHead
+from uncork_gateway.errors import CLIENT_GONE
 
 _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
 
 _FAILED = 500
-_CLIENT_GONE = 499
 
 
 class AccessLog:
@@ -44,7 +44,7 @@ class AccessLog:
         """The app, with its requests logged."""
 
         async def logged(scope: Scope, receive: Receive, send: Send) -> None:
-            began, status, size = time.perf_counter(), _CLIENT_GONE, 0
+            began, status, size = time.perf_counter(), CLIENT_GONE, 0
 
             async def counting() -> Message:
                 nonlocal size

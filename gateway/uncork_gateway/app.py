@@ -183,13 +183,12 @@ class Gateway:
         missing = self._troubles.missing()
         places = []
         for one in self._pool.workers():
-            fault = missing.pop(one.index, "") if one.state == "starting" else ""
+            died, fault = missing.pop(one.index, ""), ""
             if one.standby:
                 fault = "gets ready to take over"
             elif one.state == "starting":
-                fault = fault or "is being set up"
+                fault = died or "is being set up"
             places.append(Place(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
-            missing.pop(one.index, None)
         places += [Place(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(places, key=lambda place: place.index)
 

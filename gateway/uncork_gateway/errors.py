@@ -27,6 +27,8 @@ from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedRea
 log = logging.getLogger("uncork.gateway")
 
 Headers = list[tuple[bytes, bytes]]
+CLIENT_GONE = 499
+"""Counted and logged where nobody is left to answer; never sent."""
 
 
 class GatewayError(Exception):

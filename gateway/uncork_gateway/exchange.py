@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uncork_dispatcher import Answer, DispatchError
 from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.errors import (
+    CLIENT_GONE,
     BadRequest,
     BodyTooLarge,
     GatewayError,
@@ -28,7 +29,6 @@ from uncork_gateway.metrics import ApiTally
 if TYPE_CHECKING:
     from uncork_gateway.traces import Span
 
-CLIENT_GONE = 499
 # What hardly takes longer than the rest of a request is inflated at once, the rest beside the loop.
 _INFLATED_AT_ONCE_BYTES = 256 * 1024
 _inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")

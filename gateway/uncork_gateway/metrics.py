@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from uncork_dispatcher import ApiStats, BatchFacts, Ending, ShedReason, Start
+from uncork_gateway.version import VERSION
 
 FloatArray = npt.NDArray[np.float64]
 CountArray = npt.NDArray[np.int64]
@@ -207,7 +207,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Everything that was counted."""
-        yield InfoMetricFamily("uncork_build", "What runs here.", {"version": version("uncork")})
+        yield InfoMetricFamily("uncork_build", "What runs here.", {"version": VERSION})
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label])
             for api, tally in self._apis.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Protocol
 
 import msgspec
@@ -20,6 +19,7 @@ from uncork_gateway.models import PREFIXES, Model, ModelPages
 from uncork_gateway.openapi import make_openapi
 from uncork_gateway.pages import Front, Pages
 from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.version import VERSION
 from uncork_workers.description import ServiceDescription
 
 
@@ -48,7 +48,7 @@ class ServicePages:
         self._served = served
         self._wants_keys = settings.keys is not None
         models = ModelPages(
-            version=version("uncork"),
+            version=VERSION,
             models=lambda: served.models,
             ready=lambda: served.any_ready and not served.draining,
         )
@@ -65,7 +65,7 @@ class ServicePages:
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
             return _error(request.url.path, 503, self._served.trouble, {"retry-after": "1"})
-        document = make_openapi(self._served.service, version=version("uncork"), wants_keys=self._wants_keys)
+        document = make_openapi(self._served.service, version=VERSION, wants_keys=self._wants_keys)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:

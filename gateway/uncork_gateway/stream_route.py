@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from uncork_dispatcher import Answer
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.errors import Refused
-from uncork_gateway.exchange import CLIENT_GONE, Head
+from uncork_gateway.errors import CLIENT_GONE, Refused
+from uncork_gateway.exchange import Head
 from uncork_gateway.hot_route import HotRequest, HotRoute
 from uncork_gateway.http import HttpProtocol
 from uncork_workers.frames import AnswerHead

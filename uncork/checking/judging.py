@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uncork.checking.apis import judge_api
 from uncork.checking.figures import ApiFigures, Figures, Finding, Findings, Plan
+from uncork.serve_options import OTHER_FILES
 
 _ORDER = ("error", "warning", "note")
-_OTHER_FILES = 100
 _LOCAL = ("127.", "::1", "localhost")
 
 
@@ -106,13 +106,13 @@ def _batch_memory(plan: Plan, api: ApiFigures, base: int) -> Findings:
 
 
 def _doors(plan: Plan) -> Findings:
-    if plan.open_files is not None and plan.max_connections + _OTHER_FILES > plan.open_files:
+    if plan.open_files is not None and plan.max_connections + OTHER_FILES > plan.open_files:
         yield Finding(
             severity="error",
             code="connections-above-files",
             wrong=f"--max-connections is {plan.max_connections}, and {plan.open_files} files may be open",
             advice=f"raise the limit (ulimit -n), or set --max-connections to "
-            f"{max(1, plan.open_files - _OTHER_FILES)}",
+            f"{max(1, plan.open_files - OTHER_FILES)}",
         )
     if plan.has_keys and not plan.has_tls and not _is_local(plan.host):
         yield Finding(

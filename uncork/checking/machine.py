@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 import psutil
 
 from uncork.checking.figures import Plan
-from uncork.serve_options import ServeOptions
+from uncork.serve_options import ServeOptions, open_files
 
 _PATIENCE_S = 10.0
 
@@ -19,7 +18,6 @@ _PATIENCE_S = 10.0
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
     """What is known before a worker is started."""
     front = options.front_settings
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     gpus = tuple(options.gpu_names)
     return Plan(
         workers=options.workers,
@@ -33,7 +31,7 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         max_queue_rows=options.max_queue_rows,
         max_queue_bytes=options.max_queue_bytes,
         max_connections=front["clients"].max_connections,
-        open_files=None if files == resource.RLIM_INFINITY else files,
+        open_files=open_files(),
         drain_timeout_s=options.drain_timeout,
         host=options.host,
         admin_host=None if options.admin_port is None else options.admin_host,

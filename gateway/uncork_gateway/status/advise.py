@@ -74,8 +74,7 @@ def _raise_cap(figures: Figures, names: Names) -> str | None:
     if not reached:
         return (
             f"batches of at most {rows(figures, figures.cap)} are too small for this rate: raise "
-            f"{names.cap}, "
-            f"for example to {number(math.floor(most))}"
+            f"{names.cap}, for example to {number(math.floor(most))}"
         )
     return (
         f"the batch cap of {rows(figures, figures.cap)} is reached in {share} of the releases: raise "
@@ -118,8 +117,7 @@ def _raise_queue(figures: Figures, names: Names) -> str | None:
         return None
     return (
         f"the queue was full for {count(refused, 'request')}, though on average there is room: raise "
-        "--max-queue-rows "
-        f"({figures.stats.rules.max_queue_rows}) or --max-queue-bytes for such bursts"
+        f"--max-queue-rows ({figures.stats.rules.max_queue_rows}) or --max-queue-bytes for such bursts"
     )
 
 
@@ -139,11 +137,9 @@ def _shared_workers(figures: Figures, names: Names) -> str | None:
     if figures.busiest_other is None or figures.others_share < MOSTLY or waits <= figures.run_s:
         return None
     return (
-        f"requests wait {ms(waits)} for {names.free} and run {ms(figures.run_s)}: other "
-        f"{names.api}s take "
+        f"requests wait {ms(waits)} for {names.free} and run {ms(figures.run_s)}: other {names.api}s take "
         f"{percent(figures.others_share)} of the time, most of it {figures.busiest_other}: give "
-        f"{figures.busiest_other} "
-        f"a server of its own, or add {names.workers} ({names.add})"
+        f"{figures.busiest_other} a server of its own, or add {names.workers} ({names.add})"
     )
 
 
@@ -212,8 +208,7 @@ def _noisy(figures: Figures, names: Names) -> str | None:
         return None
     return (
         f"batch times scatter by {percent(spread)} around the estimate, so that goals need much room: "
-        "look for other "
-        "work on this machine, or for rows that take unequal time"
+        "look for other work on this machine, or for rows that take unequal time"
     )
 
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import ApiStats, RunningBatch, WorkStats
@@ -17,6 +16,7 @@ from uncork_gateway.status.figures import Figures
 from uncork_gateway.status.reasons import why_refused, why_this_size
 from uncork_gateway.status.recorder import WINDOW_S, Recent, Recorder
 from uncork_gateway.status.words import Names, count, ms
+from uncork_gateway.version import VERSION
 
 
 class Shown(NamedTuple):
@@ -124,7 +124,6 @@ class Board:
         self._has_goal = has_goal
         self._clock = clock
         self._made = clock()
-        self._version = version("uncork")  # read from a file
         self.batches_after = recorder.batches_after
 
     def status(self) -> document.Status:
@@ -134,7 +133,7 @@ class Board:
         apis = [_api(figures, shown, self._names) for figures, shown in self._figures(work)]
         state = self._state()
         return document.Status(
-            version=self._version,
+            version=VERSION,
             server=front.server,
             time=time.time(),
             uptime_s=self._clock() - self._made,
@@ -158,27 +157,27 @@ class Board:
         shown = self._front.shown()
         stats = {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name) for name in stats}
-        shares = {name: _share(one, work) for name, one in recent.items()}
+        shares = {name: share for name, one in recent.items() if (share := _share(one, work)) > 0}
+        draining, trouble = self._front.draining, self._front.trouble
         figures = []
-        for name in shown.keys() & stats.keys():
-            others = {other: share for other, share in shares.items() if other != name and share > 0}
-            figures.append(
-                Figures(
-                    stats=stats[name],
-                    recent=recent[name],
-                    work=work,
-                    goal_s=stats[name].rules.goal_s if self._has_goal else None,
-                    weighs=shown[name].weighs,
-                    streams=shown[name].streams,
-                    others_share=min(1.0, sum(others.values())),
-                    busiest_other=max(others, key=lambda other: others[other]) if others else None,
-                    draining=self._front.draining,
-                    trouble=self._front.trouble,
-                )
+        for name, api in shown.items():
+            if name not in stats:
+                continue
+            others = {other: share for other, share in shares.items() if other != name}
+            made = Figures(
+                stats=stats[name],
+                recent=recent[name],
+                work=work,
+                goal_s=stats[name].rules.goal_s if self._has_goal else None,
+                weighs=api.weighs,
+                streams=api.streams,
+                others_share=min(1.0, sum(others.values())),
+                busiest_other=max(others, key=lambda other: others[other]) if others else None,
+                draining=draining,
+                trouble=trouble,
             )
-        order = list(shown)
-        figures.sort(key=lambda one: order.index(one.stats.name))
-        return [(one, shown[one.stats.name]) for one in figures]
+            figures.append((made, api))
+        return figures
 
 
 def _share(recent: Recent, work: WorkStats) -> float:

@@ -203,8 +203,7 @@ def _limit(figures: Figures, names: Names) -> str:
         case "goal":
             return (
                 f"The goal limits it: only {rows(figures, figures.whole_rows)} fit into a batch that "
-                "meets it, "
-                f"and so {able}."
+                f"meets it, and so {able}."
             )
         case "cap":
             return (

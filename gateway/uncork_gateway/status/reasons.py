@@ -46,8 +46,7 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
     if is_closed_loop(figures) and not figures.is_overloaded:
         return (
             f"{size}: about {count(figures.stats.clients, 'client')} ask, and each waits for its "
-            "answer before it "
-            "asks again; there cannot be more requests in a batch than clients."
+            "answer before it asks again; there cannot be more requests in a batch than clients."
         )
     if is_thin(figures):
         requests = figures.rate / figures.rows_per_request
