@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypedDict, TypeVar, Unpack
+from typing import Generic, TypedDict, TypeVar, TypeVarTuple, Unpack
 
 from uncork_dispatcher.actions import Abandon, Action, Ending, GoalOutOfReach, Lost, Shed, ShedReason, Start
 from uncork_dispatcher.alarm import make_alarm
@@ -27,6 +27,7 @@ log = logging.getLogger("uncork.dispatcher")
 
 P = TypeVar("P")
 R = TypeVar("R")
+Args = TypeVarTuple("Args")
 
 
 _FAR_S = 0.1
@@ -205,9 +206,14 @@ class AsyncDispatcher(Generic[P, R]):
         return len(self._waiting)
 
     def give_up(self) -> None:
-        """Refuse what has not been answered yet, also what runs. To be called at the end of a drain."""
+        """Refuse every request that has no answer yet. To be called at the end of a drain.
+
+        Queued requests are never started. Batches that run keep their workers until they end.
+        """
         for request in list(self._waiting):
+            self._core.cancel(request, now=self._now())
             self._fail(request, RequestShed("draining", _RETRY_S))
+        self._changed()
 
     def close(self) -> None:
         """Give the timer back. Nothing that is held is released any more."""
@@ -266,7 +272,7 @@ class AsyncDispatcher(Generic[P, R]):
                 self._tell_shed(api, reason)
                 self._fail(request, RequestShed(reason, retry_after_s))
             case Abandon(batch, worker, requests):
-                self._runner.abandon(batch, worker)
+                _notify("the runner", self._runner.abandon, batch, worker)
                 self._tell_ended(_ended_at(self._running.pop(batch), now), "timed_out")
                 for request in requests:
                     self._fail(request, BatchTimedOut("the batch ran past its timeout"))
@@ -293,9 +299,13 @@ class AsyncDispatcher(Generic[P, R]):
         held_s = [now - one.arrival for one in waiting]
         rows = sum(job.rows)
         self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(held_s))
-        self._runner.start(job, lambda outcome: self._ended(start, outcome))
+        try:
+            self._runner.start(job, lambda outcome: self._ended(start, outcome))
+        except Exception as error:
+            # In the next turn: the actions after this one are still to be carried out.
+            self._loop.call_soon(self._ended, start, error)
         for observer in self._observers:
-            observer.batch_started(start, rows, held_s)
+            _notify("an observer", observer.batch_started, start, rows, held_s)
 
     def _ended(self, start: Start, outcome: Ran[R] | Exception) -> None:
         running = self._running.pop(start.batch, None)
@@ -335,11 +345,11 @@ class AsyncDispatcher(Generic[P, R]):
 
     def _tell_ended(self, batch: BatchFacts, ending: Ending) -> None:
         for observer in self._observers:
-            observer.batch_ended(batch, ending)
+            _notify("an observer", observer.batch_ended, batch, ending)
 
     def _tell_shed(self, api: str, reason: ShedReason) -> None:
         for observer in self._observers:
-            observer.request_shed(api, reason)
+            _notify("an observer", observer.request_shed, api, reason)
 
     def _tell(self, batch: BatchFacts, outcome: Ran[R] | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -348,19 +358,23 @@ class AsyncDispatcher(Generic[P, R]):
             return
         for request, result in zip(batch.start.requests, outcome.results, strict=True):
             waiting = self._waiting.pop(request, None)
-            if waiting is None:
-                continue
-            try:
-                waiting.waiter.answered(Answer(result, batch, batch.started - waiting.arrival))
-            except Exception:
-                # Its neighbours must have their answers, whatever is wrong with it.
-                log.exception("a waiter raised")
+            if waiting is not None:
+                answer = Answer(result, batch, batch.started - waiting.arrival)
+                _notify("a waiter", waiting.waiter.answered, answer)
 
     def _fail(self, request: int, error: Exception) -> None:
         """Tell a waiter of an error; one that has left or was told already is passed over."""
         waiting = self._waiting.pop(request, None)
         if waiting is not None:
-            waiting.waiter.failed(error)
+            _notify("a waiter", waiting.waiter.failed, error)
+
+
+def _notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
+    """Call ``callback``. If it raises, log that: other requests, batches and slots depend on what follows."""
+    try:
+        callback(*args)
+    except Exception:
+        log.exception("%s raised", who)
 
 
 def _ended_at(running: BatchFacts, now: float) -> BatchFacts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from uncork_dispatcher.actions import Ending, Outcome, ShedReason, Start
@@ -39,7 +39,12 @@ class Ran(NamedTuple, Generic[R]):
     chunks: Sequence[tuple[float, float]] = ()
 
     def fault(self, start: Start) -> Exception | None:
-        """Why this cannot be what came of ``start``, if so: callers and the estimate depend on it."""
+        """Return what is wrong with this as the outcome of ``start``, or None if nothing is."""
+        if not isinstance(self.results, Collection) or isinstance(self.results, Mapping | Set):
+            return TypeError(
+                f"the batch function returned {type(self.results).__name__} {self.results!r:.80}; "
+                "it must return a list or an array with one result for each item, in order"
+            )
         if len(self.results) != len(start.requests):
             return WrongResultCount(len(start.requests), len(self.results))
         if not all(0 < cost < math.inf and 0 <= seconds < math.inf for cost, seconds in self.chunks):
@@ -69,7 +74,7 @@ class Answer(NamedTuple, Generic[R]):
 
 
 class Waiter(Protocol[R]):
-    """Who waits for the answer to a request; told exactly once, unless it has left. Must not raise."""
+    """Who waits for the answer to a request; told exactly once, unless it has left. Exceptions are logged."""
 
     def answered(self, answer: Answer[R]) -> None:
         """The request was executed."""
@@ -86,7 +91,10 @@ class Runner(Protocol[P, R]):
     """Executes batches."""
 
     def start(self, job: Job[P], ended: Ended[R]) -> None:
-        """Execute a job on the worker that it names, and call ``ended`` once, after this has returned."""
+        """Execute a job on the worker that it names, and call ``ended`` once, after this has returned.
+
+        To raise an exception instead is to end the batch with it; ``ended`` must not be called then.
+        """
 
     def abandon(self, batch: int, worker: int) -> None:
         """A batch ran past its timeout: nobody waits for it any more.
@@ -96,7 +104,7 @@ class Runner(Protocol[P, R]):
 
 
 class Observer(Protocol):
-    """Told what happens, for metrics and logs. Must be quick and must not raise."""
+    """Told what happens, for metrics and logs. Must be quick. Exceptions are logged."""
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """A batch of ``rows`` rows was released; ``held_s`` is how long each of its requests was held."""

@@ -28,7 +28,7 @@ from uncork_gateway.troubles import Start, Troubles
 from uncork_gateway.upstreams.worker_connection import Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
-from uncork_workers.frames import Failed, FrameError
+from uncork_workers.frames import Failed
 
 log = logging.getLogger("uncork.gateway")
 
@@ -330,24 +330,14 @@ class Gateway:
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):
-            gone = Unavailable("this api was taken away while the request was held", retry_after_s=1)
-            asyncio.get_running_loop().call_soon(ended, gone)
-            return
+            raise Unavailable("this api was removed while the request was queued", retry_after_s=1)
         batch_id = self._batch_head.id_of(start.batch)
         trace = None if self._traces is None else self._traces.begin_batch(self._batch_head, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
-        try:
-            self._pool.execute(
-                start.worker,
-                batch,
-                bodies,
-                lambda outcome: ended(from_frame(start, outcome)),
-                on_piece=on_piece,
-            )
-        except FrameError as error:
-            asyncio.get_running_loop().call_soon(ended, error)
-            return
+        self._pool.execute(
+            start.worker, batch, bodies, lambda outcome: ended(from_frame(start, outcome)), on_piece=on_piece
+        )
         if sink is not None:
             sink.started(start.batch, partial(self._pool.cancel, start.batch))
 

@@ -112,3 +112,43 @@ def test_draining_does_not_wait_for_a_batch_that_hangs() -> None:
         assert await outcomes([caller]) == ["BatchTimedOut"]
 
     run(main())
+
+
+def test_giving_up_answers_everybody_and_ends_the_drain() -> None:
+    """Queued requests are not started any more; a batch that runs ends without anybody waiting for it."""
+
+    async def main() -> None:
+        workers = Workers(seconds=1.0)
+        shell = dispatcher(workers, fixed(0, max_batch_rows=1), workers=2)
+        callers = calls(shell, "x", "y", "z")
+        await asyncio.sleep(0.5)
+        drain = asyncio.ensure_future(shell.drain())
+        await asyncio.sleep(0.1)
+        shell.give_up()
+        assert await outcomes(callers) == ["RequestShed"] * 3
+        assert asyncio.get_running_loop().time() == pytest.approx(0.6)
+        assert (shell.unanswered, shell.stats()[0].queued_requests) == (0, 0)
+
+        await asyncio.wait_for(drain, 5.0)
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
+        assert workers.payloads == [["x"], ["y"]]
+
+    run(main())
+
+
+def test_giving_up_does_not_bring_a_lost_batch_back() -> None:
+    """Its worker dies afterwards: nobody waits for the second try."""
+
+    async def main() -> None:
+        workers = Workers(seconds=1.0)
+        shell = dispatcher(workers, workers=2)
+        callers = calls(shell, "x")
+        await asyncio.sleep(0.5)
+        shell.give_up()
+        shell.worker_lost(0)
+        await asyncio.wait_for(shell.drain(), 5.0)
+
+        assert await outcomes(callers) == ["RequestShed"]
+        assert workers.workers == [0]
+
+    run(main())

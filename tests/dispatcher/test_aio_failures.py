@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from uncork_dispatcher.actions import Ending, ShedReason, Start
+from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
-from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Ran
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
 
-from .shell import Log, Workers, calls, dispatcher, outcomes, shout
+from .shell import Log, Workers, calls, dispatcher, fixed, outcomes, shout
 from .virtual_loop import run
 
 
@@ -131,6 +134,176 @@ def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, floa
 
         assert callers[0].done()
         assert await outcomes(callers) in (["X"], ["ValueError"])
+
+    run(main())
+
+
+# Waiters, observers and runners that raise
+
+
+class Unlucky:
+    """A waiter that raises whatever becomes of its request."""
+
+    def answered(self, answer: Answer[str]) -> None:
+        """Raise."""
+        raise RuntimeError("answered")
+
+    def failed(self, error: Exception) -> None:
+        """Raise."""
+        raise RuntimeError("failed")
+
+
+@pytest.mark.parametrize("outcome", [Ran(["X", "Y"]), KeyError("no such column")])
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_waiter_that_raises_costs_nobody_else_anything(
+    outcome: Ran[str] | Exception, queued: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its neighbour gets the answer or the error, the worker its next batch; the log says what was raised."""
+
+    def then(job: Job[str]) -> Ran[str]:
+        if "x" not in job.payloads:
+            return shout(job)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def main() -> None:
+        shell = dispatcher(Workers(then=then))
+        await asyncio.sleep(0)
+        neighbours = calls(shell, "y")
+        shell.submit(Unlucky(), "a", "x")
+        await asyncio.sleep(0.02)
+        later = calls(shell, "z") if queued else []
+        await asyncio.wait([*neighbours, *later], timeout=1.0)
+
+        assert await outcomes(neighbours) == ["KeyError" if isinstance(outcome, Exception) else "Y"]
+        assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
+        await asyncio.wait_for(shell.drain(), 1.0)
+        assert await outcomes(later) == ["Z"] * len(later)
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records] == ["a waiter raised"]
+
+
+def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_anything() -> None:
+    """All actions of the same turn are carried out."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(seconds=9.0), ApiRules(name="a", timeout_s=2.0))
+        await asyncio.sleep(0)
+        running = calls(shell, "y")
+        shell.submit(Unlucky(), "a", "x")
+        await asyncio.sleep(0.02)
+        shell.submit(Unlucky(), "a", "v", client_timeout_s=0.1)
+        queued = [asyncio.ensure_future(shell.call("a", "w", client_timeout_s=0.1))]
+        await asyncio.wait([*running, *queued], timeout=5.0)
+
+        assert await outcomes([*running, *queued]) == ["BatchTimedOut", "RequestShed"]
+
+    run(main())
+
+
+class BrokenLog(Log):
+    """An observer that raises each time."""
+
+    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+        """Raise."""
+        raise RuntimeError("started")
+
+    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+        """Raise."""
+        raise RuntimeError("ended")
+
+    def request_shed(self, api: str, reason: ShedReason) -> None:
+        """Raise."""
+        raise RuntimeError("shed")
+
+
+def test_an_observer_that_raises_costs_nobody_anything() -> None:
+    """Answers, refusals and slots are as without it."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(), fixed(0, max_queue_rows=1, max_batch_rows=1), observer=BrokenLog())
+        callers = calls(shell, "x", "y")
+        await asyncio.sleep(0.02)
+        callers += calls(shell, "z")
+        await asyncio.wait(callers, timeout=1.0)
+
+        assert await outcomes(callers) == ["X", "RequestShed", "Z"]
+        assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
+
+    run(main())
+
+
+class Refusing:
+    """A runner whose ``start`` raises for the first batches; the rest are answered by ``workers``."""
+
+    def __init__(self, error: Exception, *, times: int = 1) -> None:
+        self.workers = Workers()
+        self._runner = TaskRunner(self.workers)
+        self._errors = iter([error] * times)
+
+    def start(self, job: Job[str], ended: Ended[str]) -> None:
+        """Raise, or begin."""
+        if (error := next(self._errors, None)) is not None:
+            raise error
+        self._runner.start(job, ended)
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Raise."""
+        raise RuntimeError("abandon")
+
+
+def refusing(error: Exception, *rules: ApiRules, times: int = 1) -> AsyncDispatcher[str, str]:
+    """A shell with two workers around such a runner."""
+    shell = AsyncDispatcher(Refusing(error, times=times), clock=asyncio.get_running_loop().time)
+    for each in rules or (ApiRules(name="a", policy="none"),):
+        shell.set_api(each)
+    for worker in range(2):
+        shell.worker_ready(worker)
+    return shell
+
+
+def test_a_batch_that_cannot_be_started_fails_alone() -> None:
+    """The other batches of the same turn start, and both workers get more."""
+
+    async def main() -> None:
+        shell = refusing(ValueError("too large"))
+        callers = calls(shell, "x", "y")
+        await asyncio.wait(callers, timeout=1.0)
+        assert await outcomes(callers) == ["ValueError", "Y"]
+
+        later = calls(shell, "v", "w")
+        await asyncio.wait(later, timeout=1.0)
+        assert await outcomes(later) == ["V", "W"]
+        assert asyncio.get_running_loop().time() == pytest.approx(0.1)
+        await asyncio.wait_for(shell.drain(), 1.0)
+
+    run(main())
+
+
+def test_a_batch_that_cannot_be_started_because_its_worker_died_runs_elsewhere() -> None:
+    """As if the worker had died a moment later."""
+
+    async def main() -> None:
+        shell = refusing(WorkerLost())
+        callers = calls(shell, "x", "y")
+        await asyncio.wait(callers, timeout=1.0)
+
+        assert await outcomes(callers) == ["X", "Y"]
+
+    run(main())
+
+
+def test_a_batch_that_cannot_be_abandoned_is_given_up_all_the_same() -> None:
+    """Its caller is told."""
+
+    async def main() -> None:
+        shell = refusing(ValueError(), ApiRules(name="a", timeout_s=0.01), times=0)
+        callers = calls(shell, "x")
+        await asyncio.wait(callers, timeout=1.0)
+
+        assert await outcomes(callers) == ["BatchTimedOut"]
 
     run(main())
 

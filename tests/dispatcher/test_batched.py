@@ -150,6 +150,25 @@ def test_a_wrong_number_of_results_is_told() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("returned", [None, iter([1, 2]), {1: 1, 2: 2}, {1, 2}])
+def test_a_function_that_returns_no_list_leaves_nobody_waiting(returned: Any) -> None:
+    """A forgotten ``return`` is the commonest case; the next call is executed."""
+
+    @batched()
+    async def forgetful(items: list[int]) -> list[int]:
+        return items if 3 in items else returned  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        calls = [asyncio.ensure_future(forgetful(item)) for item in (1, 2)]
+        await asyncio.wait(calls, timeout=1.0)
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [TypeError] * 2
+        assert str(ends[0]).startswith(f"the batch function returned {type(returned).__name__} ")
+        assert await asyncio.wait_for(forgetful(3), 1.0) == 3
+
+    run(main())
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), WorkerLost("of another dispatcher")])
 def test_what_the_function_raises_goes_to_its_callers(error: Exception) -> None:
     """And the next batch runs as if nothing had happened."""

@@ -106,7 +106,7 @@ def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Pa
             assert batch.api == "new"
             assert [(await asking).json(), (await late).json()] == ["old", "new"]
             gone = await held
-            assert problem(gone, 503) == "this api was taken away while the request was held"
+            assert problem(gone, 503) == "this api was removed while the request was queued"
             assert gone.headers["retry-after"] == "1"
 
     run(scenario())

@@ -97,10 +97,10 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
 
     def start(self, job: Job[Sent], ended: Ended[Outcome]) -> None:
         """Begin in the next turn of the loop; the permit is taken now."""
-        self._servers.take(job.start.worker)
         if self._trace is not None:
             trace = self._trace(job)
             job = job._replace(payloads=[_in_trace(sent, trace) for sent in job.payloads])
+        self._servers.take(job.start.worker)
         super().start(job, ended)
 
     def abandon(self, batch: int, worker: int) -> None:
