@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -30,6 +30,41 @@ class Entry:
     cancelled: bool = False
 
 
+# Removed entries that a heap may carry beside as many as are queued.
+_SLACK = 64
+
+
+class _LazyHeap:
+    """Queued requests by a time, the earliest first.
+
+    A removed request stays until it surfaces, or until most of the heap is such requests.
+    """
+
+    def __init__(self, queued: Mapping[int, Entry], times: Iterable[tuple[float, int]] = ()) -> None:
+        self._queued = queued
+        self._times = list(times)
+        heapq.heapify(self._times)
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def push(self, at: float, request: int) -> None:
+        """Add a queued request."""
+        if len(self._times) > 2 * len(self._queued) + _SLACK:
+            self._times = [each for each in self._times if each[1] in self._queued]
+            heapq.heapify(self._times)
+        heapq.heappush(self._times, (at, request))
+
+    def top(self) -> Entry | None:
+        """The queued request with the earliest time; None if there is none."""
+        while self._times:
+            entry = self._queued.get(self._times[0][1])
+            if entry is not None:
+                return entry
+            heapq.heappop(self._times)
+        return None
+
+
 class RequestQueue:
     """Earliest deadline first; of equal deadlines the oldest. Removal from anywhere.
 
@@ -47,10 +82,8 @@ class RequestQueue:
         self.newest = 0.0
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
-        # By deadline (None while it is not needed), and by when the client gives up. Removed entries stay
-        # until they come to the top.
-        self._deadlines: list[tuple[float, int]] | None = None
-        self._expiries: list[tuple[float, int]] = []
+        self._deadlines: _LazyHeap | None = None
+        self._expiries = _LazyHeap(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -65,14 +98,14 @@ class RequestQueue:
         self.rows += entry.rows
         self.size_bytes += entry.size_bytes
         if self._deadlines is not None:
-            heapq.heappush(self._deadlines, (entry.deadline, entry.request))
+            self._deadlines.push(entry.deadline, entry.request)
         elif entry.deadline < self._latest_deadline:
-            self._deadlines = [(each.deadline, each.request) for each in self._entries.values()]
-            heapq.heapify(self._deadlines)
+            deadlines = [(each.deadline, each.request) for each in self._entries.values()]
+            self._deadlines = _LazyHeap(self._entries, deadlines)
         else:
             self._latest_deadline = entry.deadline
         if entry.expires_at != math.inf:
-            heapq.heappush(self._expiries, (entry.expires_at, entry.request))
+            self._expiries.push(entry.expires_at, entry.request)
 
     def remove(self, entry: Entry) -> None:
         """Take one request out, wherever it stands."""
@@ -89,8 +122,6 @@ class RequestQueue:
             size_bytes -= entry.size_bytes
             if taken and (rows < 0 or size_bytes < 0):
                 break
-            if self._deadlines is not None:
-                heapq.heappop(self._deadlines)
             self.remove(entry)
             taken.append(entry)
         return taken
@@ -123,19 +154,11 @@ class RequestQueue:
         """The request with the earliest deadline. The queue must not be empty."""
         if self._deadlines is None:
             return self.oldest
-        entry = self._top(self._deadlines)
+        entry = self._deadlines.top()
         assert entry is not None
         return entry
 
     @property
     def soonest_to_leave(self) -> Entry | None:
         """The request whose client gives up first; None if nobody has said when."""
-        return self._top(self._expiries)
-
-    def _top(self, heap: list[tuple[float, int]]) -> Entry | None:
-        while heap:
-            entry = self._entries.get(heap[0][1])
-            if entry is not None:
-                return entry
-            heapq.heappop(heap)
-        return None
+        return self._expiries.top()

@@ -1,8 +1,13 @@
 """The requests held for one (api, batch key)."""
 
+import math
+import random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uncork_dispatcher.fair_queue import FairQueue
 from uncork_dispatcher.queue import Entry, RequestQueue
 
 from .driver import entry
@@ -127,6 +132,25 @@ def test_the_soonest_to_leave_is_the_client_that_gives_up_first() -> None:
         seen.append(queue.soonest_to_leave)
 
     assert seen == [second, first, None]
+
+
+@pytest.mark.parametrize("kind", [RequestQueue, FairQueue])
+def test_a_queue_keeps_nothing_of_requests_that_left(kind: type[RequestQueue]) -> None:
+    """Of thousands that passed through, most with a far-off timeout of their client, 20 are queued."""
+    queue = kind("a", None)
+    times = random.Random(1)
+    for number in range(5000):
+        # Behind a first one that is urgent and stays, nothing that left comes to the top of a heap.
+        one = entry(number, deadline=1.0 + (number > 0) * times.uniform(5, 9), queue=queue)
+        one.expires_at = one.deadline + (times.choice([20.0, 60.0, math.inf]) if number else 0.0)
+        queue.append(one)
+        if len(queue) > 20:
+            queue.remove(queue.by_urgency()[times.randrange(1, 21)])
+
+    assert len(queue) == 20
+    heaps = [heap for heap in (queue._deadlines, queue._expiries) if heap is not None]
+    assert len(heaps) == 2
+    assert max(map(len, heaps)) < 200
 
 
 def test_all_are_taken_by_urgency() -> None:
