@@ -103,8 +103,7 @@ class BatchTimeEstimator:
         Raises:
             ValueError: if ``rows`` is not positive or ``seconds`` is negative, or one is not finite.
         """
-        if not 0 < rows < math.inf or not 0 <= seconds < math.inf:
-            raise ValueError(f"a batch has some rows and a finite time, got {rows}, {seconds}")
+        _check(rows, seconds)
         predicted = self.estimate.seconds(rows)
         if predicted > 0:
             seconds = self._judge(rows, seconds, predicted)
@@ -115,7 +114,12 @@ class BatchTimeEstimator:
         """Learn from (rows, seconds) of batches of many sizes, which were run to be measured.
 
         What lies off the line then is the model's shape, no change and no outlier: each counts as it is.
+
+        Raises:
+            ValueError: as for :meth:`observe`; then none of them counts.
         """
+        for rows, seconds in chunks:
+            _check(rows, seconds)
         for rows, seconds in chunks:
             self._remember(rows, seconds)
         if chunks:
@@ -197,6 +201,11 @@ class BatchTimeEstimator:
             before = Estimate(intercept_s=1.0, slope_s=_PRIOR_SLOPE_PER_INTERCEPT)
         scale = seconds / before.seconds(rows)
         return before.intercept_s * scale, before.slope_s * scale
+
+
+def _check(rows: float, seconds: float) -> None:
+    if not 0 < rows < math.inf or not 0 <= seconds < math.inf:
+        raise ValueError(f"a batch has some rows and a finite time, got {rows}, {seconds}")
 
 
 def _size_class(rows: float) -> int:

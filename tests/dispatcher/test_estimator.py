@@ -236,7 +236,11 @@ def test_nonsense_is_refused(rows: int, seconds: float) -> None:
 
     with pytest.raises(ValueError, match="some rows and a finite time"):
         estimator.observe(rows, seconds)
+    with pytest.raises(ValueError, match="some rows and a finite time"):
+        estimator.observe_profile([(4, 9.0), (rows, seconds)])
     assert estimator.estimate == before
+    estimator.observe_profile([])
+    assert estimator.known_rows == (1, 2)
 
 
 def test_batch_times_in_steps_are_followed_by_a_line() -> None:
