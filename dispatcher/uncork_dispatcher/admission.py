@@ -15,7 +15,7 @@ from uncork_dispatcher.slots import Slots
 
 # What a refused client is told at the least, and when nothing is known to compute a better number from; and
 # at the most, but for the spread: nobody can say how things will be in a minute.
-_SHORTEST_RETRY_S = 1.0
+SHORTEST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
 # Multiples of the golden ratio fall evenly between whole numbers, however many there are.
 _GOLDEN = 0.618034
@@ -148,7 +148,7 @@ def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     estimate = api.estimate
     batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
     if slots.workers == 0 or batch_rows == 0:
-        return _SHORTEST_RETRY_S
+        return SHORTEST_RETRY_S
     finish = now
     if api.requests:
         finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
@@ -157,7 +157,7 @@ def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     api.line_until = turn + rows / (_RETURNING_SHARE * rows_per_s)
     spread = api.refused * _GOLDEN % 1
     api.refused += 1
-    return max(_SHORTEST_RETRY_S, (turn - now) * (1 + spread))
+    return max(SHORTEST_RETRY_S, (turn - now) * (1 + spread))
 
 
 def _finish(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> float:

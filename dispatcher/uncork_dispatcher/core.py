@@ -17,7 +17,14 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
-from uncork_dispatcher.admission import find_displaced, make_room, next_refusal, refusal, retry_after_s
+from uncork_dispatcher.admission import (
+    SHORTEST_RETRY_S,
+    find_displaced,
+    make_room,
+    next_refusal,
+    refusal,
+    retry_after_s,
+)
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.held import Held
 from uncork_dispatcher.policy import Hold, Release
@@ -354,6 +361,9 @@ class Dispatcher:
         self._now = now
 
     def _shed(self, request: int, api: Api, reason: ShedReason, rows: float) -> Shed:
+        if reason == "client_deadline":
+            # This client has given up: it takes no turn among the clients that will retry.
+            return Shed(request, api.rules.name, reason, SHORTEST_RETRY_S)
         return Shed(
             request, api.rules.name, reason, retry_after_s(api, self._slots, rows=rows, now=self._now)
         )

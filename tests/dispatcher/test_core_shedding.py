@@ -236,6 +236,23 @@ def test_retry_after_grows_with_the_backlog() -> None:
     assert told == pytest.approx([2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
 
 
+def test_clients_that_gave_up_do_not_put_off_the_others() -> None:
+    """They are not told to try again, so no turn is kept for them."""
+    told = []
+    for gave_up in (0, 500):
+        core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
+        for number in range(gave_up):
+            refused = core.submit(1000 + number, api="a", now=now, expires_at=now)
+            assert refused is not None
+            assert refused.reason == "client_deadline"
+        core.submit(1, api="a", now=now)
+        refused = core.submit(2, api="a", rows=10, now=now)
+        assert refused is not None
+        told.append(refused.retry_after_s)
+
+    assert told == [2.0, 2.0]
+
+
 # After it was held
 
 
