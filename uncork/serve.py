@@ -82,6 +82,7 @@ async def _serve(
     await gateway.listen(str(folder / _WORKERS))
     await gateway.listen(str(folder / _STANDBYS), standby=True)
     supervisor.start()
+    gateway.expect_workers(options.workers)
     if options.reload:
         beside.append(asyncio.create_task(reloader.watch()))
     if options.recycling.any:

@@ -27,7 +27,8 @@ def refusal(api: Api, slots: Slots, entry: Entry) -> ShedReason | None:
     """Why a request that comes now is not taken in, or None if it is.
 
     An empty queue takes any request, however large; and while a worker is idle and nothing is held,
-    any request, whatever the prediction says.
+    any request, whatever the prediction says. While there are no workers, a request is queued if one is due
+    that can answer it in time.
     """
     rules, now, patient = api.rules, entry.arrival, entry.expires_at == math.inf
     held_rows, held = api.rows + entry.rows, api.requests + 1
@@ -37,7 +38,7 @@ def refusal(api: Api, slots: Slots, entry: Entry) -> ShedReason | None:
     if known and bytes_fit and held_rows <= room.rows and held <= room.requests:
         return None
     fits = bytes_fit and held_rows <= rules.max_queue_rows and held <= rules.max_queue_requests
-    if slots.workers == 0:
+    if not (slots.workers or slots.free_at(now)):
         return "no_worker"
     if entry.expires_at <= now:
         return "client_deadline"
@@ -45,6 +46,8 @@ def refusal(api: Api, slots: Slots, entry: Entry) -> ShedReason | None:
         return None
     if api.requests and not fits:
         return "queue_full"
+    if not slots.workers:
+        return "no_worker" if _is_late(api, slots, entry) else None
     if patient and _find_room(api, slots, rows=held_rows, requests=held, now=now):
         return None
     return "deadline" if _is_late(api, slots, entry) else None
@@ -53,7 +56,7 @@ def refusal(api: Api, slots: Slots, entry: Entry) -> ShedReason | None:
 def _is_late(api: Api, slots: Slots, entry: Entry) -> bool:
     """Whether a request that comes now would miss its deadline behind what goes before it."""
     queue, rows = entry.queue, entry.rows
-    if not api.may_shed(max(rows, min(api.rows + rows, api.policy.limit_rows))):
+    if slots.workers and not api.may_shed(max(rows, min(api.rows + rows, api.policy.limit_rows))):
         return False
     before, requests = queue.before(entry.flow, rows)
     held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
@@ -111,26 +114,32 @@ def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float
 
 
 def next_refusal(
-    queue: RequestQueue, api: Api, slots: Slots, *, draining: bool, deserted: float = math.inf
+    queue: RequestQueue, api: Api, slots: Slots, *, now: float, draining: bool, deserted: float = math.inf
 ) -> tuple[float, Entry]:
     """When one of the requests in a queue is to be refused if it is still held, and which.
 
     ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run, and
-    only suspects wait past their deadline, of whom one may have killed the last worker.
+    only suspects wait past their deadline, of whom one may have killed the last worker. If it is known when
+    a worker is due, requests that it cannot answer in time are refused at once.
 
     While a worker is idle there is capacity, and a late answer is better than none; except for a client
     that has said when it gives up. Suspects wait for each other: no prediction says how long.
     """
     entry = queue.most_urgent
     at = math.inf
+    last_start = entry.deadline
+    if api.may_shed(0):
+        # Of more rows than have been earned it is known that they take no less than the earned ones.
+        rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
+        last_start -= api.estimate.seconds(rows)
     if not slots.workers:
         at = deserted + api.rules.timeout_s
         if not queue.suspects:
-            at = min(at, entry.deadline)
+            due = slots.free_at(now)
+            hopeless_at = entry.deadline if not due else last_start if due[0] <= last_start else now
+            at = min(at, hopeless_at)
     elif not (slots.idle or draining or queue.suspects) and api.may_shed(0):
-        # Of more rows than have been earned it is known that they take no less than the earned ones.
-        rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
-        at = entry.deadline - api.estimate.seconds(rows)
+        at = last_start
     leaving = queue.soonest_to_leave
     if leaving is not None and leaving.expires_at <= at:
         return leaving.expires_at, leaving
@@ -140,20 +149,22 @@ def next_refusal(
 def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     """How long a client that is refused now should wait: from one second to two minutes.
 
-    Until what is held now is done, and those are back who were refused before it. Were all to come back at
+    Until what is held now is done (by the next worker that is due, while there is none), and those are back
+    who were refused before it. Were all to come back at
     once, most would be refused again. So they are spread such that they are a tenth of what the workers
     carry: those who come anew take the rest. And they are told up to twice as long, each another time: in
     whole seconds, those who are refused at one moment would meet again.
     """
     estimate = api.estimate
     batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
-    if slots.workers == 0 or batch_rows == 0:
-        return SHORTEST_RETRY_S
-    finish = now
+    free_at = slots.free_at(now)
+    if not free_at or batch_rows == 0:
+        return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
+    finish = free_at[0]
     if api.requests:
         finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
     turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
-    rows_per_s = slots.workers * batch_rows / estimate.seconds(batch_rows)
+    rows_per_s = len(free_at) * batch_rows / estimate.seconds(batch_rows)
     api.line_until = turn + rows / (_RETURNING_SHARE * rows_per_s)
     spread = api.refused * _GOLDEN % 1
     api.refused += 1

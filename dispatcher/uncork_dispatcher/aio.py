@@ -108,9 +108,14 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.set_api(rules)
         self._changed()
 
-    def worker_ready(self, worker: int) -> None:
-        """A worker may be given batches."""
-        self._core.worker_ready(worker, now=self._now())
+    def worker_expected(self, launch: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
+        """A worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
+        self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
+        self._changed()
+
+    def worker_ready(self, worker: int, *, launch: Hashable = None) -> None:
+        """A worker may be given batches; ``launch`` as for :meth:`worker_expected`."""
+        self._core.worker_ready(worker, now=self._now(), launch=launch)
         self._changed()
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:

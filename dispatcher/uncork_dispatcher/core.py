@@ -102,9 +102,25 @@ class Dispatcher:
         self._advance(now)
         self._held.cancel(request)
 
-    def worker_ready(self, worker: int, *, now: float) -> None:
-        """A worker has started, or is usable again: it may be given batches."""
+    def worker_expected(
+        self, launch: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
+    ) -> None:
+        """A worker process is being launched, or will be in ``delay_s`` seconds.
+
+        While there are no workers, requests that it can still answer in time are queued. ``failures`` is how
+        often in a row this worker has ended before it finished a batch; after two it is not counted on. A
+        later call for the same ``launch`` replaces this one, and :meth:`worker_ready` ends it.
+        """
         self._advance(now)
+        self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
+
+    def worker_ready(self, worker: int, *, now: float, launch: Hashable = None) -> None:
+        """A worker has started, or is usable again: it may be given batches.
+
+        From ``launch``, if :meth:`worker_expected` was called for it, is learned how long a start takes.
+        """
+        self._advance(now)
+        self._slots.launches.ready(launch, now=now)
         self._slots.add(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
@@ -273,6 +289,7 @@ class Dispatcher:
                     queue,
                     self._apis[queue.api],
                     self._slots,
+                    now=self._now,
                     draining=self._draining,
                     deserted=self._deserted,
                 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from uncork_dispatcher.actions import Start
+from uncork_dispatcher.launches import Launches
 from uncork_dispatcher.queue import Entry
 
 
@@ -27,6 +28,7 @@ class Slots:
         self._workers: set[int] = set()
         self._idle: dict[int, None] = {}
         self._running: dict[int, Running] = {}
+        self.launches = Launches()
         self.changes = 0
         """Counts the changes: what was computed from all this holds while it stays the same."""
 
@@ -124,5 +126,7 @@ class Slots:
         return outlook
 
     def free_at(self, now: float) -> list[float]:
-        """When each worker can take a batch, soonest first."""
+        """When each worker can take a batch, soonest first; while there is none, each that is due."""
+        if not self._workers:
+            return self.launches.due(now)
         return [now] * len(self._idle) + self.busy_until(now)

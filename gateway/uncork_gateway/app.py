@@ -223,12 +223,18 @@ class Gateway:
         """The indexes of the workers that take batches."""
         return self._pool.ready()
 
+    def expect_workers(self, workers: int) -> None:
+        """Note that the supervisor starts the first processes of so many workers now."""
+        for index in range(workers):
+            self._dispatcher.worker_expected(index)
+
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
         """The supervisor's word on a worker process that ended; /readyz tells it when none is left.
 
         ``failures`` is how often in a row the worker has ended without having finished a batch, ``retry_s``
         when it is started again.
         """
+        self._dispatcher.worker_expected(index, delay_s=retry_s, failures=failures)
         unsaid = self._troubles.exited(index, how, failures=failures, retry_s=retry_s)
         if unsaid is not None:
             log.warning("%s", unsaid)
@@ -278,7 +284,7 @@ class Gateway:
         """Give it batches."""
         self.ready.set()
         self._troubles.ready(index)
-        self._dispatcher.worker_ready(worker)
+        self._dispatcher.worker_ready(worker, launch=index)
 
     def worker_profiled(self, worker: int, profile: Profile) -> None:
         """Have the estimate know what is known of batches of the apis that are in force."""
@@ -286,9 +292,10 @@ class Gateway:
             if api in self._apis.in_force:
                 self._dispatcher.profile(api, worker, chunks)
 
-    def worker_lost(self, worker: int) -> None:
-        """Have what it was running run elsewhere."""
+    def worker_lost(self, worker: int, index: int) -> None:
+        """Have its batch run elsewhere; the supervisor will start the worker of this index again."""
         self._dispatcher.worker_lost(worker)
+        self._dispatcher.worker_expected(index)
 
     def worker_stands_by(self, pid: int) -> None:
         """Tell the supervisor, which will have it take over together with others."""

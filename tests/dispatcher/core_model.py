@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
@@ -51,6 +52,9 @@ class Model:
         self.workers: set[int] = set()
         self.deserted = math.inf
         """Since when the core has seen no workers."""
+        self.launches: dict[int, tuple[float, int]] = {}
+        """When each worker that is not ready starts, and how often it has failed."""
+        self.startups_s: list[float] = []
         self.running: dict[int, Batch] = {}
         self.in_the_way: list[Request] = []
         self.draining = False
@@ -79,12 +83,14 @@ class Model:
         expected = None
         if self.draining:
             expected = "draining"
-        elif not self.workers:
+        elif not (self.workers or self.due(now)):
             expected = "no_worker"
         elif request.expires_at <= now:
             expected = "client_deadline"
         elif held and (rows > rules.max_queue_rows or size_bytes > rules.max_queue_bytes):
             expected = self._full(request, refused)
+        elif not self.workers:
+            expected = self._without_workers(request, refused, now, stats)
         elif refused is not None:
             expected = "deadline"
             assert held or not self.idle, "a lone request was refused though a worker is idle"
@@ -96,6 +102,27 @@ class Model:
         else:
             assert (refused.request, refused.api) == (request.number, request.api)
             assert refused.retry_after_s >= 1.0
+
+    def _without_workers(
+        self, request: Request, refused: Shed | None, now: float, stats: ApiStats
+    ) -> str | None:
+        """A worker is due: the request is queued if it can be answered in time, else refused."""
+        done = self.due(now)[0] + stats.estimate.seconds(request.rows)
+        if not self.held(request.api) and done < request.deadline - stats.needed_s:
+            return None
+        return "no_worker" if done > request.deadline else refused and refused.reason
+
+    def due(self, now: float) -> list[float]:
+        """When the workers that can be counted on should be ready."""
+        if not self.startups_s:
+            return []
+        startup_s = statistics.median(self.startups_s[-5:])
+        due = [
+            max(now, at + startup_s)
+            for at, failures in self.launches.values()
+            if failures < 2 and now <= at + 2 * startup_s
+        ]
+        return sorted(due)
 
     def _full(self, request: Request, refused: Shed | None) -> str | None:
         """A fair queue may refuse others instead, which the next poll says."""
@@ -113,6 +140,16 @@ class Model:
         if request.place == "held":
             self._unqueue(request)
         request.place = "cancelled"
+
+    def expected(self, worker: int, *, at: float, failures: int) -> None:
+        """A worker is being launched, or will be."""
+        self.launches[worker] = (at, failures)
+
+    def ready(self, worker: int, *, now: float) -> None:
+        """A worker takes batches."""
+        self.workers.add(worker)
+        if worker in self.launches:
+            self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 
     def lost_worker(self, worker: int) -> None:
         """Its requests are held again as suspects, but for those who may not or have left."""
@@ -224,7 +261,7 @@ class Model:
             assert shed.reason == "client_deadline"
         elif not self.workers:
             assert shed.reason == "no_worker"
-            assert self._leaves_at(request) <= now
+            assert self._leaves_at(request, now, estimate) <= now + 1e-9
         else:
             assert shed.reason == "deadline"
             assert not request.suspect, "nothing predicts when a suspect is done"
@@ -240,11 +277,18 @@ class Model:
             assert estimate.earned_rows > 0
             assert hopeless, "it might have been in time"
 
-    def _leaves_at(self, request: Request) -> float:
-        """When a request is refused if there is no worker until then."""
+    def _leaves_at(self, request: Request, now: float, estimate: Estimate | None = None) -> float:
+        """When a request is refused if there is no worker until then.
+
+        By the ``estimate``, if one is given: a worker that is due may be too late for it.
+        """
         if request.suspect:
             return self.deserted + self.rules[request.api].timeout_s
-        return request.deadline
+        due = self.due(now)
+        if due and estimate is not None and estimate.earned_rows:
+            last_start = request.deadline - estimate.seconds(min(request.rows, estimate.earned_rows))
+            return last_start if due[0] <= last_start else now
+        return now if due and estimate is not None and due[0] > request.deadline else request.deadline
 
     def _at_rest(self, now: float, wakeup: float) -> None:
         assert wakeup > now, "the driver would spin"
@@ -255,7 +299,7 @@ class Model:
         for request in self.held():
             assert wakeup <= request.expires_at, "a client would give up unseen"
             if not self.workers:
-                assert wakeup <= self._leaves_at(request)
+                assert wakeup <= self._leaves_at(request, now)
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
                 if request.suspect:

@@ -144,9 +144,26 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(worker=WORKERS, poll=POLL)
     def worker_ready(self, *, worker: int, poll: bool) -> None:
         """A new one, one that comes back, or one that is known."""
-        self.core.worker_ready(worker, now=self.now)
-        self.books.workers.add(worker)
+        self.core.worker_ready(worker, now=self.now, launch=worker)
+        self.books.ready(worker, now=self.now)
         self._poll(poll)
+
+    @rule(worker=WORKERS, delay_s=SOON, failures=st.sampled_from([0, 0, 1, 2]), poll=POLL)
+    def worker_expected(self, *, worker: int, delay_s: float, failures: int, poll: bool) -> None:
+        """Whether it is gone or not."""
+        self.core.worker_expected(worker, now=self.now, delay_s=delay_s, failures=failures)
+        self.books.expected(worker, at=self.now + delay_s, failures=failures)
+        self._poll(poll)
+
+    @rule(startup_s=SOON, poll=POLL)
+    def all_workers_restart(self, *, startup_s: float, poll: bool) -> None:
+        """All die; how long a start takes is known if any worker was expected before."""
+        for worker in range(3):
+            self.worker_lost(worker=worker, poll=False)
+        for worker in (0, 1):
+            self.worker_expected(worker=worker, delay_s=0.0, failures=0, poll=poll)
+        self.time_passes(seconds=startup_s, poll=poll)
+        self.worker_ready(worker=0, poll=poll)
 
     @rule(worker=st.sampled_from([0, 1, 2, 2, 7]), poll=POLL)
     def worker_lost(self, *, worker: int, poll: bool) -> None:

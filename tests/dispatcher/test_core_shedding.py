@@ -142,6 +142,87 @@ def test_no_worker() -> None:
     assert core.is_empty
 
 
+def deserted(startup_s: float = 2.0, **limits: float) -> tuple[Dispatcher, float]:
+    """A core whose only worker took so long to start, ran five batches of 0.1 s, and dies at that time."""
+    core = core_with(ApiRules(name="a", **limits), workers=0)  # type: ignore[arg-type]
+    core.worker_expected("w", now=-startup_s)
+    core.worker_ready(0, now=0.0, launch="w")
+    now = teach(core, 0.1)
+    core.worker_lost(0, now=now)
+    core.worker_expected("w", now=now)
+    return core, now
+
+
+def test_a_request_that_the_next_worker_can_answer_in_time_is_queued() -> None:
+    """It is due in 2 s, and a batch takes 0.1 s."""
+    core, now = deserted(goal_s=2.2)
+
+    assert core.submit(1, api="a", now=now) is None
+    assert core.poll(now) == []
+    core.worker_ready(1, now=now + 2.0, launch="w")
+    [start] = core.poll(now + 2.0)
+    assert isinstance(start, Start)
+    assert start.requests == (1,)
+
+
+def test_the_rest_is_told_when_a_worker_is_due() -> None:
+    """At the door; a longer goal would have been met."""
+    core, now = deserted(goal_s=2.05)
+
+    assert core.submit(1, api="a", now=now) == Shed(1, "a", "no_worker", 2.0)
+
+
+def test_a_backlog_that_the_next_worker_cannot_answer_in_time_is_not_queued() -> None:
+    """One batch in 0.1 s after 2 s: the goal takes three, and the fourth is told when they are done."""
+    core, now = deserted(goal_s=2.35, max_batch_rows=1)
+    answers = [core.submit(number, api="a", now=now) for number in range(4)]
+
+    assert answers[:3] == [None] * 3
+    assert answers[3] is not None
+    assert answers[3].reason == "no_worker"
+    assert answers[3].retry_after_s == pytest.approx(2.3)
+
+
+def test_a_client_that_gives_up_before_a_worker_is_due_is_refused_at_once() -> None:
+    """Its own deadline counts when it comes first."""
+    core, now = deserted(goal_s=9.0)
+
+    refused = core.submit(1, api="a", now=now, expires_at=now + 1.0)
+    assert refused == Shed(1, "a", "no_worker", 2.0)
+
+
+def test_queued_requests_are_refused_when_their_worker_is_put_off() -> None:
+    """It failed in setup and is tried again in 5 s; those that can wait so long stay."""
+    core, now = deserted(goal_s=9.0)
+    core.submit(1, api="a", now=now, expires_at=now + 4.0)
+    core.submit(2, api="a", now=now)
+    core.worker_expected("w", now=now + 1.0, delay_s=5.0, failures=1)
+
+    [shed] = core.poll(now + 1.0)
+    assert isinstance(shed, Shed)
+    assert (shed.request, shed.reason) == (1, "no_worker")
+    assert shed.retry_after_s == pytest.approx(7.1)
+    assert core.next_wakeup() == pytest.approx(now + 8.9), "the last moment to start the other"
+
+
+def test_a_worker_that_keeps_failing_is_not_waited_for() -> None:
+    """Retry-After still says when it can be ready at the earliest."""
+    core, now = deserted(goal_s=9.0)
+    core.worker_expected("w", now=now, delay_s=3.0, failures=2)
+
+    assert core.submit(1, api="a", now=now) == Shed(1, "a", "no_worker", 5.0)
+
+
+def test_a_full_queue_is_full_without_workers_too() -> None:
+    """The limits hold."""
+    core, now = deserted(goal_s=9.0, max_queue_rows=1)
+
+    assert core.submit(1, api="a", now=now) is None
+    refused = core.submit(2, api="a", now=now)
+    assert refused is not None
+    assert refused.reason == "queue_full"
+
+
 def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> None:
     """However late the goal lets the answer be."""
     core = core_with(ApiRules(name="a", goal_s=1e5, timeout_s=2.0))

@@ -80,6 +80,19 @@ def test_what_kills_its_worker_twice_gets_502() -> None:
         assert httpx.post(f"{server.base}/add", json=[1, 2], timeout=30).json() == 3
 
 
+def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
+    """The only worker is killed: a goal of 5 s is worth waiting for, one of 10 ms is not."""
+    with serving(PROBE) as server:
+        os.kill(server.workers()[0], signal.SIGKILL)
+        eventually(lambda: not server.ready())
+        refused = httpx.post(f"{server.base}/hasty", json=1, timeout=30)
+        queued = httpx.post(f"{server.base}/add", json=[1, 2], timeout=30)
+
+        assert (refused.status_code, int(refused.headers["retry-after"]) >= 1) == (503, True)
+        assert (queued.status_code, queued.json()) == (200, 3)
+        assert server.metric("uncork_shed_total", api="add") == 0
+
+
 def test_what_must_not_run_twice_gets_502_at_once() -> None:
     """A batch of an api that is not idempotent is not tried again."""
 

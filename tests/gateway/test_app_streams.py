@@ -152,7 +152,7 @@ def test_requests_for_an_api_that_streams_no_more_are_refused(
             worker.answer(batch, [b""] if streams_before else [b"5"])
             await running
 
-            assert "taken away" in problem(await held, 503)
+            assert "removed while" in problem(await held, 503)
             other.send(Ready())
 
     run(scenario())

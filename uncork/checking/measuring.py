@@ -223,7 +223,7 @@ class _Watch:
         if not self.ready.done():
             self.ready.set_result(worker)
 
-    def worker_lost(self, worker: int) -> None:
+    def worker_lost(self, worker: int, index: int) -> None:
         """The batch that it ran is told of."""
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:

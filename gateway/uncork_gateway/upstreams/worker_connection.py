@@ -71,8 +71,8 @@ class PoolListener(Protocol):
     def worker_profiled(self, worker: int, profile: Profile) -> None:
         """A worker has warmed up with batches that took so long."""
 
-    def worker_lost(self, worker: int) -> None:
-        """The connection to a worker that took batches is gone."""
+    def worker_lost(self, worker: int, index: int) -> None:
+        """The connection to the worker of an index, which took batches, is gone."""
 
     def worker_connected(self, index: int) -> None:
         """A worker has said which one it is, and sets its service up now; not told of those that stand by."""

@@ -139,7 +139,7 @@ class WorkerPool:
                 leaving.add(old.hello.pid)
                 heir = heirs.pop(old.hello.index, None)
                 if heir is None:
-                    self._listener.worker_lost(old.number)
+                    self._listener.worker_lost(old.number, old.hello.index)
                 else:
                     self._inherit(heir, old.number)
             old.retire()
@@ -238,5 +238,5 @@ class WorkerPool:
             del self._standbys[number]
         else:
             del self._connections[number]
-            if connection.is_ready:
-                self._listener.worker_lost(number)
+            if connection.is_ready and connection.index is not None:
+                self._listener.worker_lost(number, connection.index)

@@ -35,6 +35,11 @@ class Probe(Service):
         """Return everything that was remembered."""
         return [self.seen] * len(items)
 
+    @api(input=Json(), mb_max_latency=10)
+    def hasty(self, items: list[Any]) -> list[Any]:
+        """Return each item."""
+        return items
+
     @api(input=Json(), mb_max_latency=5000)
     def sleep(self, items: list[float]) -> list[int]:
         """Sleep for the longest of the given seconds; return the process id."""

@@ -14,7 +14,7 @@ Rows = np.ndarray[Any, Any]
 class Staged(Service):
     """One api for each situation."""
 
-    @api(input=Json())
+    @api(input=Json(), mb_max_latency=50)
     def unasked(self, items: list[Any]) -> list[Any]:
         """Return the items."""
         return items

@@ -48,7 +48,7 @@ class Listener:
         if profile:
             self.news.put_nowait(("profiled", (worker, profile)))
 
-    def worker_lost(self, worker: int) -> None:
+    def worker_lost(self, worker: int, index: int) -> None:
         """Note it."""
         self.news.put_nowait(("lost", worker))
 

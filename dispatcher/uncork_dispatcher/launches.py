@@ -1,0 +1,56 @@
+"""When the next worker will be ready, learned from how long workers took from launch to ready."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Hashable
+from typing import NamedTuple
+
+# The median of so many start-ups is the prediction: one slow one, with cold caches, must not set it.
+_REMEMBERED = 5
+# A worker that has failed this often in a row is not counted on, nor one that is late by as much as it should
+# have taken: requests queued for it would only be refused later.
+_FAILURES = 2
+
+
+class _Launch(NamedTuple):
+    at: float
+    failures: int
+
+
+class Launches:
+    """Worker processes that are starting, or about to be started. Times are seconds on the core's clock."""
+
+    def __init__(self) -> None:
+        self._launches: dict[Hashable, _Launch] = {}
+        self._startups_s: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def expect(self, launch: Hashable, *, at: float, failures: int = 0) -> None:
+        """Note that a process starts at ``at``; a later call for the same ``launch`` replaces this one.
+
+        ``failures`` is how often in a row the process has ended before it finished a batch.
+        """
+        self._launches[launch] = _Launch(at, failures)
+
+    def ready(self, launch: Hashable, *, now: float) -> None:
+        """Note that a launched worker is ready. A launch that was not expected teaches nothing."""
+        expected = self._launches.pop(launch, None)
+        if expected is not None:
+            self._startups_s.append(max(0.0, now - expected.at))
+
+    def due(self, now: float) -> list[float]:
+        """When each worker that can be counted on should be ready, soonest first, never before ``now``."""
+        if not self._startups_s:
+            return []
+        startup_s = statistics.median(self._startups_s)
+        return sorted(
+            max(now, launch.at + startup_s)
+            for launch in self._launches.values()
+            if launch.failures < _FAILURES and now <= launch.at + 2 * startup_s
+        )
+
+    def soonest(self, now: float) -> float:
+        """When a worker can be ready at the earliest, also one that is not counted on; ``now`` if unknown."""
+        startup_s = statistics.median(self._startups_s) if self._startups_s else 0.0
+        return max(now, min([launch.at + startup_s for launch in self._launches.values()], default=now))
