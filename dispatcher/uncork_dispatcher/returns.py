@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -32,7 +32,8 @@ class _Group:
     """Clients that were answered at one moment and have not come back yet."""
 
     answered_at: float
-    clients: int
+    clients: dict[Hashable, float]
+    """The rows of each client's last request, by source."""
     rows: float
 
 
@@ -47,27 +48,29 @@ class Returns:
         self._weights = [0.0] * len(self._edges)
         self._never = 0.0
         self._weight = 1.0
+        # Of the delays: sum of the weights, of the delays, and of their squares.
+        self._moments = (0.0, 0.0, 0.0)
         self._back: list[float] = []
         self._total = 0.0
-        self._sources: dict[Hashable, tuple[_Group, float]] = {}
-        self._groups: deque[_Group] = deque()
+        self._sources: dict[Hashable, _Group] = {}
+        # Those in which a client is missing, the oldest first. No dict: it would rescan the places of groups
+        # that left at either end.
+        self._groups: OrderedDict[_Group, None] = OrderedDict()
         self._due: list[tuple[float, float, float]] = []
         self._due_at = math.nan
 
     def answered(self, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
         """Clients, each with the rows of its request, have had their answers; None is an unknown one."""
-        group = _Group(now, 0, 0.0)
-        sources = self._sources
+        group = _Group(now, {}, 0.0)
         for source, rows in clients:
             if source is None:
                 continue
-            if source in sources:
-                self._leave(source)
-            sources[source] = (group, rows)
-            group.clients += 1
+            self._leave(source)
+            self._sources[source] = group
+            group.clients[source] = rows
             group.rows += rows
         if group.clients:
-            self._groups.append(group)
+            self._groups[group] = None
             self._due_at = math.nan
         self._give_up(now)
 
@@ -76,7 +79,11 @@ class Returns:
         group = self._leave(source) if source is not None else None
         if group is None:
             return False
-        self._weights[bisect_right(self._edges, now - group.answered_at) - 1] += self._weight
+        delay_s = now - group.answered_at
+        self._weights[bisect_right(self._edges, delay_s) - 1] += self._weight
+        weights, delays, squares = self._moments
+        weighted = self._weight * delay_s
+        self._moments = weights + self._weight, delays + weighted, squares + weighted * delay_s
         self._heavier()
         return True
 
@@ -91,6 +98,15 @@ class Returns:
     def clients(self) -> int:
         """How many are expected back, or have been until lately."""
         return len(self._sources)
+
+    def squared_variation(self) -> float:
+        """Squared coefficient of variation of the time until a client is back; 0 while nothing is known.
+
+        Of clients that send again when they are answered it is well below 1. Connections that independent
+        arrivals take from a pool come back more irregularly than by chance, which is 1.
+        """
+        weights, delays, squares = self._moments
+        return max(0.0, weights * squares / (delays * delays) - 1.0) if delays > 0 else 0.0
 
     def share(self) -> float:
         """Share of the answered clients that come back at all; 0 when nobody has been seen to."""
@@ -112,8 +128,6 @@ class Returns:
         self._due_at = now
         self._cumulated()
         for group in reversed(self._groups):
-            if not group.clients:
-                continue
             age = now - group.answered_at
             back = self._back_within(age)
             due.append((age, group.rows / (self._total - back) if self._total > back else 0.0, back))
@@ -123,25 +137,26 @@ class Returns:
 
     def _leave(self, source: Hashable) -> _Group | None:
         """Take a client out of the group in which it is expected back."""
-        known = self._sources.pop(source, None)
-        if known is None:
+        group = self._sources.pop(source, None)
+        if group is None:
             return None
-        group, rows = known
-        group.clients -= 1
-        group.rows -= rows
+        group.rows -= group.clients.pop(source)
         self._due_at = math.nan
-        while self._groups and not self._groups[0].clients:
-            self._groups.popleft()
+        if not group.clients:
+            # None if the group is still being answered, and the client is in it twice.
+            self._groups.pop(group, None)
         return group
 
     def _give_up(self, now: float) -> None:
-        while self._sources:
-            source, (group, _) = next(iter(self._sources.items()))
-            if now - group.answered_at < _GONE_S and len(self._sources) <= _MOST_SOURCES:
+        """Expect clients no longer that have been away for too long, or that are too many."""
+        while self._groups:
+            oldest = next(iter(self._groups))
+            if now - oldest.answered_at < _GONE_S and len(self._sources) <= _MOST_SOURCES:
                 break
-            self._leave(source)
-            self._never += self._weight
-            self._heavier()
+            for source in list(oldest.clients):
+                self._leave(source)
+                self._never += self._weight
+                self._heavier()
 
     # The distribution of the time until a client is back
 
@@ -151,6 +166,8 @@ class Returns:
         if self._weight > _MOST_WEIGHT:
             self._weights = [weight / self._weight for weight in self._weights]
             self._never /= self._weight
+            weights, delays, squares = self._moments
+            self._moments = weights / self._weight, delays / self._weight, squares / self._weight
             self._weight = 1.0
 
     def _cumulated(self) -> list[float]:
