@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -135,6 +138,44 @@ def test_many_are_not_held_for_one() -> None:
     """30 would wait for the last one; it would wait as long, but alone."""
     assert decide(rows=30, requests=30, returns=answered((10.0, 1), back_after=0.1)) == Release(32, "idle")
     assert isinstance(decide(rows=2, requests=2, returns=answered((10.0, 1), back_after=0.1)), Hold)
+
+
+def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, Returns]]:
+    """One worker takes 10 ms for what is queued; yields when it is idle: now, rows queued, and returns.
+
+    Independent arrivals take the connection of a pool that was freed last.
+    """
+    returns, random_ = Returns(), random.Random(1)
+    free, queued = list(range(100)), list[int]()
+    now = at = random_.expovariate(rate)
+    for _ in range(batches):
+        now = max(now, at)
+        while at <= now:
+            queued.append(free.pop())
+            returns.arrived(queued[-1], now=at)
+            at += random_.expovariate(rate)
+        yield now, len(queued), returns
+        running, queued = queued, []
+        while at < now + 0.01:
+            queued.append(free.pop())
+            returns.arrived(queued[-1], now=at)
+            at += random_.expovariate(rate)
+        now += 0.01
+        returns.answered([(source, 1.0) for source in running], now=now)
+        free += running
+
+
+def test_connections_that_independent_arrivals_reuse_are_seldom_waited_for() -> None:
+    """One worker would put off the next batch as well, which is for as many."""
+    line = Estimate(intercept_s=0.01, slope_s=0.0, spread=0.0, earned_rows=100.0)
+    decisions = [
+        decide(
+            now=now, rows=rows, requests=rows, deadline=now + 10, load_rate=800.0, returns=seen, estimate=line
+        )
+        for now, rows, seen in pooled(rate=800.0, batches=2000)
+    ]
+
+    assert sum(isinstance(decision, Hold) for decision in decisions) < 0.02 * len(decisions)
 
 
 def test_the_share_of_the_returning_is_enough_for_one_of_two_idle_workers() -> None:

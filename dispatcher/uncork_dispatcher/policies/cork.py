@@ -20,12 +20,22 @@ rho))`` the smallest average batch with which they keep up.
 2. Returns. Clients that were answered together come back together (``returns.py``). For each moment ``d``
    from now at which a group should be complete, with ``x`` rows expected until then: hold while::
 
-       x * (gap - d)  >  n * d * x / (x + 1)
+       x * (gap - d)  >  n * h
 
-   that is, while those still missing would lose more by missing this batch than those present lose by
-   waiting for them (the last of ``x`` random moments in ``d`` is at ``d * x / (x + 1)``). Here ``gap`` is no
-   less than the ``(a + b * n) / W`` in which the batch itself would be back. With one worker two groups may
-   alternate for ever, each too late for the other; merging them pays while ``d < a``.
+   that is, while the rows still missing would lose more by missing this batch than the rows present lose by
+   waiting for them. The mean hold ``h`` is ``d * x / (x + 1)``, where the last of ``x`` random moments in
+   ``d`` lies. For ``x < 1`` it is ``d * (1 - x / 2)``: the hold ends after ``d / 2`` on average if the row
+   comes, and after ``d`` if it does not. ``gap`` is no less than the ``(a + b * n) / W`` in which the batch
+   itself would be back.
+
+   One worker delays the next batch by ``d`` too, and every row that waits for it. For independent arrivals
+   that cancels the gain: one worker should never hold for them. They look like returning clients if they
+   reuse the connections of a pool. So, with one worker, ``x`` counts what comes beyond independent arrivals,
+   ``x - v * rate * d``, where ``v``, at most 1, is the squared coefficient of variation of the time that
+   clients stay away: 1 and more for a pool, far below 1 for clients in a closed loop.
+
+   With one worker two groups may alternate for ever, each too late for the other; merging them pays while
+   ``d < a``.
 
 3. Share. When more is held than one worker should take, release only its share: with ``T_j`` the times at
    which batches can start (idle workers, then ``F_k``, at least the steady gap ``(a + b * n*) / W`` apart as
@@ -173,8 +183,10 @@ def _pays(view: View, load: _Load, moment: float, gap: float) -> bool:
     expected = view.returns.expected(moment, now=view.now)
     hold = moment * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
     ratio = (gap - moment) / hold
-    if load.workers == 1 and ratio < 1 and moment < _MERGE * view.estimate.intercept_s:
-        ratio = 1 / ratio
+    if load.workers == 1:
+        expected -= min(1.0, view.returns.squared_variation()) * view.load_rate * moment
+        if ratio < 1 and moment < _MERGE * view.estimate.intercept_s:
+            ratio = 1 / ratio
     return expected * ratio > view.rows
 
 

@@ -20,6 +20,7 @@ from uncork_dispatcher.simulator.traffic import Clients, open_loop
 FAR = 1e6
 """A goal so far off that it decides nothing."""
 STEADY = ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.1)
+SLOW = ServiceTime(intercept_s=0.04, slope_s=0.001, noise_cv=0.1)
 STEEP = ServiceTime(intercept_s=0.005, slope_s=0.001, noise_cv=0.1)
 WARM_UP = 1000
 
@@ -89,6 +90,23 @@ def test_bursts_are_not_held_to_their_harm(kind: str) -> None:
 def test_one_worker_is_never_held_from_new_clients(load: float) -> None:
     """There is nothing to balance, and nobody is known to come back."""
     assert against_free(STEADY, workers=1, load=load) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("service", [STEADY, SLOW])
+def test_one_worker_is_not_held_from_independent_arrivals_of_a_pool(service: ServiceTime) -> None:
+    """Reused connections look like clients that return; still there are as many batches as without holds."""
+    arrivals = open_loop(
+        "poisson",
+        rate=0.2 * service.capacity(workers=1, limit_rows=64),
+        count=10_000,
+        random_=random.Random(5),
+    )
+    cork, free = [
+        simulate(Scenario(service=service, arrivals=arrivals, policy=policy, goal_s=FAR, sources="pool"))
+        for policy in ("cork", "fixed:0")
+    ]
+
+    assert len(cork.batches) > 0.995 * len(free.batches)
 
 
 def test_large_batches_are_dealt_to_idle_workers() -> None:
