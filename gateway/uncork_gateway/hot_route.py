@@ -79,8 +79,9 @@ class HotRequest(BodyExchange):
             self.failed(Refused(result.body.decode(), result.status))
             return
         lines = route.batch_head.lines(answer.batch, answer.held_s)
+        batch_id = route.batch_head.id_of(answer.batch.start.batch)
         try:
-            head, body = route.dialect.write(result, self._asked, batch_id=route.batch_head.batch_id)
+            head, body = route.dialect.write(result, self._asked, batch_id=batch_id)
         except Exception as error:
             self.failed(error)
             return

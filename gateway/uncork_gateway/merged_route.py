@@ -186,13 +186,14 @@ class MergedRequest(BodyExchange):
         if self.response_complete:
             return
         self._answer = answer
-        lines = self._route.batch_head.lines(answer.batch, answer.held_s)
+        batch_head = self._route.batch_head
+        lines = batch_head.lines(answer.batch, answer.held_s)
         if isinstance(answer.result, Relayed):
             self._finish_relayed(lines, answer.result)
             return
         self._replies[at] = answer.result.reply
         if len(self._replies) == len(self._parts):
-            self._finish(lines, [self._replies[at] for at in range(len(self._parts))])
+            self._finish(lines, batch_head.id_of(answer.batch.start.batch))
 
     def failed(self, error: Exception) -> None:
         """One answer, however many parts there are."""
@@ -200,11 +201,11 @@ class MergedRequest(BodyExchange):
             super().failed(error)
             self._withdraw()
 
-    def _finish(self, lines: bytes, replies: Sequence[Any]) -> None:
+    def _finish(self, lines: bytes, batch_id: str) -> None:
         wire = self._route.wire
         try:
-            joined = wire.join(replies)
-            content = wire.render(joined, self._request, batch_id=self._route.batch_head.batch_id)
+            joined = wire.join([self._replies[at] for at in range(len(self._parts))])
+            content = wire.render(joined, self._request, batch_id=batch_id)
         except WrongReply as error:
             self.failed(BadGateway(str(error)))
         except Exception as error:
