@@ -20,7 +20,7 @@ from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
-from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent, with_trace
+from uncork_gateway.upstreams.merged_calls import Outcome, Part, Relayed, Sent, with_trace
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
 
@@ -182,46 +182,37 @@ class MergedRequest(BodyExchange):
     # What becomes of it
 
     def part_answered(self, at: int, answer: Answer[Outcome]) -> None:
-        """Reply when all parts are there, or one has failed."""
-        if self.response_complete:
-            return
-        self._answer = answer
-        batch_head = self._route.batch_head
-        lines = batch_head.lines(answer.batch, answer.held_s)
-        if isinstance(answer.result, Relayed):
-            self._finish_relayed(lines, answer.result)
-            return
-        self._replies[at] = answer.result.reply
-        if len(self._replies) == len(self._parts):
-            self._finish(lines, batch_head.id_of(answer.batch.start.batch))
+        """Reply when all parts are there, or one of them has a reply of its own."""
+        if isinstance(answer.result, Part):
+            self._replies[at] = answer.result.reply
+            if len(self._replies) < len(self._parts):
+                return
+        self.answered(answer)
 
     def failed(self, error: Exception) -> None:
         """One answer, however many parts there are."""
-        if not self.response_complete:
-            super().failed(error)
-            self._withdraw()
+        super().failed(error)
+        self._withdraw()
 
-    def _finish(self, lines: bytes, batch_id: str) -> None:
+    def _finish(self, answer: Answer[Outcome]) -> None:
+        batch_head, batch = self._route.batch_head, answer.batch
+        if isinstance(answer.result, Relayed):
+            status, headers, body = answer.result
+            check_status(status)
+        else:
+            status = 200
+            body, headers = self._joined(batch_id=batch_head.id_of(batch.start.batch))
+        self._reply(status, batch_head.lines(batch, answer.held_s) + header_lines(headers), body)
+        self._withdraw()
+
+    def _joined(self, *, batch_id: str) -> Content:
+        """The reply to the request, made of those to its parts."""
         wire = self._route.wire
         try:
             joined = wire.join([self._replies[at] for at in range(len(self._parts))])
-            content = wire.render(joined, self._request, batch_id=batch_id)
+            return wire.render(joined, self._request, batch_id=batch_id)
         except WrongReply as error:
-            self.failed(BadGateway(str(error)))
-        except Exception as error:
-            self.failed(error)
-        else:
-            self._reply(200, lines + header_lines(content.headers), content.body)
-
-    def _finish_relayed(self, lines: bytes, relayed: Relayed) -> None:
-        """The other parts, if there are any, are of no use then."""
-        try:
-            check_status(relayed.status)
-        except BadGateway as error:
-            self.failed(error)
-        else:
-            self._reply(relayed.status, lines + header_lines(relayed.headers), relayed.body)
-            self._withdraw()
+            raise BadGateway(str(error)) from error
 
     async def _relay(self, body: bytes) -> None:
         """It goes alone, and comes back as it is."""
@@ -230,11 +221,10 @@ class MergedRequest(BodyExchange):
             if self._span is not None and self._connection.traces is not None:
                 headers = with_trace(headers, self._connection.traces.headers(self._span))
             relayed = await self._route.relay(self._route.target, headers, body)
-        except Exception as error:
-            self.failed(error)
-        else:
             if not self.response_complete:
                 self._reply(relayed.status, header_lines(relayed.headers), relayed.body)
+        except Exception as error:
+            self.failed(error)
 
 
 class _PartWaiter:
