@@ -107,6 +107,10 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.set_api(rules)
         self._changed()
 
+    def remove_api(self, name: str) -> bool:
+        """Forget an API and what is known of it; returns False, and does nothing, while it has requests."""
+        return self._core.remove_api(name)
+
     def worker_ready(self, worker: int) -> None:
         """A worker may be given batches."""
         self._core.worker_ready(worker, now=self._now())
