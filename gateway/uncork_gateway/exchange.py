@@ -62,8 +62,12 @@ class Route(Protocol):
     executor: str
     """What runs its batches, in a word for clients."""
     max_body_bytes: int
-    tally: ApiTally
     batch_head: BatchHead
+
+    @property
+    def tally(self) -> ApiTally:
+        """What counts its answers."""
+        ...
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
         """Header lines and body of an answer other than 200."""

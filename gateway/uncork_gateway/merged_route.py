@@ -16,6 +16,7 @@ from uncork_gateway.exchange import BodyExchange, Head, read_head
 from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import ENCODINGS, OF_ENCODED
+from uncork_gateway.known_models import KnownModels
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status
 from uncork_gateway.protocols.rows import error_body
@@ -68,24 +69,24 @@ class MergedRoute:
         self,
         target: bytes,
         *,
-        api: str,
+        model: str,
         wire: Wire[Any, Any],
         most_rows: int,
         header_rules: HeaderRules,
+        models: KnownModels,
         dispatcher: AsyncDispatcher[Sent, Outcome],
         relay: Relay,
-        tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
         fair_by: bytes | None = None,
     ) -> None:
         self.target = target
-        self.api = api
+        self.model = model
         self.wire = wire
         self.most_rows = most_rows
+        self.models = models
         self.dispatcher = dispatcher
         self.relay = relay
-        self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_head = batch_head
         self._fair_by = fair_by
@@ -112,6 +113,11 @@ class MergedRoute:
             is_opaque=is_opaque,
         )
 
+    @property
+    def tally(self) -> ApiTally:
+        """What counts the answers for its model."""
+        return self.models.tally(self.model)
+
     def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
         """A request whose head has come."""
         return MergedRequest(self, connection, head, keep_alive=keep_alive)
@@ -136,6 +142,7 @@ class MergedRequest(BodyExchange):
 
     def _dispatch(self, body: bytes) -> None:
         route, head = self._route, self._sorted
+        api = route.models.use(route.model)
         content = Content(body, head.content)
         try:
             if head.is_opaque:
@@ -157,13 +164,13 @@ class MergedRequest(BodyExchange):
                 expires_at=time.monotonic() + head.common.timeout_s,
                 span=self._span,
             )
-            self._numbers.append(self._submit(at, sent))
+            self._numbers.append(self._submit(api, at, sent))
 
-    def _submit(self, at: int, sent: Sent) -> int:
+    def _submit(self, api: str, at: int, sent: Sent) -> int:
         route = self._route
         return route.dispatcher.submit(
             _PartWaiter(self, at),
-            route.api,
+            api,
             sent,
             rows=sent.request.rows,
             size_bytes=sent.request.size_bytes,
@@ -213,6 +220,11 @@ class MergedRequest(BodyExchange):
             return wire.render(joined, self._request, batch_id=batch_id)
         except WrongReply as error:
             raise BadGateway(str(error)) from error
+
+    def _reply(self, status: int, head: bytes, body: bytes) -> None:
+        if 200 <= status < 300:
+            self._route.models.add(self._route.model)
+        super()._reply(status, head, body)
 
     async def _relay(self, body: bytes) -> None:
         """It goes alone, and comes back as it is."""

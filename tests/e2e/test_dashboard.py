@@ -178,13 +178,14 @@ def contrast(page: Page, element: str) -> float:
 
 
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
-    """Models appear with their first request; a proxy that goes is missed, its successor known as another."""
+    """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:
         page = context.new_page()
         with proxying(server.base) as proxy:
             page.goto(f"{proxy.base}/dashboard")
             expect(field(page, "empty")).to_contain_text(f"{proxy.base}/v1/models/MODEL:predict")
-            ask(proxy, 5, "/v1/models/probe.recall:predict", {"instances": [1]})
+            for count in (1, 5):
+                ask(proxy, count, "/v1/models/probe.recall:predict", {"instances": [1]})
             expect(field(page, "name")).to_have_text("probe.recall")
             expect(points(page, "sizes")).not_to_have_count(0)
             expect(field(page, "empty")).to_be_hidden()

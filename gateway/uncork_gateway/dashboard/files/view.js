@@ -164,7 +164,7 @@ export class View {
     this.#text("emptyTitle", api || status.server === "proxy" ? "No request yet" : "Nothing is served yet");
     this.#fields.emptyCode.hidden = !(api?.route || status.server === "proxy");
     if (status.server === "proxy") {
-      this.#text("emptyText", "A model appears here with its first request. Send to this proxy what you send to the server behind it:");
+      this.#text("emptyText", "A model appears here once a server has answered a request for it with 2xx. Send to this proxy what you send to that server:");
       this.#text("emptyCode", `${send} ${origin}/v1/models/MODEL:predict`);
     } else if (api) {
       this.#text("emptyText", `Charts begin with the first batch. Send a request${elsewhere ? "" : "; there is an example at /docs"}:`);
