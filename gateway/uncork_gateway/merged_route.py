@@ -31,13 +31,14 @@ class HeaderRules:
     """What becomes of the headers of requests that are merged; names in lower case.
 
     Attributes:
-        keyed: requests that differ in one of these do not share a call; they are passed on.
+        keyed: headers that may say who the caller is. Requests that differ in one do not share a call; it
+            passes them on.
         passed: passed on as the first request of a call has them.
 
     All others are dropped: they are about one request, not about a call for several.
     """
 
-    keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie"))
+    keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie", b"x-api-key"))
     passed: frozenset[bytes] = frozenset((b"traceparent", b"tracestate"))
 
 
