@@ -123,6 +123,16 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         assert page.url.endswith("/dashboard#recall")
 
 
+def test_a_fragment_that_is_no_name_shows_the_first_api(browser: Browser, server: Server) -> None:
+    """When the page is opened, and later; a fragment that is one still counts."""
+    first = httpx.get(f"{server.base}/status").json()["apis"][0]["name"]
+    with looking(browser, server, api="%") as page:
+        expect(field(page, "name")).to_have_text(first)
+        for fragment, name in (("remember", "remember"), ("%E0%A4", first)):
+            page.evaluate("fragment => { location.hash = fragment; }", fragment)
+            expect(field(page, "name")).to_have_text(name)
+
+
 @pytest.mark.parametrize(("scheme", "viewport"), [("dark", PHONE), ("light", DESK)], ids=["dark", "light"])
 def test_the_page_fits_and_can_be_read(
     browser: Browser, server: Server, scheme: str, viewport: dict[str, int]

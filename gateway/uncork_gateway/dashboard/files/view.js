@@ -5,7 +5,7 @@ import { CALM, LIMITS, RELEASES, SHEDS, STATES, WORKERS, tone } from "./words.js
 
 export class View {
   #fields = {};
-  #chosen = decodeURIComponent(location.hash.slice(1));
+  #chosen = chosen();
   #changed;
   #since = 0;
   #ticking = 0;
@@ -15,7 +15,7 @@ export class View {
     for (const element of page.querySelectorAll("[data-f]")) this.#fields[element.dataset.f] = element;
     this.#changed = changed;
     addEventListener("hashchange", () => {
-      this.#chosen = decodeURIComponent(location.hash.slice(1));
+      this.#chosen = chosen();
       changed();
     });
   }
@@ -209,6 +209,15 @@ export class View {
   #tone(name, text, tone) {
     if (text !== null) this.#text(name, text);
     this.#fields[name].dataset.tone = tone;
+  }
+}
+
+/** The api that the address names; empty if its fragment is malformed. */
+function chosen() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
   }
 }
 
