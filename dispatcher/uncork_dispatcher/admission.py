@@ -153,8 +153,8 @@ def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     if api.requests:
         finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
     turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
-    rows_per_s = slots.workers * batch_rows / estimate.seconds(batch_rows)
-    api.line_until = turn + rows / (_RETURNING_SHARE * rows_per_s)
+    seconds_per_row = estimate.seconds(batch_rows) / (slots.workers * batch_rows)
+    api.line_until = turn + rows * seconds_per_row / _RETURNING_SHARE
     spread = api.refused * _GOLDEN % 1
     api.refused += 1
     return max(_SHORTEST_RETRY_S, (turn - now) * (1 + spread))
