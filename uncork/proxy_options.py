@@ -107,7 +107,7 @@ class ProxyOptions(FrontOptions):
         typer.Option(
             metavar="NAME",
             help="Requests that differ in this header do not share a call; repeat for more.",
-            show_default="Authorization, Cookie",
+            show_default="Authorization, Cookie, X-Api-Key",
             callback=readable(read_header_name),
         ),
     ] = None

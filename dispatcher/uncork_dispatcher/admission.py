@@ -164,8 +164,8 @@ def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     if api.requests:
         finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
     turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
-    rows_per_s = len(free_at) * batch_rows / estimate.seconds(batch_rows)
-    api.line_until = turn + rows / (_RETURNING_SHARE * rows_per_s)
+    seconds_per_row = estimate.seconds(batch_rows) / (len(free_at) * batch_rows)
+    api.line_until = turn + rows * seconds_per_row / _RETURNING_SHARE
     spread = api.refused * _GOLDEN % 1
     api.refused += 1
     return max(SHORTEST_RETRY_S, (turn - now) * (1 + spread))

@@ -108,6 +108,10 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.set_api(rules)
         self._changed()
 
+    def remove_api(self, name: str) -> bool:
+        """Forget an API and what is known of it; returns False, and does nothing, while it has requests."""
+        return self._core.remove_api(name)
+
     def worker_expected(self, launch: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
         """A worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
         self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)

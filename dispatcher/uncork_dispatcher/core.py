@@ -62,6 +62,14 @@ class Dispatcher:
         else:
             self._apis[rules.name] = Api(rules)
 
+    def remove_api(self, name: str) -> bool:
+        """Forget an API and what is known of it; returns False, and does nothing, while it has requests."""
+        running = (*self._slots, *self._handed_over.values())
+        if self._apis[name].requests or self._news or any(batch.start.api == name for batch in running):
+            return False
+        del self._apis[name]
+        return True
+
     def submit(
         self,
         request: int,

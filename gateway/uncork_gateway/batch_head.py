@@ -12,20 +12,18 @@ class BatchHead:
         self._instance = instance
         self._batch: BatchFacts | None = None
         self._lines = (b"", b"")
-        self.batch_id = ""
 
     def id_of(self, batch: int) -> str:
         """What callers and logs know a batch by."""
         return f"{self._instance}-{batch}"
 
     def lines(self, batch: BatchFacts, held_s: float) -> bytes:
-        """The lines for one of the answers of a batch; they come one after the other."""
+        """Return the lines for one answer of a batch."""
         if batch is not self._batch:
             self._batch = batch
-            self.batch_id = self.id_of(batch.start.batch)
             self._lines = (
                 b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
-                % (self.batch_id.encode(), batch.rows),
+                % (self.id_of(batch.start.batch).encode(), batch.rows),
                 b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
             )
         before, after = self._lines

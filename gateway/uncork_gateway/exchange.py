@@ -62,8 +62,12 @@ class Route(Protocol):
     executor: str
     """What runs its batches, in a word for clients."""
     max_body_bytes: int
-    tally: ApiTally
     batch_head: BatchHead
+
+    @property
+    def tally(self) -> ApiTally:
+        """What counts its answers."""
+        ...
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
         """Header lines and body of an answer other than 200."""
@@ -137,6 +141,10 @@ class BodyExchange(ABC):
         """Have the request executed. Exceptions become its answer."""
 
     @abstractmethod
+    def _finish(self, answer: Answer[Any]) -> None:
+        """Reply with what the dispatcher has for the request. Exceptions become its answer."""
+
+    @abstractmethod
     def _withdraw(self) -> None:
         """Its client has left: nobody needs the answer."""
 
@@ -203,9 +211,19 @@ class BodyExchange(ABC):
 
     # Replies
 
+    def answered(self, answer: Answer[Any]) -> None:
+        """Reply with the result. If it makes no reply, the client gets the error instead."""
+        self._answer = answer
+        try:
+            self._finish(answer)
+        except Exception as error:
+            self.failed(error)
+
     def failed(self, error: Exception) -> None:
-        """Reply with what went wrong, in the form that the route has for it."""
+        """Reply with an error in the route's form; if the client has its reply, only log a fault of ours."""
         failure = self._failure(error)
+        if self.response_complete:
+            return
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read
         content_type, body = self._to.error(failure.status, str(failure))
@@ -259,8 +277,7 @@ class BodyExchange(ABC):
             if not self.response_complete:
                 self._dispatch(body)
         except Exception as error:
-            if not self.response_complete:
-                self.failed(error)
+            self.failed(error)
 
     def _has_no_room(self) -> bool:
         """Whether the body is large, and its rest has no place beside the others of which more is to come."""

@@ -71,19 +71,13 @@ class HotRequest(BodyExchange):
         super().__init__(route, connection, head, keep_alive=keep_alive)
         self._route = route
 
-    def answered(self, answer: Answer[RowsReply]) -> None:
-        """Reply with what the worker said."""
-        self._answer = answer
+    def _finish(self, answer: Answer[RowsReply]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
-            self.failed(Refused(result.body.decode(), result.status))
-            return
+            raise Refused(result.body.decode(), result.status)
+        batch_id = route.batch_head.id_of(answer.batch.start.batch)
+        head, body = route.dialect.write(result, self._asked, batch_id=batch_id)
         lines = route.batch_head.lines(answer.batch, answer.held_s)
-        try:
-            head, body = route.dialect.write(result, self._asked, batch_id=route.batch_head.batch_id)
-        except Exception as error:
-            self.failed(error)
-            return
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:

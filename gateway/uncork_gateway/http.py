@@ -13,7 +13,7 @@ from typing import Any
 
 import httptools
 
-from uncork_gateway.errors import BadRequest, GatewayError, problem
+from uncork_gateway.errors import BadRequest, GatewayError, problem, unexpected
 from uncork_gateway.hot_routes import Exchange, HotHandler, HotRoutes, Known, StreamedExchange, header_lines
 from uncork_gateway.wary import WaryProtocol, is_exchange
 
@@ -219,10 +219,21 @@ class HttpProtocol(WaryProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Start what is queued, if the client reads its answers. A loop: many may be answered at once."""
+        """Start what is queued, if the client reads its answers. A fault in that closes the connection."""
         if self._going_on:
             return
         self._going_on = True
+        try:
+            self._start_queued()
+        except Exception as error:
+            # Nothing would answer that request, and those behind it would wait for ever.
+            unexpected(error)
+            self.transport.close()
+        finally:
+            self._going_on = False
+
+    def _start_queued(self) -> None:
+        """A loop: many may be answered at once."""
         while not (self._serving and not self._serving.response_complete):
             if self.flow.write_paused or self.transport.is_closing():
                 break
@@ -231,7 +242,6 @@ class HttpProtocol(WaryProtocol):
             if not self.pipeline:
                 break
             self._start_asgi_task(*self.pipeline.pop())
-        self._going_on = False
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._serving = cycle

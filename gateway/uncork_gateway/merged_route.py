@@ -16,11 +16,12 @@ from uncork_gateway.exchange import BodyExchange, Head, read_head
 from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.http import HttpProtocol
 from uncork_gateway.inflate import ENCODINGS, OF_ENCODED
+from uncork_gateway.known_models import KnownModels
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.pass_through import check_status
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
-from uncork_gateway.upstreams.merged_calls import Outcome, Relayed, Sent, with_trace
+from uncork_gateway.upstreams.merged_calls import Outcome, Part, Relayed, Sent, with_trace
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
 
@@ -30,13 +31,14 @@ class HeaderRules:
     """What becomes of the headers of requests that are merged; names in lower case.
 
     Attributes:
-        keyed: requests that differ in one of these do not share a call; they are passed on.
+        keyed: headers that may say who the caller is. Requests that differ in one do not share a call; it
+            passes them on.
         passed: passed on as the first request of a call has them.
 
     All others are dropped: they are about one request, not about a call for several.
     """
 
-    keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie"))
+    keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie", b"x-api-key"))
     passed: frozenset[bytes] = frozenset((b"traceparent", b"tracestate"))
 
 
@@ -68,24 +70,24 @@ class MergedRoute:
         self,
         target: bytes,
         *,
-        api: str,
+        model: str,
         wire: Wire[Any, Any],
         most_rows: int,
         header_rules: HeaderRules,
+        models: KnownModels,
         dispatcher: AsyncDispatcher[Sent, Outcome],
         relay: Relay,
-        tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
         fair_by: bytes | None = None,
     ) -> None:
         self.target = target
-        self.api = api
+        self.model = model
         self.wire = wire
         self.most_rows = most_rows
+        self.models = models
         self.dispatcher = dispatcher
         self.relay = relay
-        self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_head = batch_head
         self._fair_by = fair_by
@@ -112,6 +114,11 @@ class MergedRoute:
             is_opaque=is_opaque,
         )
 
+    @property
+    def tally(self) -> ApiTally:
+        """What counts the answers for its model."""
+        return self.models.tally(self.model)
+
     def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
         """A request whose head has come."""
         return MergedRequest(self, connection, head, keep_alive=keep_alive)
@@ -136,6 +143,7 @@ class MergedRequest(BodyExchange):
 
     def _dispatch(self, body: bytes) -> None:
         route, head = self._route, self._sorted
+        api = route.models.use(route.model)
         content = Content(body, head.content)
         try:
             if head.is_opaque:
@@ -157,13 +165,13 @@ class MergedRequest(BodyExchange):
                 expires_at=time.monotonic() + head.common.timeout_s,
                 span=self._span,
             )
-            self._numbers.append(self._submit(at, sent))
+            self._numbers.append(self._submit(api, at, sent))
 
-    def _submit(self, at: int, sent: Sent) -> int:
+    def _submit(self, api: str, at: int, sent: Sent) -> int:
         route = self._route
         return route.dispatcher.submit(
             _PartWaiter(self, at),
-            route.api,
+            api,
             sent,
             rows=sent.request.rows,
             size_bytes=sent.request.size_bytes,
@@ -182,45 +190,42 @@ class MergedRequest(BodyExchange):
     # What becomes of it
 
     def part_answered(self, at: int, answer: Answer[Outcome]) -> None:
-        """Reply when all parts are there, or one has failed."""
-        if self.response_complete:
-            return
-        self._answer = answer
-        lines = self._route.batch_head.lines(answer.batch, answer.held_s)
-        if isinstance(answer.result, Relayed):
-            self._finish_relayed(lines, answer.result)
-            return
-        self._replies[at] = answer.result.reply
-        if len(self._replies) == len(self._parts):
-            self._finish(lines, [self._replies[at] for at in range(len(self._parts))])
+        """Reply when all parts are there, or one of them has a reply of its own."""
+        if isinstance(answer.result, Part):
+            self._replies[at] = answer.result.reply
+            if len(self._replies) < len(self._parts):
+                return
+        self.answered(answer)
 
     def failed(self, error: Exception) -> None:
         """One answer, however many parts there are."""
-        if not self.response_complete:
-            super().failed(error)
-            self._withdraw()
+        super().failed(error)
+        self._withdraw()
 
-    def _finish(self, lines: bytes, replies: Sequence[Any]) -> None:
+    def _finish(self, answer: Answer[Outcome]) -> None:
+        batch_head, batch = self._route.batch_head, answer.batch
+        if isinstance(answer.result, Relayed):
+            status, headers, body = answer.result
+            check_status(status)
+        else:
+            status = 200
+            body, headers = self._joined(batch_id=batch_head.id_of(batch.start.batch))
+        self._reply(status, batch_head.lines(batch, answer.held_s) + header_lines(headers), body)
+        self._withdraw()
+
+    def _joined(self, *, batch_id: str) -> Content:
+        """The reply to the request, made of those to its parts."""
         wire = self._route.wire
         try:
-            joined = wire.join(replies)
-            content = wire.render(joined, self._request, batch_id=self._route.batch_head.batch_id)
+            joined = wire.join([self._replies[at] for at in range(len(self._parts))])
+            return wire.render(joined, self._request, batch_id=batch_id)
         except WrongReply as error:
-            self.failed(BadGateway(str(error)))
-        except Exception as error:
-            self.failed(error)
-        else:
-            self._reply(200, lines + header_lines(content.headers), content.body)
+            raise BadGateway(str(error)) from error
 
-    def _finish_relayed(self, lines: bytes, relayed: Relayed) -> None:
-        """The other parts, if there are any, are of no use then."""
-        try:
-            check_status(relayed.status)
-        except BadGateway as error:
-            self.failed(error)
-        else:
-            self._reply(relayed.status, lines + header_lines(relayed.headers), relayed.body)
-            self._withdraw()
+    def _reply(self, status: int, head: bytes, body: bytes) -> None:
+        if 200 <= status < 300:
+            self._route.models.add(self._route.model)
+        super()._reply(status, head, body)
 
     async def _relay(self, body: bytes) -> None:
         """It goes alone, and comes back as it is."""
@@ -229,11 +234,10 @@ class MergedRequest(BodyExchange):
             if self._span is not None and self._connection.traces is not None:
                 headers = with_trace(headers, self._connection.traces.headers(self._span))
             relayed = await self._route.relay(self._route.target, headers, body)
-        except Exception as error:
-            self.failed(error)
-        else:
             if not self.response_complete:
                 self._reply(relayed.status, header_lines(relayed.headers), relayed.body)
+        except Exception as error:
+            self.failed(error)
 
 
 class _PartWaiter:

@@ -178,6 +178,10 @@ class Metrics(Collector):
         """The counts of an api; they stay when the api is changed."""
         return self._apis[name]
 
+    def forget(self, name: str) -> None:
+        """Drop the counts of an API; it is no longer exposed."""
+        self._apis.pop(name, None)
+
     def render(self) -> bytes:
         """The exposition, as Prometheus scrapes it."""
         return generate_latest(self.registry)

@@ -19,6 +19,7 @@ from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_routes import path_of
 from uncork_gateway.http import HttpProtocol
+from uncork_gateway.known_models import UNKNOWN, KnownModels
 from uncork_gateway.merged_route import HeaderRules, MergedRoute
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.pages import Pages
@@ -36,9 +37,7 @@ Protocol = Literal["auto", "v1", "v2", "tfserving"]
 
 # Without a goal nothing is refused by prediction; a day is far, and can be added to any time.
 _NO_GOAL_S = 86_400.0
-# What clients can make us keep is bounded. A request beyond either is passed through, or read anew.
-_MOST_MODELS = 1000
-_MOST_TARGETS = 10_000
+_LONGEST_NAME = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,8 +150,9 @@ class Proxy:
                 has_goal=settings.goal_s is not None,
             )
         )
-        self._models: dict[str, None] = {}
-        self._targets: dict[bytes, MergedRoute | None] = {}
+        self._models = KnownModels(
+            settings.rules, dispatcher=self._dispatcher, metrics=self._metrics, recorder=recorder
+        )
         self.draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
@@ -213,46 +213,29 @@ class Proxy:
 
     def _resolve(self, target: bytes) -> MergedRoute | None:
         """Where a POST request goes; None if it is passed through."""
-        if target in self._targets:
-            return self._targets[target]
-        if len(self._targets) >= _MOST_TARGETS:
-            self._targets.clear()
-        route = self._targets[target] = self._route(target)
-        return route
-
-    def _route(self, target: bytes) -> MergedRoute | None:
         settings, path = self._settings, path_of(target)
         for pattern, wire in _WIRES[settings.protocol]:
             found = pattern.search(path)
             if found is None:
                 continue
             model = found[1].decode("utf-8", "backslashreplace")
-            # Its name is in the log, which is read line by line.
-            if not model.isprintable() or not self._knows(model):
+            # The name is in the log, which is read line by line, and in /metrics.
+            if not model.isprintable() or len(model) > _LONGEST_NAME or model == UNKNOWN:
                 return None
             return MergedRoute(
                 target,
-                api=model,
+                model=model,
                 wire=wire,
                 most_rows=settings.most_rows_of_part,
                 header_rules=settings.headers,
+                models=self._models,
                 dispatcher=self._dispatcher,
                 relay=self._pass_through.relay,
-                tally=self._metrics.api(model),
                 max_body_bytes=settings.max_body_bytes,
                 batch_head=self._batch_head,
                 fair_by=settings.fair_by,
             )
         return None
-
-    def _knows(self, model: str) -> bool:
-        """Have the dispatcher know a model, unless there are too many."""
-        if model not in self._models:
-            if len(self._models) >= _MOST_MODELS:
-                return False
-            self._models[model] = None
-            self._dispatcher.set_api(self._settings.rules(model))
-        return True
 
     def _states(self) -> list[str]:
         """A state for each call that may be outstanding."""
@@ -264,8 +247,8 @@ class Proxy:
     restarts = 0
 
     def shown(self) -> dict[str, Shown]:
-        """The models that clients have asked for."""
-        return dict.fromkeys(self._models, Shown())
+        """The models that the servers know."""
+        return dict.fromkeys(self._models.names(), Shown())
 
     def places(self) -> list[Place]:
         """The calls that servers run or could, and the servers that are not healthy."""
@@ -287,6 +270,7 @@ class Proxy:
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""
+        self._models.expire()
         return self._metrics.render()
 
 

@@ -62,20 +62,18 @@ class StreamRequest(HotRequest):
             self._withdraw()
             self._cut(CLIENT_GONE)
             return
-        if head is not None:
-            self._begin_answer(head)
+        if head is not None and not self._begin_answer(head):
+            return
         if not self._is_chunked:
             transport.write(data)
         elif data:  # an empty chunk would be the last
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def answered(self, answer: Answer[RowsReply]) -> None:
-        """End the answer, or say why there is none."""
-        self._answer = answer
+    def _finish(self, answer: Answer[RowsReply]) -> None:
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
-            self.failed(Refused(reason.decode(), status))
-        elif not self._status:
+            raise Refused(reason.decode(), status)
+        if not self._status:
             # The handler had nothing to yield.
             self._reply(status, self._opening_lines(), b"")
         elif not self._connection.transport.is_closing():
@@ -86,7 +84,7 @@ class StreamRequest(HotRequest):
 
     def failed(self, error: Exception) -> None:
         """Say what went wrong, as far as that can still be said."""
-        if not self._status:
+        if self.response_complete or not self._status:
             super().failed(error)
             return
         failure = self._failure(error)
@@ -106,12 +104,19 @@ class StreamRequest(HotRequest):
     def _id(self) -> str:
         return self._route.batch_head.id_of(self._batch)
 
-    def _begin_answer(self, head: AnswerHead) -> None:
-        self._status = head.status
+    def _begin_answer(self, head: AnswerHead) -> bool:
+        """Send the head; False if it cannot be sent, and the client got an error instead."""
         said = RowsReply(head.status, b"", content_type=head.content_type, headers=head.headers)
-        lines, _ = self._route.dialect.write(said, self._asked, batch_id=self._id)
+        try:
+            lines, _ = self._route.dialect.write(said, self._asked, batch_id=self._id)
+        except Exception as error:
+            self._withdraw()
+            self.failed(error)
+            return False
+        self._status = head.status
         encoding = b"transfer-encoding: chunked\r\n" if self._is_chunked else b""
         self._connection.begin(self, head.status, self._opening_lines() + lines + encoding)
+        return True
 
     def _opening_lines(self) -> bytes:
         return self._route.batch_head.opening_lines(self._batch, self._asked.rows, self._held_s)

@@ -180,6 +180,15 @@ def test_those_who_are_refused_together_are_told_to_come_back_one_by_one() -> No
     assert retry_after_s(queue, workers, rows=1, now=1000.0) >= 3.0, "the line is over"
 
 
+def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
+    """A clock of low resolution measures short batches so. Nobody has to wait for anybody else."""
+    model = Api(ApiRules(name="a"))
+    model.learn_profile(0, [(1, 0.0)] * 5)
+    assert model.estimate.earned_rows > 0
+    for _ in range(3):
+        assert retry_after_s(model, slots(busy=1), rows=1, now=1.0) == 1.0
+
+
 def test_retry_after_is_a_second_while_nothing_is_known() -> None:
     """However much is held."""
     assert retry_after_s(api(held=500, batches=0), slots(busy=1), rows=1, now=0.0) == 1.0

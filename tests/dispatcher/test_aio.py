@@ -220,6 +220,22 @@ def test_changed_rules_are_in_force_at_once() -> None:
     run(main())
 
 
+def test_an_api_is_removed_when_its_requests_are_over() -> None:
+    """Not before; callers get their answers."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers())
+        [caller] = calls(shell, "x")
+        await asyncio.sleep(0.01)
+        assert not shell.remove_api("a")
+        await caller
+
+        assert shell.remove_api("a")
+        assert shell.stats() == []
+
+    run(main())
+
+
 def test_stats_are_those_of_now() -> None:
     """What is held at the moment."""
 

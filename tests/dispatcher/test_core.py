@@ -334,6 +334,38 @@ def test_changed_rules_hold_for_what_is_held() -> None:
     assert stats.estimate.seconds(1) == pytest.approx(0.2)
 
 
+def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
+    """Not while one is queued, runs, or is in a batch that was handed over."""
+    core = core_with(api(max_batch_rows=1, goal_s=9.0))
+    now = teach(core, 0.25)
+    first = start_one(core, 0, now=now)
+    assert not core.remove_api("a")
+    core.submit(1, api="a", now=now)
+    [second] = core.hand_over(first.batch, now=now)
+    assert isinstance(second, Start)
+    core.worker_lost(second.worker, now=now)
+    assert not core.remove_api("a"), "request 1 is queued again"
+    core.cancel(1, now=now)
+    assert not core.remove_api("a")
+    assert core.batch_done(first.batch, outcome="worked", now=now)
+
+    assert core.remove_api("a")
+    assert core.stats(now=now) == []
+    core.set_api(api())
+    [stats] = core.stats(now=now)
+    assert stats.known_rows is None, "what was learned is forgotten"
+
+
+def test_an_api_is_not_removed_before_its_lost_requests_are_told_of() -> None:
+    """The shell names the API when it tells."""
+    core, first = busy(api("cork", idempotent=False))
+    core.worker_lost(first.worker, now=0.1)
+    assert not core.remove_api("a")
+    core.poll(0.1)
+
+    assert core.remove_api("a")
+
+
 def held_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
     """A core whose only worker is busy, with so many requests held behind it, numbered from 1."""
     core = core_with(rules)

@@ -239,6 +239,17 @@ class CoreMachine(RuleBasedStateMachine):
         """A limit may change under what is held."""
         self._set_api(dataclasses.replace(self.books.rules["tight"], max_batch_rows=limit))
 
+    @rule(api=st.sampled_from(["tight", "loose"]))
+    def api_is_removed(self, *, api: str) -> None:
+        """Only one without requests is; what it knew is gone when it is added again."""
+        self._poll()
+        running = [batch.start.api for batch in self.books.running.values()]
+        is_idle = not self.books.held(api) and api not in running
+        assert self.core.remove_api(api) == is_idle
+        if is_idle:
+            assert api not in [each.name for each in self._stats()]
+            self._set_api(self.books.rules[api])
+
     @precondition(lambda self: self.submitted > 30)
     @rule()
     def drain(self) -> None:

@@ -123,6 +123,16 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         assert page.url.endswith("/dashboard#recall")
 
 
+def test_a_fragment_that_is_no_name_shows_the_first_api(browser: Browser, server: Server) -> None:
+    """When the page is opened, and later; a fragment that is one still counts."""
+    first = httpx.get(f"{server.base}/status").json()["apis"][0]["name"]
+    with looking(browser, server, api="%") as page:
+        expect(field(page, "name")).to_have_text(first)
+        for fragment, name in (("remember", "remember"), ("%E0%A4", first)):
+            page.evaluate("fragment => { location.hash = fragment; }", fragment)
+            expect(field(page, "name")).to_have_text(name)
+
+
 @pytest.mark.parametrize(("scheme", "viewport"), [("dark", PHONE), ("light", DESK)], ids=["dark", "light"])
 def test_the_page_fits_and_can_be_read(
     browser: Browser, server: Server, scheme: str, viewport: dict[str, int]
@@ -178,13 +188,14 @@ def contrast(page: Page, element: str) -> float:
 
 
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
-    """Models appear with their first request; a proxy that goes is missed, its successor known as another."""
+    """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:
         page = context.new_page()
         with proxying(server.base) as proxy:
             page.goto(f"{proxy.base}/dashboard")
             expect(field(page, "empty")).to_contain_text(f"{proxy.base}/v1/models/MODEL:predict")
-            ask(proxy, 5, "/v1/models/probe.recall:predict", {"instances": [1]})
+            for count in (1, 5):
+                ask(proxy, count, "/v1/models/probe.recall:predict", {"instances": [1]})
             expect(field(page, "name")).to_have_text("probe.recall")
             expect(points(page, "sizes")).not_to_have_count(0)
             expect(field(page, "empty")).to_be_hidden()

@@ -176,16 +176,20 @@ def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
 
 
 def test_a_proxy_has_it_too() -> None:
-    """With a model once it was asked for."""
+    """With a model once a server has answered for it."""
 
     async def scenario() -> None:
         async with served(Model(doubles)) as url, proxy(url) as stage:
-            predictions(await stage.ask(rows_body(1, 2), V1).reply())
+            for rows in ([1], [1, 2]):
+                predictions(await stage.ask(rows_body(*rows), V1).reply())
             assert "dashboard.js" in (await stage.http.get("/dashboard")).text
             async with stage.http.stream("GET", EVENTS) as reply:
                 event = await anext(events(reply))
-            assert (event.status.server, [api.name for api in event.status.apis]) == ("proxy", ["m"])
-            assert [batch.rows for batch in event.batches] == [2]
+            assert (event.status.server, [api.name for api in event.status.apis]) == (
+                "proxy",
+                ["m", "(unknown)"],
+            )
+            assert [(batch.api, batch.rows) for batch in event.batches] == [("(unknown)", 1), ("m", 2)]
 
     run(scenario())
 

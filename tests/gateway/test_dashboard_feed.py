@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
+import pytest
 
 from tests.dispatcher.virtual_loop import run
 from uncork_gateway.dashboard.feed import Feed
@@ -19,6 +20,8 @@ class Gateway:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.broken = False
+        """Whether asking how things are fails."""
         self._batches: list[Batch] = []
 
     def run(self, count: int, *, api: str = "predict") -> None:
@@ -29,6 +32,8 @@ class Gateway:
     def status(self) -> Status:
         """How things are."""
         self.asked += 1
+        if self.broken:
+            raise ZeroDivisionError
         return Status(
             version="1",
             server="digits",
@@ -232,6 +237,47 @@ def test_a_closed_feed_tells_the_last_and_ends() -> None:
         assert feed.why_no_more == "the server is shutting down"
         await turns()
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(scenario())
+
+
+def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureFixture) -> None:
+    """Viewers get the next one, with the batches of both; later viewers get events, too."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        viewer = feed.frames()
+        await anext(viewer)
+        gateway.run(1)
+        gateway.broken = True
+        coming = asyncio.ensure_future(anext(viewer))
+        await asyncio.sleep(1.5)
+        gateway.broken = False
+        gateway.run(1)
+        assert numbers(await coming) == [1, 2]
+
+        later = feed.frames()
+        assert numbers(await anext(later)) == [1, 2]
+        assert numbers(await anext(later)) == []
+        await leave(viewer, later)
+
+    run(scenario())
+    assert len(caplog.records) == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> None:
+    """A shutdown waits for its viewers to end."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        viewer = feed.frames()
+        await anext(viewer)
+        gateway.broken = True
+        feed.close()
+        assert [frame async for frame in viewer] == []
 
     run(scenario())
 

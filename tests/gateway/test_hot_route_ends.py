@@ -12,9 +12,10 @@ import pytest
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.metrics import ApiTally
 from uncork_workers.description import JSON as JSON_TYPE
 
-from .client import JSON, Client
+from .client import JSON, Client, Connection, request
 from .running import run, turns
 from .stage import RULES, Stage, detail
 
@@ -35,6 +36,23 @@ def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
         assert (stage.counted(told), stage.counted(200)) == (1, 1)
 
     run(scenario())
+
+
+def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker broke its contract; the log says how. The rest of the batch gets its answers."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.reply = lambda body: RowsReply(400 if body == b"1" else 200, b"\xff")
+
+        failed, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
+
+        assert detail(failed, 500).startswith("internal error; error id ")
+        assert (answered.status, answered.body) == (200, b"\xff")
+        assert (stage.counted(500), stage.counted(200)) == (1, 1)
+
+    run(scenario())
+    assert "UnicodeDecodeError" in caplog.text
 
 
 def test_a_worker_that_dies_is_502() -> None:
@@ -209,6 +227,31 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: 
         assert (stage.counted(499), stage.runner.jobs) == (1, [])
 
     run(scenario())
+
+
+class BrokenTally(ApiTally):
+    """Counts with a fault."""
+
+    def answered(self, status: int, seconds: float) -> None:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+
+def test_a_fault_of_ours_after_the_reply_sends_no_second_reply(caplog: pytest.LogCaptureFixture) -> None:
+    """The client would take it for the answer to its next request."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.route.tally = BrokenTally()
+        connection = Connection(stage.server)
+        connection.send(request(b"1"))
+        await turns()
+
+        assert [reply.status for reply in connection.replies()] == [200]
+        assert not connection.closed
+
+    run(scenario())
+    assert "ZeroDivisionError: a secret of ours" in caplog.text
 
 
 class BrokenCodec:

@@ -338,6 +338,42 @@ def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, se
     run(scenario())
 
 
+class Faulty(Echo):
+    """A handler whose requests cannot be started."""
+
+    def open(self, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> EchoRequest:
+        """A request that raises when it is its turn."""
+        return FaultyRequest(self, connection, head, keep_alive=keep_alive)
+
+
+class FaultyRequest(EchoRequest):
+    """A request to :class:`Faulty`."""
+
+    def start(self) -> None:
+        """Fail."""
+        raise ZeroDivisionError
+
+
+def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The requests before it are answered, none waits for ever, and the log says why."""
+
+    async def scenario() -> None:
+        echo, faulty = Echo(at_once=False), Faulty()
+        server = Server({b"/hot": echo, b"/faulty": faulty})
+        connection = Connection(server)
+        connection.send(hot(b"1") + hot(b"2", path=b"/faulty") + hot(b"3"))
+        echo.answer()
+
+        assert (bodies(connection), connection.closed) == ([b"1"], True)
+        connection.leave()
+        assert (echo.left, faulty.left) == (1, 1)
+
+    run(scenario())
+    assert "ZeroDivisionError" in caplog.text
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> None:
     """One after the other: each within the one before would be too deep."""

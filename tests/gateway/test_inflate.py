@@ -17,9 +17,10 @@ from uncork_gateway.errors import BadRequest, BodyTooLarge
 from uncork_gateway.inflate import Inflation
 
 from .client import JSON, Connection, request
-from .proxy_stage import V1, merging, predictions, rows_body
+from .proxy_stage import V1, V2, infer, merging, predictions, rows_body
 from .running import run, turns
 from .stage import LIMIT_BYTES, Stage, detail
+from .upstreams.fake_server import Reply as Answer
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -234,5 +235,34 @@ def test_the_proxy_merges_inflated_bodies() -> None:
 
             assert [json.loads(call.body)["instances"] for call in model.calls] == [[1, 2], [1]]
             assert not any(call.header(b"content-encoding") for call in model.calls)
+
+    run(scenario())
+
+
+def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
+    """It has to read a body to know; only encodings that it cannot undo go on as they came."""
+    body = infer(1, parameters={"sequence_id": 1})
+
+    async def scenario() -> None:
+        async with merging(lambda call: Answer(b"{}")) as (on, model):
+            for encoding, packed in ((b"gzip", gzip.compress(body)), (b"br", b"\x0b\x02\x80")):
+                reply = await on.ask(packed, V2, (b"content-encoding", encoding)).reply()
+                assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
+
+            sent = [(call.body, call.header(b"content-encoding")) for call in model.calls]
+            assert sent == [(body, None), (b"\x0b\x02\x80", b"br")]
+
+    run(scenario())
+
+
+def test_the_limit_of_the_proxy_holds_for_the_inflated_body() -> None:
+    """However small it came."""
+    body = rows_body(*[1] * 1000)
+
+    async def scenario() -> None:
+        for limit, status in ((len(body), 200), (len(body) - 1, 413)):
+            async with merging(max_body_bytes=limit) as (on, model):
+                reply = await on.ask(gzip.compress(body), V1, (b"content-encoding", b"gzip")).reply()
+                assert (reply.status, bool(model.calls)) == (status, status == 200)
 
     run(scenario())

@@ -174,6 +174,23 @@ def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("header", [WITH_KEY, {"x-api-key": KEY}])
+@pytest.mark.parametrize("path", [V1.decode(), "/anything/else"])
+def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> None:
+    """In merged calls and in requests that it passes through: the servers may want it, too."""
+
+    async def scenario() -> None:
+        model = Model(doubles)
+        async with served(model) as url, proxy(url, keys=KEYS) as on:
+            assert (await on.http.post(path, content=rows_body(1), headers=header)).status_code == 200
+
+            [call] = model.calls
+            [(name, value)] = header.items()
+            assert call.header(name.encode()) == value.encode()
+
+    run(scenario())
+
+
 def of(app: object) -> httpx.AsyncClient:
     """A client of an app, without a server between them."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway")  # type: ignore[arg-type]

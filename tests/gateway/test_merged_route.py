@@ -61,6 +61,7 @@ Ask = tuple[bytes, bytes, tuple[Header, ...]]
         ((V1 + b"?a=1", ()), (V1 + b"?a=2", ())),
         ((V1, ()), (V1, ((b"authorization", b"me"),))),
         ((V1, ((b"Authorization", b"me"),)), (V1, ((b"authorization", b"you"),))),
+        ((V1, ((b"X-Api-Key", b"me"),)), (V1, ((b"x-api-key", b"you"),))),
         ((V1, ((b"cookie", b"a=1"),)), (V1, ((b"cookie", b"a=2"),))),
         ((V1, ((b"x-tenant", b"1"),)), (V1, ((b"X-Tenant", b"2"),))),
     ],
@@ -81,7 +82,7 @@ def test_requests_of_different_keys_are_different_calls(
             assert [predictions(reply) for reply in replies] == [[2], [4], [6], [8]]
             for call, (target, headers) in zip(model.calls, (one, other), strict=True):
                 assert call.target == target
-                for name in (b"authorization", b"cookie", b"x-tenant"):
+                for name in (b"authorization", b"x-api-key", b"cookie", b"x-tenant"):
                     assert call.header(name) == {key.lower(): value for key, value in headers}.get(name)
 
     run(scenario())

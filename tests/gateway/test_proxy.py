@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import uncork_gateway.proxy
+from uncork_gateway import known_models
 from uncork_gateway.metrics import CONTENT_TYPE
 from uncork_gateway.proxy import Proxy, ProxySettings
 
-from .proxy_stage import V1, V2, Model, doubles, error, predictions, proxy, rows_body, served, sizes
+from .client import JSON
+from .proxy_stage import V1, V2, Model, doubles, error, infer, predictions, proxy, rows_body, served, sizes
 from .running import run, turns
 from .upstreams.fake_server import Call, Reply, fake_server
 
 ROWS, TENSORS = b'{"instances": [1]}', b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}]}'
+
+ALONE = infer(1, parameters={"sequence_id": 1})
 
 
 def dumb(call: Call) -> Reply:
@@ -131,23 +134,92 @@ def test_columns_are_merged() -> None:
     run(scenario())
 
 
-def test_models_beyond_what_can_be_known_are_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients cannot make the proxy keep ever more; known models are still merged."""
-    monkeypatch.setattr(uncork_gateway.proxy, "_MOST_MODELS", 2)
-    monkeypatch.setattr(uncork_gateway.proxy, "_MOST_TARGETS", 3)
+def knows_m(call: Call) -> Reply:
+    """A server that knows one model, and answers 404 for all others."""
+    return doubles(call) if call.target == V1 else Reply(b'{"error": "no such model"}', 404, (JSON,))
+
+
+def test_names_that_clients_invent_leave_no_trace() -> None:
+    """In /metrics or /status. Their requests are merged, and counted under one name."""
+
+    async def scenario() -> None:
+        model = Model(knows_m)
+        async with served(model) as url, proxy(url) as on:
+            for number in range(50):
+                target = b"/v1/models/invented-%d:predict" % number
+                replies = await on.replies([on.ask(ROWS, target), on.ask(ROWS, target), on.ask(ROWS)])
+                assert [reply.status for reply in replies] == [404, 404, 200]
+                assert {reply.headers["x-batch-size"] for reply in replies[:2]} == {"2"}
+
+            metrics, status = await on.http.get("/metrics"), (await on.http.get("/status")).json()
+            assert "invented" not in metrics.text
+            assert 'uncork_requests_total{api="(unknown)",status="404"} 100.0' in metrics.text
+            assert [api["name"] for api in status["apis"]] == ["m", "(unknown)"]
+            assert status["apis"][1]["requests"] == {"404": 100}
+
+    run(scenario())
+
+
+def test_no_number_of_models_keeps_a_new_one_from_being_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor from being counted: the one that is idle longest makes room."""
+    monkeypatch.setattr(known_models, "_MOST", 2)
+
+    async def scenario() -> None:
+        model = Model(dumb)
+        async with served(model) as url, proxy(url) as on:
+            for name in (b"a", b"b", b"c", b"d", b"a?x=1", b"a", b"c", b"b"):
+                path, _, query = name.partition(b"?")
+                reply = await on.ask(ROWS, b"/v1/models/%b:predict?%b" % (path, query)).reply()
+                assert (reply.status, "x-batch-id" in reply.headers) == (200, True)
+
+            status = (await on.http.get("/status")).json()
+            assert [api["name"] for api in status["apis"]] == ["b", "c", "(unknown)"]
+
+    run(scenario())
+
+
+def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is another model that makes room."""
+    monkeypatch.setattr(known_models, "_MOST", 2)
+
+    async def scenario() -> None:
+        async with served(Model(dumb)) as url, proxy(url) as on:
+            for name, body in ((b"a", TENSORS), (b"b", TENSORS), (b"a", ALONE), (b"c", TENSORS)):
+                assert (await on.ask(body, b"/v2/models/%b/infer" % name).reply()).status == 200
+
+            status = (await on.http.get("/status")).json()
+            assert [api["name"] for api in status["apis"]] == ["a", "c", "(unknown)"]
+
+    run(scenario())
+
+
+def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By /metrics and /status; its next request is merged as the first was."""
+    monkeypatch.setattr(known_models, "_IDLE_S", 0.0)
+
+    async def scenario() -> None:
+        model = Model(doubles)
+        async with served(model) as url, proxy(url) as on:
+            for _ in range(2):
+                assert predictions(await on.ask(ROWS).reply()) == [2]
+                await turns()
+                assert 'api="m"' not in (await on.http.get("/metrics")).text
+                apis = (await on.http.get("/status")).json()["apis"]
+                assert [api["name"] for api in apis] == ["(unknown)"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", [b"%1b", b"a" * 257, b"(unknown)", b"%28unknown%29"])
+def test_names_that_cannot_be_shown_are_passed_through(name: bytes) -> None:
+    """In a log or as a label of metrics."""
 
     async def scenario() -> None:
         model = Model(lambda call: Reply(b'{"predictions":[1]}', 200, ((b"content-length", b"19"),)))
         async with served(model) as url, proxy(url) as on:
-            merged = []
-            for name in (b"a", b"b", b"c", b"d", b"a?x=1", b"a", b"c", b"b"):
-                path, _, query = name.partition(b"?")
-                reply = await on.ask(ROWS, b"/v1/models/%b:predict?%b" % (path, query)).reply()
-                assert reply.status == 200
-                merged.append("x-batch-id" in reply.headers)
+            reply = await on.ask(ROWS, b"/v1/models/%b:predict" % name).reply()
 
-            assert merged == [True, True, False, False, True, True, False, True]
-            assert len(model.calls) == 8
+            assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
 
     run(scenario())
 
@@ -344,10 +416,11 @@ def test_servers_that_fail_their_health_check_get_nothing() -> None:
 
 
 def test_metrics_are_by_model() -> None:
-    """Counts, rows in calls, and what may be outstanding."""
+    """Counts, rows in calls, and what may be outstanding. A model has its own from its first answer on."""
 
     async def scenario() -> None:
         async with served(Model(doubles)) as url, proxy(url, concurrency=3) as on:
+            await on.ask(rows_body(0)).reply()
             await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(3)), on.ask(b"{")])
             await turns()
             page = await on.http.get("/metrics")
@@ -359,9 +432,10 @@ def test_metrics_are_by_model() -> None:
                 for sample in family.samples
             }
             model = ("api", "m")
-            assert samples["uncork_requests_total", model, ("status", "200")] == 2
+            assert samples["uncork_requests_total", model, ("status", "200")] == 3
             assert samples["uncork_requests_total", model, ("status", "400")] == 1
             assert samples["uncork_batch_rows_sum", model] == 3
+            assert samples["uncork_batch_rows_sum", ("api", "(unknown)")] == 1
             assert samples["uncork_workers", ("state", "idle")] == 3
             assert samples["uncork_workers", ("state", "busy")] == 0
 

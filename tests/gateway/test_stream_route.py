@@ -142,6 +142,69 @@ def test_before_the_first_piece_a_failure_is_an_answer(status: int, body: bytes)
     run(scenario())
 
 
+def test_a_reason_that_is_not_utf_8_is_500(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker broke its contract; the log says how."""
+
+    async def scenario() -> None:
+        stage = StreamStage()
+        connection, worker = await stage.ask()
+        worker.end(400, b"\xff")
+        await turns()
+
+        [reply] = connection.replies()
+        assert reply.status == 500
+        assert b"internal error; error id " in reply.body
+        assert stage.counted(500) == 1
+
+    run(scenario())
+    assert "UnicodeDecodeError" in caplog.text
+
+
+def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() -> None:
+    """Without the last chunk, as any failure does."""
+
+    async def scenario() -> None:
+        stage = StreamStage()
+        connection, worker = await stage.ask()
+        worker.send(b"ab")
+        worker.end(500, b"\xff")
+        await turns()
+
+        assert body_of(connection) == b"2\r\nab\r\n"
+        assert (connection.closed, stage.counted(500)) == (True, 1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (AnswerHead(200, "text/plain", [("x", "a\r\nb")]), b"a header that is more than one line"),
+        (AnswerHead(200, "text/\u20ac"), b"internal error; error id "),
+    ],
+)
+def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) -> None:
+    """The worker is told to stop, its later pieces go nowhere, and the connection serves the next request."""
+
+    async def scenario() -> None:
+        stage = StreamStage()
+        connection, worker = await stage.ask()
+        worker.send(b"ab", b"c", head=head)
+        worker.end()
+        await turns()
+
+        [reply] = connection.replies()
+        assert reply.status == 500
+        assert told in reply.body
+        assert (worker.cancelled, stage.counted(500)) == (1, 1)
+
+        connection.send(request(b"2"))
+        await turns()
+        assert stage.running[-1].body == b"2"
+
+    run(scenario())
+
+
 def handler_fails(worker: Streaming) -> None:
     """The worker says so."""
     worker.end(500, b"the handler of api 'tell' failed; error id 77")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
@@ -10,6 +11,8 @@ from typing import Protocol
 import msgspec
 
 from uncork_gateway.status.document import Batch, Event, Status
+
+log = logging.getLogger("uncork.gateway")
 
 _INTERVAL_S = 1.0
 _MOST_VIEWERS = 16
@@ -98,9 +101,14 @@ class Feed:
         return _frame(self._source.status(), _thinned(batches, _MOST_PAST_BATCHES))
 
     def _send(self) -> None:
-        batches = self._source.batches_after(self._number)
+        """Send an event to all viewers. One that cannot be made is logged; its batches are in the next."""
+        try:
+            batches = self._source.batches_after(self._number)
+            frame = _frame(self._source.status(), _thinned(batches, _MOST_BATCHES))
+        except Exception:
+            log.exception("an event for the dashboard could not be made; its viewers get the next")
+            return
         self._number = _last(batches, self._number)
-        frame = _frame(self._source.status(), _thinned(batches, _MOST_BATCHES))
         for viewer in self._viewers:
             viewer.put(frame)
 

@@ -29,7 +29,6 @@ from uncork_gateway.protocols.tensors import (
 _INFERRED = ("BOOL", "INT64", "UINT64", "FP64", "BYTES")
 _BF16_NAN = 0x7FC0
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-_texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 

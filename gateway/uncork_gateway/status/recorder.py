@@ -123,6 +123,14 @@ class Recorder:
             known.run_s - base.run_s,
         )
 
+    def watch(self, api: str) -> None:
+        """Remember what is counted of an API from now on, not only from its first batch on."""
+        self._note(api, self._clock())
+
+    def forget(self, api: str) -> None:
+        """Drop what was counted of an API."""
+        self._apis.pop(api, None)
+
     # The dispatcher's observer
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:

@@ -275,8 +275,12 @@ class WorkerConnection(asyncio.Protocol):
         if self._running is None or self._running.batch.batch != reply.batch:
             raise FrameError(f"it answers batch {reply.batch}, which it was not given")
         batch, done, _ = self._running
-        if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
-            raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
+        lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
+        lengths = [len(one) for one in lists if one is not None]
+        if set(lengths) != {len(batch.lengths)}:
+            raise FrameError(
+                f"its reply has lists of {lengths} items, the batch had {len(batch.lengths)} requests"
+            )
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))

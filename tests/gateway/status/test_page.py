@@ -167,7 +167,7 @@ def test_it_is_for_operators(tmp_path: Path) -> None:
 
 
 def test_a_proxy_shows_models_and_calls() -> None:
-    """A model is there once it was asked for; it has no goal unless it was given one."""
+    """A model is there once a server has answered for it; it has no goal unless it was given one."""
 
     async def scenario() -> None:
         async with merging(concurrency=2) as (on, _):
@@ -175,7 +175,8 @@ def test_a_proxy_shows_models_and_calls() -> None:
             assert reply.status == 200
             document = await status(on.http)
 
-            [model] = document["apis"]
+            [model, unknown] = document["apis"]
+            assert unknown["name"] == "(unknown)"
             assert (model["name"], model["route"], model["goal_ms"]) == ("m", None, None)
             assert model["requests"] == {"200": 1}
             assert document["sentence"].startswith("1 server is ready.")
@@ -191,10 +192,11 @@ def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
 
     async def scenario() -> None:
         model = Model(doubles)
-        model.gate.clear()
         async with served(model) as url, proxy(url, "http://127.0.0.1:9") as on:
+            await on.front.ask(rows_body(1)).reply()
+            model.gate.clear()
             asking = on.front.ask(rows_body(1))
-            await model.called(1)
+            await model.called(2)
             document = await status(on.http)
 
             good, bad = document["workers"]

@@ -30,6 +30,12 @@ NONSENSE = {
     "a time that is none": encode_frame(
         Reply(5, True, 0.5, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]
     ),
+    "too few content types": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [], content_types=["text/plain"]), [b"xy"]
+    ),
+    "too many headers": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [], content_types=["", ""], headers=[[]] * 3), [b"xy"]
+    ),
     "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
 }
 

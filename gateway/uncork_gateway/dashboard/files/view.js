@@ -5,7 +5,7 @@ import { CALM, LIMITS, RELEASES, SHEDS, STATES, WORKERS, tone } from "./words.js
 
 export class View {
   #fields = {};
-  #chosen = decodeURIComponent(location.hash.slice(1));
+  #chosen = chosen();
   #changed;
   #since = 0;
   #ticking = 0;
@@ -15,7 +15,7 @@ export class View {
     for (const element of page.querySelectorAll("[data-f]")) this.#fields[element.dataset.f] = element;
     this.#changed = changed;
     addEventListener("hashchange", () => {
-      this.#chosen = decodeURIComponent(location.hash.slice(1));
+      this.#chosen = chosen();
       changed();
     });
   }
@@ -164,7 +164,7 @@ export class View {
     this.#text("emptyTitle", api || status.server === "proxy" ? "No request yet" : "Nothing is served yet");
     this.#fields.emptyCode.hidden = !(api?.route || status.server === "proxy");
     if (status.server === "proxy") {
-      this.#text("emptyText", "A model appears here with its first request. Send to this proxy what you send to the server behind it:");
+      this.#text("emptyText", "A model appears here once a server has answered a request for it with 2xx. Send to this proxy what you send to that server:");
       this.#text("emptyCode", `${send} ${origin}/v1/models/MODEL:predict`);
     } else if (api) {
       this.#text("emptyText", `Charts begin with the first batch. Send a request${elsewhere ? "" : "; there is an example at /docs"}:`);
@@ -209,6 +209,15 @@ export class View {
   #tone(name, text, tone) {
     if (text !== null) this.#text(name, text);
     this.#fields[name].dataset.tone = tone;
+  }
+}
+
+/** The api that the address names; empty if its fragment is malformed. */
+function chosen() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
   }
 }
 
