@@ -144,19 +144,37 @@ def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
             tell(f"starting {contest.target} with {policy}")
             command = [*contest.options, "--policy", policy]
             servers[policy] = stack.enter_context(our_service(contest.target, options=command))
-        plans = {policy: aimed(contest.plan, server, path=contest.path) for policy, server in servers.items()}
+        entrants = {
+            policy: (server, aimed(contest.plan, server, path=contest.path))
+            for policy, server in servers.items()
+        }
+        return alternate(contest.target, entrants, rounds=contest.rounds, tell=tell)
 
-        def measure(policy: str, number: int) -> Turn:
-            tell(f"round {number + 1} of {contest.rounds}: {policy}")
-            plan = replace(plans[policy], seed=contest.plan.seed + number)
-            return _turn(*load(servers[policy], plan))
 
-        rounds = take_turns(contest.policies, rounds=contest.rounds, measure=measure)
+def alternate(
+    target: str, entrants: Mapping[str, tuple[Server, Plan]], *, rounds: int, tell: Callable[[str], None]
+) -> Comparison:
+    """Load the server of each policy in turns, and relate the policies to the first.
+
+    `entrants` gives, for each policy, its server and the plan for that server; policies may share a server.
+
+    Raises:
+        LoadTestError: if a server cannot be reached, or a generator failed.
+        KeyboardInterrupt: before the first measurement.
+    """
+
+    def measure(policy: str, number: int) -> Turn:
+        tell(f"round {number + 1} of {rounds}: {policy}")
+        server, plan = entrants[policy]
+        return _turn(*load(server, replace(plan, seed=plan.seed + number)))
+
+    policies = list(entrants)
+    done = take_turns(policies, rounds=rounds, measure=measure)
     return Comparison(
-        target=contest.target,
-        plan=plans[contest.policies[0]],
-        rounds=rounds,
-        results=relate(contest.policies, rounds.whole),
+        target=target,
+        plan=entrants[policies[0]][1],
+        rounds=done,
+        results=relate(policies, done.whole),
     )
 
 

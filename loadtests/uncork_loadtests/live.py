@@ -1,8 +1,12 @@
 """Measure whether policies differ on a real gateway as the simulator says.
 
-A sleeping model behind every policy, in turns, under the same traffic; the same cell in the simulator. What
-is compared is the ratio to release when free (fixed:0): of the mean latency with Poisson arrivals, of the
-answers per second with clients that wait for theirs.
+One gateway serves a sleeping model under each policy, and gets the same traffic for each policy in turns. The
+simulator gets the same cell. The result is the ratio to release when free (fixed:0): of the mean latency with
+Poisson arrivals, and of answers per second with clients that wait for their answers. With one worker, where
+`cork` should equal release when free, it is the ratio of mean, p50 and p99 latency and of rows per batch.
+
+Poisson arrivals share a pool of connections, live and simulated: a request takes the connection that was
+freed last, or a new one if all are busy.
 
     python -m uncork_loadtests.live --rounds 5 --markdown live.md
 """
@@ -11,7 +15,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -19,15 +22,16 @@ from rich.console import Console
 
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
-from uncork_loadtests.compare import Comparison, Contest, compare
+from uncork_loadtests.compare import Comparison, aimed, alternate
 from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
 from uncork_loadtests.fleet import LoadTestError
-from uncork_loadtests.intervals import Interval
+from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.peers.sheets import Sheet, markdown, output, show
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.servers import BenchError
+from uncork_loadtests.targets import our_service
 
-_SERVICE = f"{Path(__file__).parent / 'services' / 'sleep.py'}:Sleep"
+_SERVICE = f"{Path(__file__).parent / 'services' / 'policies.py'}:Policies"
 _BASE = "fixed:0"
 # Long enough for aimd to raise its cap row by row, and for cork-classic to fit its model.
 _WARMUP_S = 6.0
@@ -36,7 +40,15 @@ _LIMIT_ROWS = 64
 # What a batch and a client's way back cost beside the model, about; see docs/performance.md.
 _TRANSPORT_MS = 0.4
 _ROUND_TRIP_MS = 1.0
-_SEEDS = (101, 102, 103)
+_SEEDS = range(101, 106)
+_FIGURES = {
+    "answered_per_s": ("answers/s", "rows_per_s"),
+    "mean_ms": ("mean latency", "mean_ms"),
+    "p50_ms": ("p50", "p50_ms"),
+    "p99_ms": ("p99", "p99_ms"),
+    "batch_rows": ("rows per batch", "batch_rows"),
+}
+"""By the name of a live figure: its name in the table, and in the simulator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +63,23 @@ class Setting:
 
     def __str__(self) -> str:
         traffic = f"Poisson {self.rate:g}/s" if self.rate else f"{self.clients} clients"
-        return f"{self.intercept_ms:g} + {self.slope_ms:g} n ms, {self.workers} workers, {traffic}"
+        workers = f"{self.workers} worker{'s'[: self.workers > 1]}"
+        return f"{self.intercept_ms:g} + {self.slope_ms:g} n ms, {workers}, {traffic}"
 
     @property
     def policies(self) -> list[str]:
         """The base first. One request at a time cannot carry the rates of the open loops."""
+        if self.workers == 1:
+            return [_BASE, "cork"]
         others = [name for name in ALL_POLICIES if name != _BASE]
         return [_BASE, *(name for name in others if self.clients or name != "none")]
+
+    @property
+    def figures(self) -> list[str]:
+        """What is compared: keys of `_FIGURES`."""
+        if self.clients:
+            return ["answered_per_s"]
+        return ["mean_ms", "p50_ms", "p99_ms", "batch_rows"] if self.workers == 1 else ["mean_ms"]
 
     def plan(self, seconds: float) -> Plan:
         """The traffic for a server."""
@@ -83,6 +105,7 @@ class Setting:
             load=self.rate / capacity if self.rate else None,
             clients=self.clients,
             round_trip_ms=_ROUND_TRIP_MS,
+            sources="clients" if self.clients else "pool",
         )
 
 
@@ -95,6 +118,7 @@ SETTINGS = (
     Setting(intercept_ms=10, slope_ms=0.2, workers=4, clients=64),
     Setting(intercept_ms=40, slope_ms=1, workers=2, clients=32),
     Setting(intercept_ms=40, slope_ms=1, workers=4, clients=64),
+    *(Setting(intercept_ms=5, slope_ms=0.1, workers=1, rate=rate) for rate in (400, 800, 1200, 2400)),
 )
 
 
@@ -109,7 +133,7 @@ def main(
     ] = _ALL,
     markdown_file: MarkdownFile = None,
 ) -> None:
-    """Compare every policy with release when free, live and simulated."""
+    """Compare policies with release when free, live and simulated."""
     chosen = parse_settings(only)
     progress = Console(stderr=True)
     rows: list[list[str]] = []
@@ -127,7 +151,7 @@ def main(
             faults += [f"{setting}: {fault}" for fault in seen.faults]
     sheet = Sheet(
         title="Ratio to release when free, live and simulated",
-        columns=["setting", "policy", "of", "live (95 %)", "simulated"],
+        columns=["setting", "policy", "of", "live (95 %)", "simulated (95 %)"],
         rows=rows,
         notes=left_out,
     )
@@ -148,10 +172,10 @@ def parse_settings(only: str) -> list[Setting]:
 
 
 def measure(setting: Setting, *, rounds: int, seconds: float, tell: Callable[[str], None]) -> Comparison:
-    """Put the traffic of a setting on a real gateway under every policy.
+    """Put the traffic of a setting on a real gateway under each of its policies.
 
     Raises:
-        BenchError: if a server does not start or does not answer.
+        BenchError: if the gateway does not start or does not answer.
     """
     os.environ["PEER_INTERCEPT_MS"] = str(setting.intercept_ms)
     os.environ["PEER_SLOPE_MS"] = str(setting.slope_ms)
@@ -160,50 +184,58 @@ def measure(setting: Setting, *, rounds: int, seconds: float, tell: Callable[[st
         "--mb-max-latency": _GOAL_MS,
         "--mb-max-batch-size": _LIMIT_ROWS,
     }
-    contest = Contest(
-        target=_SERVICE,
-        policies=setting.policies,
-        plan=setting.plan(seconds),
-        rounds=rounds,
-        options=[text for name, value in options.items() for text in (name, str(value))],
-    )
+    arguments = [text for name, value in options.items() for text in (name, str(value))]
     try:
-        return compare(contest, tell=lambda doing: tell(f"{setting}: {doing}"))
+        with our_service(_SERVICE, options=arguments) as server:
+            entrants = {
+                policy: (server, aimed(setting.plan(seconds), server, path=f"/{policy}"))
+                for policy in setting.policies
+            }
+            return alternate(
+                _SERVICE, entrants, rounds=rounds, tell=lambda doing: tell(f"{setting}: {doing}")
+            )
     except LoadTestError as error:
         raise BenchError(str(error)) from error
 
 
-def simulated(setting: Setting) -> dict[str, float]:
-    """Of each policy, the ratio to the base: the median over some seeds."""
-    found: dict[str, list[float]] = {}
-    for seed in _SEEDS:
-        seen = {name: simulate(setting.cell(), name, seed) for name in setting.policies}
-        for name, each in seen.items():
-            base = seen[_BASE]
-            ratio = each.rows_per_s / base.rows_per_s if setting.clients else each.mean_ms / base.mean_ms
-            found.setdefault(name, []).append(ratio)
-    return {name: median(ratios) for name, ratios in found.items()}
+def simulated(setting: Setting) -> dict[str, dict[str, Interval]]:
+    """By policy and figure: the ratio to the base, over some seeds."""
+    seen = {
+        policy: [simulate(setting.cell(), policy, seed) for seed in _SEEDS] for policy in setting.policies
+    }
+    return {
+        policy: {
+            figure: median_interval(
+                [
+                    getattr(one, _FIGURES[figure][1]) / getattr(base, _FIGURES[figure][1])
+                    for one, base in zip(measured, seen[_BASE], strict=True)
+                ]
+            )
+            for figure in setting.figures
+        }
+        for policy, measured in seen.items()
+    }
 
 
 def rows_of(setting: Setting, seen: Comparison) -> list[list[str]]:
-    """A row for each policy but the base."""
-    metric = "answered_per_s" if setting.clients else "mean_ms"
+    """A row for each policy but the base, and for each figure."""
     expected = simulated(setting)
-    ratios = {result.policy: result.ratios[metric] for result in seen.results}
+    ratios = {result.policy: result.ratios for result in seen.results}
     return [
         [
             str(setting),
             policy,
-            "answers/s" if setting.clients else "mean latency",
-            _interval(ratios.get(policy)),
-            f"{expected[policy]:.2f}",
+            _FIGURES[figure][0],
+            _interval(ratios.get(policy, {}).get(figure)),
+            _interval(expected[policy][figure]),
         ]
         for policy in setting.policies[1:]
+        for figure in setting.figures
     ]
 
 
 def _interval(ratio: Interval | None) -> str:
-    return "-" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} .. {ratio.high:.2f})"
+    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
 
 
 if __name__ == "__main__":

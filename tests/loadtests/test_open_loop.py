@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork_loadtests.connections import Traffic
+from uncork_loadtests.connections import Asked, Connection, Traffic
 from uncork_loadtests.loops import OpenLoop
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.samples import LOST, UNANSWERED, Samples
@@ -105,6 +105,40 @@ def test_shares_make_up_the_schedule() -> None:
     assert sorted(found["scheduled_s"]) == pytest.approx([number / 1000 for number in range(20)])
     assert sorted(map(int, bodies)) == list(range(20))
     assert [len(traffic.recorder) for traffic in traffics] == [7, 7, 6]
+
+
+def test_a_request_takes_the_connection_that_was_freed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the simulator's pool: three requests at once need three connections, a later one reuses one."""
+    (tmp_path / "times").write_text("0\n0\n0\n0.05\n")
+    events: list[tuple[str, Connection]] = []
+    all_asked = asyncio.Barrier(3)
+
+    class Watched(Connection):
+        def ask(self, asked: Asked) -> None:
+            events.append(("used", self))
+            super().ask(asked)
+
+    def idle(self: OpenLoop, connection: Connection) -> None:
+        events.append(("freed", connection))
+        free(self, connection)
+
+    async def together(body: bytes, writer: asyncio.StreamWriter) -> None:
+        if int(body) < 3:
+            await all_asked.wait()
+        writer.write(reply(body))
+
+    free = OpenLoop.idle
+    monkeypatch.setattr(OpenLoop, "idle", idle)
+    monkeypatch.setattr("uncork_loadtests.connections.Connection", Watched)
+    monkeypatch.setattr("uncork_loadtests.loops.Connection", Watched)
+    plan = replace(PLAN, arrivals=f"replay:{tmp_path / 'times'}", rate=None, seconds=1.0)
+    outcome(together, plan=plan)
+
+    used = [number for number, (what, _) in enumerate(events) if what == "used"]
+    assert len({connection for _, connection in events}) == 3
+    assert events[used[3] - 1] == ("freed", events[used[3]][1])
 
 
 def test_requests_do_not_wait_for_answers() -> None:

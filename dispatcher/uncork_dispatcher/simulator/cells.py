@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
+from uncork_dispatcher.simulator.traffic import Sources
 
 BATCHES = 300
 """Batches per worker that are measured when nothing else is said."""
@@ -37,6 +38,7 @@ class Cell:
         clients: closed loop: clients that each wait for their answer before they send again.
         round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
         think_ms: closed loop: what a client takes in between, half of it jitter.
+        sources: what the gateway learns of who sent a request.
 
     Raises:
         ValueError: if a number is out of range, or there is not one of load and clients.
@@ -53,6 +55,7 @@ class Cell:
     clients: int | None = None
     round_trip_ms: float = 0.5
     think_ms: float = 0.0
+    sources: Sources = "clients"
 
     def __post_init__(self) -> None:
         for name in ("intercept_ms", "slope_ms", "noise_cv", "round_trip_ms", "think_ms"):
@@ -76,7 +79,8 @@ class Cell:
             traffic = f"{self.arrivals} {self.load:.3g}"
         else:
             traffic = f"{self.clients} clients" + (f" think {self.think_ms:g}" if self.think_ms else "")
-        return f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise} W={self.workers} {traffic}"
+        sources = "" if self.sources == "clients" else f" sources {self.sources}"
+        return f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise} W={self.workers} {traffic}{sources}"
 
     @property
     def service(self) -> ServiceTime:

@@ -93,6 +93,7 @@ def measure(
             goal_s=cell.goal_ms / 1000,
             policy=policy,
             requests=warm_up + count,
+            sources=cell.sources,
             seed=seed,
         )
     )

@@ -13,13 +13,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.service import ServiceTime
-from uncork_dispatcher.simulator.traffic import Clients
+from uncork_dispatcher.simulator.traffic import Clients, Sources
 
 _API = "simulated"
 
@@ -45,10 +45,7 @@ class Scenario:
         policy: name of the policy, as for ``@api``.
         requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
         rows: how many rows, or how much cost, a request carries; always 1 when not given.
-        sources: what the core learns of who sent a request. ``clients``: each client of a closed loop has a
-            connection of its own, and every request of an open loop comes from somebody new. ``pool``: all
-            come through a proxy, on the connection that was last free, or a new one if none is.
-            ``unknown``: nothing.
+        sources: what the core learns of who sent a request.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
         seed: of everything that is random in the run, apart from arrivals given as times.
@@ -65,7 +62,7 @@ class Scenario:
     policy: str = "cork"
     requests: int = 20_000
     rows: Callable[[random.Random], float] | None = None
-    sources: Literal["clients", "pool", "unknown"] = "clients"
+    sources: Sources = "clients"
     timer_quantum_s: float = 0.0
     losses: tuple[Loss, ...] = ()
     seed: int = 1

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count as count_from
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
+from typing import Literal
 
 # On/off traffic: phases of this length, and how much more arrives in the first of the two.
 _PHASE_S = 0.4
@@ -19,6 +20,13 @@ _STEP = 5.0
 _SPIKE = 5.0
 _SPIKE_SHARE = 0.1
 _REPLAY = "replay:"
+Sources = Literal["clients", "pool", "unknown"]
+"""What the core learns of who sent a request.
+
+``clients``: each client of a closed loop has a connection of its own, and every request of an open loop comes
+from a new one. ``pool``: all requests share a pool of connections; a request takes the connection that was
+freed last, or a new one if all are busy. ``unknown``: nothing.
+"""
 ARRIVALS = ("poisson", "gamma:CV", "constant", "onoff", "ramp", "step", "spike", "replay:FILE")
 
 

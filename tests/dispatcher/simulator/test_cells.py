@@ -56,6 +56,7 @@ def test_milliseconds_become_seconds() -> None:
         (dataclasses.replace(OPEN, load=0.8424390), "40+1n W=4 poisson 0.842"),
         (CLOSED, "40+1n W=4 16 clients"),
         (dataclasses.replace(CLOSED, think_ms=5), "40+1n W=4 16 clients think 5"),
+        (dataclasses.replace(OPEN, sources="pool"), "40+1n W=4 poisson 0.5 sources pool"),
     ],
 )
 def test_its_name_says_what_it_is(cell: Cell, name: str) -> None:

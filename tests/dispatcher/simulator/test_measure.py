@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uncork_dispatcher.actions import Shed
+from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
 
@@ -96,6 +100,22 @@ def test_as_many_batches_as_were_asked_for() -> None:
         Cell(intercept_ms=5, slope_ms=0.1, workers=2, clients=256),
     ):
         assert 100 <= measure(cell, "fixed:0", 1, batches=100).batches / cell.workers < 300
+
+
+def test_requests_come_from_the_sources_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool has few connections, each used many times."""
+    seen: list[Hashable] = []
+    submit = Dispatcher.submit
+
+    def watched(self: Dispatcher, *args: Any, source: Hashable, **kwargs: Any) -> Shed | None:
+        seen.append(source)
+        return submit(self, *args, source=source, **kwargs)
+
+    monkeypatch.setattr(Dispatcher, "submit", watched)
+    measure(dataclasses.replace(ROW_BY_ROW, sources="pool"), "fixed:0", 1, requests=400)
+
+    assert (len(seen), None in seen) == (500, False)
+    assert len(set(seen)) < 30
 
 
 # The warm-up

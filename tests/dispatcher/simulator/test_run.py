@@ -8,7 +8,7 @@ import itertools
 import math
 import random
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ from uncork_dispatcher.actions import Action, Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
-from uncork_dispatcher.simulator.traffic import Clients, open_loop
+from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
 from .measure import most_at_once
 
@@ -26,9 +26,8 @@ PROPERTY = settings(max_examples=150, derandomize=True, database=None)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]
 SERVICE = ServiceTime(intercept_s=0.010, slope_s=0.001)
 FAR = 1e6
-Sources = Literal["clients", "pool", "unknown"]
-SOURCES: tuple[Sources, ...] = get_args(Sources)
 """A goal so far off that it decides nothing."""
+SOURCES: tuple[Sources, ...] = get_args(Sources)
 ROUNDING = 1e-9
 # A fraction of a second of which sums are exact, so that things happen at the very same time.
 TICK = 2.0**-10
