@@ -28,7 +28,7 @@ from uncork.loadtest_progress import measure
 from uncork.loadtest_tables import as_json, heading, tables
 from uncork.terminal import INTERRUPTED, as_text, measuring, telling, write_json
 from uncork.usage import given, refusals, require_writable
-from uncork_loadtests.compare import aimed
+from uncork_loadtests.compare import aimed_at
 from uncork_loadtests.extras import require
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Plan
@@ -161,11 +161,10 @@ def _reached(target: str, *, serve: list[str], path: str | None, plan: Plan) -> 
         with telling() as tell:
             tell(f"starting {target}")
             server = stack.enter_context(our_service(target, options=serve))
-        offered = apis(server)
-        api = api_at(path, of=offered)
+        api = api_at(path, of=apis(server, headers=plan.headers))
         yield _Target(
-            plan=aimed(plan, server, path=path),
-            estimate=lambda: estimate(server, api=api, of=offered),
+            plan=aimed_at(api, plan, server),
+            estimate=lambda: None if api.streams else estimate(server, api=api, headers=plan.headers),
         )
 
 

@@ -13,7 +13,7 @@ from uncork_loadtests.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import api_at, apis, our_service
+from uncork_loadtests.targets import Api, api_at, apis, our_service
 
 METRICS = (
     "mean_ms",
@@ -135,7 +135,7 @@ def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
     Raises:
         BenchError: if a server does not become ready.
         LoadTestError: if a server cannot be reached, or a generator failed.
-        NoSuchApi: if the service has no api at the path.
+        NoSuchApi: if the service has no api that batches at the path.
         KeyboardInterrupt: before the first measurement.
     """
     with contextlib.ExitStack() as stack:
@@ -179,13 +179,20 @@ def alternate(
 
 
 def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
-    """The plan for a server of ours, judged by the goal of its api if it has no other.
+    """The plan for the api at a path of a server of ours, or without a path for the first that batches.
 
     Raises:
-        NoSuchApi: if the service has no api at the path.
+        BenchError: if the server does not say what it has.
+        NoSuchApi: if the service has no api at the path, or the api does not batch.
     """
-    api = api_at(path, of=apis(server))
-    goal_s = api.goal_ms / 1000 if plan.goal_s is None else plan.goal_s
+    return aimed_at(api_at(path, of=apis(server, headers=plan.headers), batches=True), plan, server)
+
+
+def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
+    """The plan for an api of a server of ours, judged by the goal of the api if the plan has none."""
+    goal_s = plan.goal_s
+    if goal_s is None and not api.streams:
+        goal_s = api.goal_ms / 1000
     return replace(plan, url=server.url(api.route), goal_s=goal_s)
 
 

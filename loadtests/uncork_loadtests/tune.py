@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from uncork_loadtests import batch_times
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
-from uncork_loadtests.compare import aimed, load
+from uncork_loadtests.compare import aimed, aimed_at, load
 from uncork_loadtests.fleet import LoadTestError, Outcome
 from uncork_loadtests.plan import Plan
-from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import our_service
+from uncork_loadtests.servers import Cpu
+from uncork_loadtests.targets import api_at, apis, our_service
 
 Tell = Callable[[str], None]
 
@@ -119,7 +119,7 @@ def tune(wish: Wish, *, tell: Tell) -> Tuned:
     Raises:
         BenchError: if the service does not become ready.
         LoadTestError: if it does not answer, or its api does not count rows.
-        NoSuchApi: if the service has no api at the path.
+        NoSuchApi: if the service has no api that batches at the path.
         KeyboardInterrupt: on Ctrl-C.
     """
     measured = _measured(wish, tell=tell)
@@ -159,21 +159,17 @@ def _measured(wish: Wish, *, tell: Tell) -> batch_times.Measured:
         "--mb-max-batch-size": 1_000_000,
     }
     with our_service(wish.target, options=_words(options)) as server:
-        plan = aimed(wish.plan, server, path=wish.path)
-        _refuse_cost(server, plan)
+        api = api_at(wish.path, of=apis(server, headers=wish.plan.headers), batches=True)
+        if api.counts == "cost":
+            raise LoadTestError(
+                "this api counts cost, not rows: what a batch takes does not follow from its rows"
+            )
+        plan = aimed_at(api, wish.plan, server)
         return batch_times.measure(server, plan, largest=wish.max_batch_size, goal_ms=wish.goal_ms, tell=tell)
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
     return [text for name, value in options.items() for text in (name, str(value))]
-
-
-def _refuse_cost(server: Server, plan: Plan) -> None:
-    line = next((one for one in server.banner.splitlines() if f"POST {plan.url} " in one), "")
-    if line.endswith("in cost a batch"):
-        raise LoadTestError(
-            "this api counts cost, not rows: what a batch takes does not follow from its rows"
-        )
 
 
 def _advice(
