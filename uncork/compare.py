@@ -98,7 +98,7 @@ def compare(
     """
     with refusals("compare"):
         require("scipy", wanted_by="compare")
-        refuse_contradictions(given(context), is_url=False)
+        refuse_contradictions(given(context))
         recorded = rate is None and clients is None
         measured_s = seconds_of(seconds, arrivals=arrivals, recorded=recorded, otherwise=_SECONDS)
         plan = plan_of(

@@ -23,6 +23,7 @@ from uncork.loadtest_options import (
     refuse_contradictions,
     seconds_of,
     serve_arguments,
+    tls_of,
 )
 from uncork.loadtest_progress import measure
 from uncork.loadtest_tables import as_json, heading, tables
@@ -61,7 +62,7 @@ def loadtest(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="http://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
+            help="http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
             "which is served while the test lasts.",
         ),
     ],
@@ -91,6 +92,10 @@ def loadtest(
     expected: options.Expected = None,
     content_type: options.ContentType = "application/json",
     header: options.Header = None,
+    ca: options.Ca = None,
+    insecure: options.Insecure = False,
+    cert: options.Cert = None,
+    key: options.Key = None,
     processes: options.Processes = 1,
     max_connections: options.MaxConnections = 1024,
     path: options.Route = None,
@@ -112,13 +117,14 @@ def loadtest(
     The exit code is 1, too, when an answer was wrong or there was no good one.
     """
     with refusals("loadtest"):
-        refuse_contradictions(given(context), is_url=is_url(target))
+        refuse_contradictions(given(context), target=target)
         # Before anything is started: what is wrong with the options, whatever the target turns out to be.
         plan = plan_of(
             {
                 "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),
                 "content_type": content_type,
                 "headers": tuple(header_field(one) for one in header or []),
+                "tls": tls_of(ca, insecure, cert, key),
                 "arrivals": arrivals,
                 "rate": rate,
                 "clients": clients,

@@ -11,6 +11,7 @@ from uncork.usage import WrongUsage, in_options
 from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.payloads import load_function, random_bodies, read_bodies
 from uncork_loadtests.plan import REPLAY, Payload, Plan
+from uncork_loadtests.tls import Tls
 
 SECONDS = 10.0
 """Measured time when none is given."""
@@ -26,6 +27,7 @@ _OPTIONS = {
     "seconds": "--seconds",
     "url": "TARGET",
 }
+_TLS_OPTIONS = {name: f"--{name}" for name in ("ca", "insecure", "cert", "key")}
 
 
 NOWHERE = "http://service/"
@@ -95,6 +97,21 @@ def header_field(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def tls_of(ca: Path | None, insecure: bool, cert: Path | None, key: Path | None) -> Tls:
+    """How to speak TLS with the server, once the files have been seen to work.
+
+    Raises:
+        WrongUsage: if not, or the options contradict each other.
+    """
+    files = {"ca": ca, "cert": cert, "key": key}
+    tls = Tls(insecure=insecure, **{name: str(file) for name, file in files.items() if file is not None})
+    try:
+        tls.context()
+    except ValueError as error:
+        raise in_options(error, _TLS_OPTIONS) from None
+    return tls
+
+
 def seconds_of(asked: float | None, *, arrivals: str, recorded: bool, otherwise: float = SECONDS) -> float:
     """How long to measure; a recording that comes as it was recorded lasts as long as it does.
 
@@ -132,8 +149,8 @@ def serve_arguments(options: Mapping[str, object]) -> list[str]:
     return [text for name, value in options.items() if value is not None for text in (name, str(value))]
 
 
-def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
-    """See that the options go together.
+def refuse_contradictions(given: set[str], *, target: str = "") -> None:
+    """See that the options go together, and with the target if it may be a URL.
 
     Raises:
         WrongUsage: if not.
@@ -142,8 +159,10 @@ def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
     def named(*options: str) -> str:
         return ", ".join(f"--{name.replace('_', '-')}" for name in options if name in given)
 
-    if is_url and (wrong := named("path", "workers", "policy", "mb_max_latency")):
+    if is_url(target) and (wrong := named("path", "workers", "policy", "mb_max_latency")):
         raise WrongUsage(f"{wrong} goes with a service; TARGET is a URL")
+    if not target.startswith("https://") and (wrong := named(*_TLS_OPTIONS)):
+        raise WrongUsage(f"{wrong} goes with a TARGET that begins with https://; got {target!r}")
     if "clients" in given and (wrong := named("rate", "arrivals", "max_connections")):
         raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
     if "clients" not in given and "think_ms" in given:

@@ -93,6 +93,9 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
     if summary.batch_rows_by_batch is not None:
         by_answer = f"a request finds itself in one of {summary.batch_rows_by_answer:.1f}"
         table.add_row("rows a batch", f"{summary.batch_rows_by_batch:.1f}", by_answer)
+    if summary.chunks_per_s is not None:
+        by_answer = f"{summary.chunks_by_answer:.1f} in a streamed answer"
+        table.add_row("chunks", f"{summary.chunks_per_s:.1f}/s", by_answer)
     cpu = " + ".join(f"{100 * one / outcome.measured_s:.0f}" for one in outcome.cpu_s)
     table.add_row("generator", f"{cpu} %", "of a core")
     waited = f"{summary.waited_for_connection} requests waited for one"
@@ -113,6 +116,8 @@ def _times(summary: Summary) -> Table:
     table = plain_table("milliseconds", "samples", "mean", *(f"p{name}" for name in names), "max")
     rows: dict[str, Spread | None] = {
         "latency": summary.latency,
+        "  first chunk": summary.first_chunk,
+        "  chunk to chunk": summary.chunk_gap,
         "  held": summary.held,
         "  batch": summary.batch,
         "  rest": summary.rest,

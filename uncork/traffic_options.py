@@ -72,6 +72,29 @@ Header = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME:VALUE", help="A header field of every request; may be given again."),
 ]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="https: certificates to trust (PEM).",
+        show_default="those that the system trusts",
+    ),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="https: trust any certificate.")]
+Cert = Annotated[
+    Path | None,
+    typer.Option("--cert", metavar="FILE", help="https: certificate chain of the client (PEM)."),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        metavar="FILE",
+        help="https: key of --cert (PEM), without a password.",
+        show_default="in --cert",
+    ),
+]
 Processes = Annotated[
     int, typer.Option(min=1, help="Generator processes; each needs a core when the rate is high.")
 ]

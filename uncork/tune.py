@@ -63,7 +63,7 @@ def tune(
     """
     with refusals("tune"):
         require("scipy", wanted_by="tune")
-        refuse_contradictions(given(context), is_url=False)
+        refuse_contradictions(given(context))
         plan = plan_of(
             {
                 "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),

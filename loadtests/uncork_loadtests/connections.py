@@ -4,6 +4,8 @@ All of it runs on one event loop, so nothing needs a lock.
 """
 
 import asyncio
+import math
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -48,6 +50,7 @@ class Traffic(ABC):
         self._coming: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._tls = plan.tls.context() if plan.is_https else None
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @abstractmethod
@@ -105,9 +108,11 @@ class Traffic(ABC):
         loop, (host, port) = asyncio.get_running_loop(), self.plan.address
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                await loop.create_connection(lambda: connection, host, port)
+                await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
         except OSError as error:  # TimeoutError is one
             reason = str(error) or f"no answer within {_CONNECT_SECONDS:g} s"
+            if isinstance(error, ssl.SSLCertVerificationError):
+                reason = f"its certificate is not trusted: {error.verify_message}; see --ca and --insecure"
             raise ConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
 
     def _opened(self, connection: "Connection", task: asyncio.Task[None]) -> None:
@@ -144,8 +149,8 @@ class Traffic(ABC):
         self.gone(connection)
         self.settle()
 
-    def answered(self, asked: Asked, reply: Reply, *, now_s: float) -> None:
-        """Record an answer, and compare it."""
+    def answered(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float) -> None:
+        """Record an answer that began at `first_s` and was whole at `now_s`, and compare it."""
         head, start_s = reply.head, self.start_s
         wrong = False
         good = head.status // 100 == 2
@@ -164,6 +169,8 @@ class Traffic(ABC):
             NOT_TOLD if head.held_ms is None else head.held_ms,
             NOT_TOLD if head.batch_ms is None else head.batch_ms,
             wrong,
+            first_s - start_s,
+            reply.chunks,
         )
         self.outstanding -= 1
 
@@ -176,7 +183,7 @@ class Traffic(ABC):
     def unanswered(self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int) -> None:
         """Record a request that has no answer and will have none."""
         times = (time - self.start_s for time in (scheduled_s, fired_s, sent_s))
-        self.recorder.add(*times, NOT_TOLD, status, 0, NOT_TOLD, NOT_TOLD, False)
+        self.recorder.add(*times, NOT_TOLD, status, 0, NOT_TOLD, NOT_TOLD, False, NOT_TOLD, 0)
         self.outstanding -= 1
 
     def settle(self) -> None:
@@ -238,6 +245,7 @@ class Connection(asyncio.Protocol):
         self.due_s = 0.0
         """Closed loop: when the client has thought enough."""
         self.asked: Asked | None = None
+        self._first_s = NOT_TOLD
         self._traffic = traffic
         self._transport: asyncio.Transport | None = None
         self._lost = asyncio.Event()
@@ -253,6 +261,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._lost.clear()
         self._parser = ReplyParser()
+        self._first_s = NOT_TOLD
         self._traffic.joined(self)
 
     def ask(self, asked: Asked) -> None:
@@ -266,6 +275,8 @@ class Connection(asyncio.Protocol):
         try:
             reply = self._parser.feed(data)
             if reply is None:
+                if self._parser.has_chunk and math.isnan(self._first_s):
+                    self._first_s = time.monotonic()
                 return
             if self.asked is None:
                 raise ReplyError("an answer came that nobody had asked for")
@@ -274,8 +285,11 @@ class Connection(asyncio.Protocol):
             return
         now_s = time.monotonic()
         asked, self.asked = self.asked, None
+        first_s, self._first_s = self._first_s, NOT_TOLD
+        if math.isnan(first_s):
+            first_s = now_s
         traffic = self._traffic
-        traffic.answered(asked, reply, now_s=now_s)
+        traffic.answered(asked, reply, first_s=first_s, now_s=now_s)
         self.due_s = now_s + traffic.plan.think_s
         if reply.head.keep_alive:
             traffic.idle(self)

@@ -2,11 +2,12 @@
 
 import math
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
+from uncork_loadtests.tls import Tls
 
 REPLAY = "replay:"
 """What the kind of recorded arrivals begins with."""
@@ -43,11 +44,13 @@ class Plan:
     """
 
     url: str
-    """Plain http, with the path that every request is posted to."""
+    """http or https, with the path that every request is posted to."""
     payload: Payload
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     """Further header fields of every request."""
+    tls: Tls = field(default_factory=Tls)
+    """For https."""
     arrivals: str = "poisson"
     """Open loop: one of uncork_dispatcher.simulator.ARRIVALS."""
     rate: float | None = None
@@ -72,8 +75,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"url must look like http://host:port/path, not {self.url!r}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url must look like http://host:port/path or https://..., not {self.url!r}")
         self._check_numbers()
         if self.clients is None:
             # Wrong kinds and traces are told before anything is started.
@@ -99,7 +102,12 @@ class Plan:
     def address(self) -> tuple[str, int]:
         """Host and port to connect to."""
         parts = urllib.parse.urlsplit(self.url)
-        return parts.hostname or "", parts.port or 80
+        return parts.hostname or "", parts.port or (443 if self.is_https else 80)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether the server speaks TLS."""
+        return urllib.parse.urlsplit(self.url).scheme == "https"
 
     @property
     def average_rate(self) -> float:

@@ -70,10 +70,31 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
 
 
 def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
-    """Plain http only."""
-    done = CliRunner().invoke(app, ["loadtest", "https://h/x", "--rate", "5", "--shape", "4"])
+    """The message has those that we speak."""
+    done = CliRunner().invoke(app, ["loadtest", "ftp://h/x", "--rate", "5", "--shape", "4"])
 
-    assert (done.exit_code, "TARGET must look like http://" in done.stderr) == (2, True)
+    assert done.exit_code == 2
+    assert "TARGET must look like http://host:port/path or https://..., not 'ftp://h/x'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "message"),
+    [
+        ("http://h/x", ["--insecure"], "--insecure goes with a TARGET that begins with https://; got 'http:"),
+        ("m:S", ["--ca", "f", "--key", "f"], "--ca, --key goes with a TARGET that begins with https://"),
+        ("https://h/x", ["--ca", "f", "--insecure"], "--ca and --insecure must not be given together"),
+        ("https://h/x", ["--key", "f"], "to use --key, --cert must be given too"),
+        ("https://h/x", ["--ca", "nowhere"], "--ca must be a PEM file of certificates, got 'nowhere'"),
+        ("https://h/x", ["--ca", __file__], "--ca must be a PEM file of certificates"),
+        ("https://h/x", ["--cert", __file__], "--cert and --key must be PEM files"),
+    ],
+)
+def test_wrong_certificates_are_told(url: str, arguments: Sequence[str], message: str) -> None:
+    """Before anything is started, in terms of the options."""
+    done = CliRunner().invoke(app, ["loadtest", url, "--rate", "5", "--shape", "4", *arguments])
+
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
 
 
 def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
@@ -102,6 +123,8 @@ def outcome(*changes: dict[str, Any]) -> Outcome:
         "held_ms": 5.0,
         "batch_ms": 12.0,
         "wrong": False,
+        "first_s": 1.02,
+        "chunks": 0,
     }
     recorder = Recorder()
     for changed in [*[{}] * 20, *changes]:
@@ -128,7 +151,13 @@ def shown(found: Outcome, *, estimate: Estimate | None = None) -> dict[str, list
 
 def test_the_table_has_what_was_found() -> None:
     """Counts, shares, times, and - where too few samples stand behind a percentile."""
-    nothing = {"done_s": math.nan, "batch_rows": 0, "held_ms": math.nan, "batch_ms": math.nan}
+    nothing = {
+        "done_s": math.nan,
+        "first_s": math.nan,
+        "batch_rows": 0,
+        "held_ms": math.nan,
+        "batch_ms": math.nan,
+    }
     lines = shown(
         outcome(
             {"status": 503, **nothing, "done_s": 1.0},
@@ -151,6 +180,21 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
     assert lines["wrong"][:2] == ["answers", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
+
+
+def test_streams_have_lines_of_their_own() -> None:
+    """In the table and in JSON; without streams there are none."""
+    streamed = {"first_s": 1.01, "done_s": 1.05, "chunks": 5}
+    found = outcome(*[streamed] * 10)
+    lines = shown(found)
+
+    assert lines["chunks"] == ["25.0/s", "5.0", "in", "a", "streamed", "answer"]
+    assert lines["first"] == ["chunk", "10", "10.00", "10.00", "-", "-", "-", "10.00"]
+    assert lines["chunk"] == ["to", "chunk", "10", "10.00", "10.00", "-", "-", "-", "10.00"]
+    figures = json.loads(as_json(found, found.summary(), estimate=None))["summary"]
+    assert figures["first_chunk"]["percentiles_ms"]["50"] == pytest.approx(10)
+    assert (figures["chunks_per_s"], figures["chunks_by_answer"]) == (25, 5)
+    assert not {"chunks", "first", "chunk"} & shown(outcome()).keys()
 
 
 def test_json_has_everything_and_is_json() -> None:

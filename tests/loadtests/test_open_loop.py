@@ -12,7 +12,7 @@ from uncork_loadtests.loops import OpenLoop
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.samples import LOST, UNANSWERED, Samples
 
-from .fake_server import Handler, reply, serving
+from .fake_server import Handler, chunk, chunked, reply, serving
 
 BODIES = tuple(b"%d" % number for number in range(100))
 PLAN = Plan(
@@ -139,6 +139,48 @@ def test_a_request_takes_the_connection_that_was_freed_last(
     used = [number for number, (what, _) in enumerate(events) if what == "used"]
     assert len({connection for _, connection in events}) == 3
     assert events[used[3] - 1] == ("freed", events[used[3]][1])
+
+
+def test_a_streamed_answer_is_timed_to_its_first_chunk_and_to_its_end() -> None:
+    """The server ends no answer before all have begun."""
+    begun: list[bytes] = []
+    all_begun = asyncio.Event()
+
+    async def stream(body: bytes, writer: asyncio.StreamWriter) -> None:
+        whole = chunked(body, b" ", body)
+        cut = whole.index(b"\r\n\r\n") + 4 + len(chunk(body))
+        writer.write(whole[:cut])
+        await writer.drain()
+        begun.append(body)
+        if len(begun) == 20:
+            all_begun.set()
+        await all_begun.wait()
+        writer.write(whole[cut:])
+
+    expected = tuple(b"%b %b" % (body, body) for body in BODIES)
+    found, _ = outcome(stream, plan=replace(PLAN, payload=Payload(bodies=BODIES, expected=expected)))
+
+    assert set(found["status"]) == {200}
+    assert (found["sent_s"] < found["first_s"]).all()
+    # The end of the last ones may be read together with their first chunk.
+    assert sorted(found["first_s"])[9] < found["done_s"].min()
+    assert set(found["chunks"]) == {3}
+    assert not found["wrong"].any()
+
+
+def test_a_stream_that_breaks_off_is_lost() -> None:
+    """It has no good answer, however much of it came."""
+
+    async def break_off(body: bytes, writer: asyncio.StreamWriter) -> None:
+        whole = chunked(body, body)
+        writer.write(whole if body == b"3" else whole[:-6])
+        if body != b"3":
+            writer.close()
+
+    found, _ = outcome(break_off, plan=replace(PLAN, payload=Payload(bodies=BODIES)))
+
+    assert sorted(found["status"]) == [LOST] * 19 + [200]
+    assert sorted(found["chunks"]) == [0] * 19 + [2]
 
 
 def test_requests_do_not_wait_for_answers() -> None:

@@ -87,7 +87,7 @@ def test_the_head_has_path_query_and_fields() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"url": "https://h/"}, "url must look like http"),
+        ({"url": "ftp://h/"}, "url must look like http"),
         ({"url": "h:80"}, "url must look like http"),
         ({"clients": 0}, "clients must be at least 1"),
         ({"limit": 0}, "limit must be at least 1"),
