@@ -36,7 +36,7 @@ from uncork_loadtests.plan import Plan
 from uncork_loadtests.report_html import write_html
 from uncork_loadtests.report_png import write_png
 from uncork_loadtests.samples import Summary
-from uncork_loadtests.targets import Estimate, api_at, apis, estimate, our_service
+from uncork_loadtests.targets import Estimate, api_at, apis, estimate, fitted, our_service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,7 @@ def loadtest(
     lines: options.Lines = None,
     rows: options.Rows = 1,
     shape: options.Shape = None,
+    value_range: options.Range = None,
     function: options.Function = None,
     expected: options.Expected = None,
     content_type: options.ContentType = "application/json",
@@ -121,7 +122,7 @@ def loadtest(
         # Before anything is started: what is wrong with the options, whatever the target turns out to be.
         plan = plan_of(
             {
-                "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),
+                "payload": payload_of(data, lines, rows, shape, value_range, function, expected),
                 "content_type": content_type,
                 "headers": tuple(header_field(one) for one in header or []),
                 "tls": tls_of(ca, insecure, cert, key),
@@ -161,7 +162,7 @@ def _run(target: str, *, serve: list[str], path: str | None, plan: Plan, files: 
 def _reached(target: str, *, serve: list[str], path: str | None, plan: Plan) -> Iterator[_Target]:
     """The target, started if it is a service."""
     if is_url(target):
-        yield _Target(plan=plan, estimate=lambda: None)
+        yield _Target(plan=fitted(plan), estimate=lambda: None)
         return
     with contextlib.ExitStack() as stack:
         with telling() as tell:

@@ -9,8 +9,9 @@ from typing import Any
 
 from uncork.usage import WrongUsage, in_options
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.payloads import load_function, random_bodies, read_bodies
+from uncork_loadtests.payloads import load_function, read_bodies
 from uncork_loadtests.plan import REPLAY, Payload, Plan
+from uncork_loadtests.random_rows import RandomRows, parse_range, parse_shape
 from uncork_loadtests.tls import Tls
 
 SECONDS = 10.0
@@ -44,10 +45,9 @@ def payload_of(
     lines: Path | None,
     rows: int,
     shape: str | None,
+    value_range: str | None,
     function: str | None,
     expected: Path | None,
-    *,
-    seed: int,
 ) -> Payload:
     """What to send.
 
@@ -65,7 +65,8 @@ def payload_of(
             load_function(function)
             return Payload(function=function)
         if shape is not None:
-            return Payload(bodies=random_bodies(rows=rows, shape=_shape(shape), seed=seed))
+            numbers = None if value_range is None else parse_range(value_range)
+            return Payload(random=RandomRows(shape=parse_shape(shape), rows=rows, numbers=numbers))
         bodies = read_bodies(data or lines or Path(), lines=lines is not None)
         answers = read_bodies(expected, lines=lines is not None) if expected is not None else None
         return Payload(bodies=bodies, expected=answers)
@@ -73,16 +74,6 @@ def payload_of(
         raise WrongUsage(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise WrongUsage(str(error)) from None
-
-
-def _shape(text: str) -> list[int]:
-    try:
-        shape = [int(size) for size in text.split(",")]
-    except ValueError:
-        shape = []
-    if not shape or min(shape) < 1:
-        raise WrongUsage(f"--shape takes sizes with commas between them, as 4 or 28,28; got {text!r}")
-    return shape
 
 
 def header_field(text: str) -> tuple[str, str]:
@@ -167,7 +158,8 @@ def refuse_contradictions(given: set[str], *, target: str = "") -> None:
         raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
     if "clients" not in given and "think_ms" in given:
         raise WrongUsage("--think-ms only goes with --clients, which makes a closed loop")
-    if "rows" in given and "shape" not in given:
-        raise WrongUsage("--rows only goes with --shape")
+    for name, option in {"rows": "--rows", "value_range": "--range"}.items():
+        if name in given and "shape" not in given:
+            raise WrongUsage(f"{option} only goes with --shape")
     if "expected" in given and not {"data", "lines"} & given:
         raise WrongUsage("--expected only goes with --data or --lines")

@@ -25,6 +25,8 @@ def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> 
     """The parts to print, one below the other."""
     yield f"POST {outcome.plan.url}"
     yield heading(outcome)
+    if outcome.plan.payload.random is not None:
+        yield f"each request: {outcome.plan.payload.random}"
     yield ""
     yield _counts(outcome, summary)
     yield ""
@@ -60,11 +62,9 @@ def status_name(status: int) -> str:
 
 def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
     """All figures; what is not known is null."""
-    plan = msgspec.to_builtins(outcome.plan)
-    payload = plan.pop("payload")
     figures: dict[str, Any] = {
         "uncork": version("uncork"),
-        "plan": {**plan, "bodies": len(payload["bodies"]), "function": payload["function"]},
+        "plan": plan_figures(outcome.plan),
         "void": outcome.void or None,
         "interrupted": outcome.interrupted,
         "measured_s": outcome.measured_s,
@@ -75,6 +75,18 @@ def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) ->
         "estimate": estimate,
     }
     return msgspec.json.format(msgspec.json.encode(figures))
+
+
+def plan_figures(plan: Plan) -> dict[str, Any]:
+    """A plan for programs, with the number of its bodies instead of them."""
+    figures: dict[str, Any] = msgspec.to_builtins(plan)
+    payload = figures.pop("payload")
+    return {
+        **figures,
+        "bodies": len(payload["bodies"]),
+        "random": payload["random"],
+        "function": payload["function"],
+    }
 
 
 def _counts(outcome: Outcome, summary: Summary) -> Table:

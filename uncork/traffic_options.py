@@ -53,7 +53,16 @@ Rows = Annotated[
 ]
 Shape = Annotated[
     str | None,
-    typer.Option(metavar="N,N...", help="What to send: random rows of floats of this shape, as JSON."),
+    typer.Option(metavar="N,N...", help="What to send: random rows of numbers of this shape, as JSON."),
+]
+Range = Annotated[
+    str | None,
+    typer.Option(
+        "--range",
+        metavar="LOW,HIGH",
+        help="Numbers in the rows of --shape: 0,255 for integers, 0.0,1.0 for other numbers.",
+        show_default="bounds or example in the service's /openapi.json, else 0.0,1.0 or, for integers, 0,9",
+    ),
 ]
 Function = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from uncork_loadtests.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import Api, api_at, apis, our_service
+from uncork_loadtests.targets import Api, api_at, apis, fitted, our_service
 
 METRICS = (
     "mean_ms",
@@ -189,11 +189,11 @@ def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
 
 
 def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
-    """The plan for an api of a server of ours, judged by the goal of the api if the plan has none."""
+    """The plan for an api of a server of ours, with its goal and its numbers where the plan has none."""
     goal_s = plan.goal_s
     if goal_s is None and not api.streams:
         goal_s = api.goal_ms / 1000
-    return replace(plan, url=server.url(api.route), goal_s=goal_s)
+    return fitted(replace(plan, url=server.url(api.route), goal_s=goal_s))
 
 
 def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
+from uncork_loadtests.random_rows import RandomRows
 from uncork_loadtests.tls import Tls
 
 REPLAY = "replay:"
@@ -15,21 +16,23 @@ REPLAY = "replay:"
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What requests carry: bodies that are sent in turn, or a function that makes them.
+    """What requests carry: bodies that are sent in turn, random rows that make them, or a function that does.
 
     Raises:
-        ValueError: if it is neither or both, or answers do not go with the bodies.
+        ValueError: if it is none of these or a function and another, or answers do not go with the bodies.
     """
 
     bodies: tuple[bytes, ...] = ()
     expected: tuple[bytes, ...] | None = None
     """The right answer to each body; None: answers are not compared."""
+    random: RandomRows | None = None
+    """What bodies are made of; there are none until it is known which numbers the service asks for."""
     function: str | None = None
     """MODULE:FUNCTION or FILE.py:FUNCTION: of a request's number, gives a body, or a body and its answer."""
 
     def __post_init__(self) -> None:
-        if bool(self.bodies) == (self.function is not None):
-            raise ValueError("a payload must hold at least one body, or else a function that makes them")
+        if bool(self.bodies or self.random) == (self.function is not None):
+            raise ValueError("a payload must hold at least one body, or random rows, or else a function")
         if self.expected is not None and len(self.expected) != len(self.bodies):
             raise ValueError(f"{len(self.bodies)} bodies but {len(self.expected)} expected answers")
 

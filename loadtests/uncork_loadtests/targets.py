@@ -1,14 +1,18 @@
 """A service of ours as the target of a load test: started, asked for its routes and its estimate, ended."""
 
 import contextlib
+import ssl
 import sys
+import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, numbers_in
 from uncork_loadtests.servers import BenchError, Server, serve
 
 _SECONDS = 5.0
@@ -64,7 +68,7 @@ def apis(server: Server, *, headers: Sequence[tuple[str, str]] = ()) -> list[Api
         BenchError: if `/status` does not answer.
     """
     try:
-        return msgspec.json.decode(_get(server, "/status", headers=headers), type=_Status).apis
+        return msgspec.json.decode(_page(server, "/status", headers=headers), type=_Status).apis
     except msgspec.MsgspecError as error:
         raise BenchError(f"{server.name}: /status cannot be read: {error}") from None
 
@@ -90,20 +94,50 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
 def estimate(server: Server, *, api: Api, headers: Sequence[tuple[str, str]] = ()) -> Estimate | None:
     """What the gateway estimates now; None if it does not say."""
     try:
-        return read_estimate(_get(server, "/metrics", headers=headers).decode(), name=api.name)
+        return read_estimate(_page(server, "/metrics", headers=headers).decode(), name=api.name)
     except BenchError:
         return None
 
 
-def _get(server: Server, path: str, *, headers: Sequence[tuple[str, str]]) -> bytes:
+def _page(server: Server, path: str, *, headers: Sequence[tuple[str, str]]) -> bytes:
     try:
-        # A proxy that the environment names does not reach this machine.
-        reply = httpx.get(server.url(path), headers=list(headers), timeout=_SECONDS, trust_env=False)
+        reply = _get(server.url(path), headers=headers)
     except httpx.HTTPError as error:
         raise BenchError(f"{server.name}: GET {path} failed: {error}") from None
     if reply.status_code != 200:
         raise BenchError(f"{server.name}: GET {path} answered {reply.status_code}: {reply.text[:200]}")
     return reply.content
+
+
+def _get(
+    url: str, *, headers: Sequence[tuple[str, str]], tls: ssl.SSLContext | bool = True
+) -> httpx.Response:
+    # Generators do not know of a proxy that the environment names either.
+    return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
+
+
+def fitted(plan: Plan) -> Plan:
+    """The plan with bodies, where it has random rows.
+
+    Where it does not say of which numbers, they are those that the server's `/openapi.json` asks for.
+    """
+    random = plan.payload.random
+    if random is None:
+        return plan
+    if random.numbers is None:
+        random = replace(random, numbers=_numbers_for(plan) or Numbers())
+    return replace(plan, payload=Payload(bodies=random.bodies(seed=plan.seed), random=random))
+
+
+def _numbers_for(plan: Plan) -> Numbers | None:
+    parts = urllib.parse.urlsplit(plan.url)
+    url = f"{parts.scheme}://{parts.netloc}/openapi.json"
+    try:
+        reply = _get(url, headers=plan.headers, tls=plan.tls.context() if plan.is_https else True)
+        document = msgspec.json.decode(reply.content)
+    except (httpx.HTTPError, msgspec.DecodeError):
+        return None  # other servers need not have one
+    return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
 
 
 def read_estimate(metrics: str, *, name: str) -> Estimate | None:

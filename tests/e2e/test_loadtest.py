@@ -23,6 +23,7 @@ from uncork_loadtests.fleet import run
 from uncork_loadtests.plan import Payload, Plan
 
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
+STRICT = f"{SERVICES / 'strict.py'}:Strict"
 BRIEF = ("--seconds", "0.3", "--warmup-seconds", "0")
 
 
@@ -57,6 +58,24 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     assert found["estimate"]["intercept_ms"] > 0
     assert "Plotly.newPlot" in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("path", "random"),
+    [
+        ("/throw", {"low": 1, "high": 6, "integers": True}),
+        ("/pixel", {"low": 0, "high": 9, "integers": True}),
+    ],
+)
+def test_a_strict_service_accepts_random_rows(path: str, random: dict[str, Any]) -> None:
+    """They are of numbers that its OpenAPI document asks for."""
+    done = run_uncork(
+        "loadtest", STRICT, "--path", path, "--rate", "100", "--shape", "2", *BRIEF, "--json", "-"
+    )
+    found = figures(done)
+
+    assert found["plan"]["random"]["numbers"] == random
+    assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
 
 
 def test_a_service_that_only_streams(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from uncork.loadtest_options import seconds_of
 from uncork.loadtest_tables import as_json, tables
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, RandomRows
 from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.targets import Estimate
 
@@ -40,6 +41,8 @@ PLAN = Plan(
         (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
         (["--shape", "0,4", "--rate", "5"], "--shape takes sizes with commas between them"),
         (["--shape", "4,x", "--rate", "5"], "got '4,x'"),
+        (["--shape", "4", "--range", "9,0", "--rate", "5"], "--range takes two numbers of at most 1e9"),
+        (["--data", "f", "--range", "0,9", "--rate", "5"], "--range only goes with --shape"),
         (["--shape", "4", "--rate", "5", "--seconds", "0"], "--seconds must be above 0"),
         (["--shape", "4", "--rate", "5", "--goal-ms", "0"], "--goal-ms must be above 0"),
         (["--shape", "4", "--rate", "5", "--think-ms", "5"], "--think-ms only goes with --clients"),
@@ -180,6 +183,31 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
     assert lines["wrong"][:2] == ["answers", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
+
+
+def test_random_rows_are_described() -> None:
+    """Of which numbers they were: in the table and in JSON."""
+    rows = RandomRows(shape=(4,), numbers=Numbers(low=0, high=9, integers=True))
+    payload = Payload(bodies=(b"[1,2,3,4]",), random=rows)
+    found = replace(outcome(), plan=replace(PLAN, payload=payload))
+
+    assert shown(found)["each"] == [
+        "request:",
+        "a",
+        "random",
+        "row",
+        "of",
+        "shape",
+        "4,",
+        "integers",
+        "from",
+        "0",
+        "to",
+        "9",
+    ]
+    figures = json.loads(as_json(found, found.summary(), estimate=None))["plan"]
+    assert figures["random"]["numbers"] == {"low": 0, "high": 9, "integers": True}
+    assert figures["bodies"] == 1
 
 
 def test_streams_have_lines_of_their_own() -> None:

@@ -112,8 +112,8 @@ def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({}, "at least one body, or else a function"),
-        ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or else a function"),
+        ({}, "at least one body, or random rows, or else a function"),
+        ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or random rows, or else a function"),
         ({"bodies": (b"a",), "expected": (b"a", b"b")}, "1 bodies but 2 expected"),
     ],
 )

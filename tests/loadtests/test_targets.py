@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, RandomRows
 from uncork_loadtests.servers import BenchError
-from uncork_loadtests.targets import Api, NoSuchApi, api_at, apis
+from uncork_loadtests.targets import Api, NoSuchApi, api_at, apis, fitted
 
 from .pages_server import serving_pages, status
 
 PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0)
+RANDOM = RandomRows(shape=(2,))
+ROWS = Payload(random=RANDOM)
+BODY = Payload(bodies=(b"1",))
 TELL = Api(name="tell", route="/tell", goal_ms=300.0, streams=True)
 
 
@@ -38,6 +46,32 @@ def test_a_page_of_something_else_is_refused() -> None:
         pytest.raises(BenchError, match=r"it: /status cannot be read: .*missing required field `apis`"),
     ):
         apis(server)
+
+
+def test_random_rows_fit_the_openapi_document() -> None:
+    """Of the server that they are sent to; without one they are of numbers between 0 and 1."""
+    content = {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}}
+    document = {"paths": {"/predict": {"post": {"requestBody": {"content": content}}}}}
+    with serving_pages({"/openapi.json": json.dumps(document).encode()}) as server:
+        plan = Plan(url=server.url("/predict?x=1"), payload=ROWS, rate=1.0)
+        [integers, numbers] = [fitted(plan), fitted(replace(plan, url=server.url("/other")))]
+
+    assert integers.payload.random == replace(RANDOM, numbers=Numbers(low=0, high=9, integers=True))
+    assert all(isinstance(one, int) for one in json.loads(integers.payload.bodies[0]))
+    assert numbers.payload.random == replace(RANDOM, numbers=Numbers())
+    assert fitted(plan).payload.random == replace(RANDOM, numbers=Numbers())  # there is no server any more
+
+
+def test_numbers_that_the_user_chose_stay() -> None:
+    """Nobody is asked."""
+    numbers = Numbers(low=-3, high=3)
+    plan = Plan(url="http://127.0.0.1:1/", payload=Payload(random=replace(RANDOM, numbers=numbers)), rate=1.0)
+
+    assert fitted(plan).payload == Payload(
+        random=replace(RANDOM, numbers=numbers),
+        bodies=replace(RANDOM, numbers=numbers).bodies(seed=1),
+    )
+    assert fitted(replace(plan, payload=BODY)).payload is BODY
 
 
 def test_without_a_path_the_first_api_is_meant() -> None:
