@@ -115,7 +115,8 @@ def loadtest(
 
     Open loop: requests come at their times whatever becomes of earlier ones. The run is void, and the exit
     code 1, when the generator fell behind: p99 of its lag above 1 ms and above a tenth of the p99 latency.
-    The exit code is 1, too, when an answer was wrong or there was no good one.
+    The exit code is 1, too, when an answer was wrong, there was no good one, or most requests failed with
+    another status than 503.
     """
     with refusals("loadtest"):
         refuse_contradictions(given(context), target=target)
@@ -201,8 +202,8 @@ def _judge(outcome: Outcome, summary: Summary) -> int:
     faults = [f"void: {outcome.void}"] if outcome.void else []
     if summary.wrong:
         faults.append(f"{summary.wrong} wrong answers, the first: {outcome.first_wrong}")
-    if not summary.good:
-        faults.append("there was no good answer")
+    if outcome.failure:
+        faults.append(outcome.failure)
     for fault in faults:
         complain("loadtest", fault)
     return 1 if faults else 0

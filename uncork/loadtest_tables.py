@@ -14,11 +14,10 @@ from rich.table import Table
 from uncork.terminal import plain_table
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import REPLAY, Plan
-from uncork_loadtests.samples import BEYOND, LOST, PERCENTILES, UNANSWERED, Spread, Summary
+from uncork_loadtests.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
 from uncork_loadtests.targets import Estimate
 
 _NOTHING = "-"
-_NO_ANSWER = {LOST: "connection lost", UNANSWERED: "no answer"}
 
 
 def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:
@@ -55,11 +54,6 @@ def traffic(plan: Plan) -> str:
     return f"{arrivals}, {plan.average_rate:.4g}/s on average"
 
 
-def status_name(status: int) -> str:
-    """A status as people read it."""
-    return "503 (shed)" if status == 503 else _NO_ANSWER.get(status, str(status))
-
-
 def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
     """All figures; what is not known is null."""
     figures: dict[str, Any] = {
@@ -70,6 +64,7 @@ def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) ->
         "measured_s": outcome.measured_s,
         "summary": {**msgspec.to_builtins(summary, str_keys=True), "good": summary.good},
         "first_wrong": outcome.first_wrong or None,
+        "first_errors": outcome.first_errors,
         "connections": outcome.connections,
         "generator_cpu_s": outcome.cpu_s,
         "estimate": estimate,
@@ -99,7 +94,8 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
     for status, count in sorted(summary.statuses.items(), reverse=True):
         if not 200 <= status < 300:
             share = f"{_percent(count / summary.requests)} %"
-            table.add_row(status_name(status), str(count), share)
+            said = outcome.first_errors.get(status)
+            table.add_row(status_name(status), str(count), share + (f", the first: {said}" if said else ""))
     if summary.wrong:
         table.add_row("wrong answers", str(summary.wrong), outcome.first_wrong)
     if summary.batch_rows_by_batch is not None:

@@ -45,7 +45,8 @@ class Turn:
     gateway_cpu_us: float | None
     """Processor time per request in microseconds, the warm-up counted in both; that of workers likewise."""
     workers_cpu_us: float | None
-    good: int
+    failure: str
+    """Why it failed; empty if it did not."""
     wrong: int
     first_wrong: str
     void: str
@@ -264,7 +265,7 @@ def _fault(turns: Sequence[Turn]) -> str:
     wrong = next((turn for turn in turns if turn.wrong), None)
     if wrong is not None:
         return f"{sum(turn.wrong for turn in turns)} wrong answers, the first: {wrong.first_wrong}"
-    return "" if all(turn.good for turn in turns) else "there was no good answer"
+    return next((turn.failure for turn in turns if turn.failure), "")
 
 
 def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
@@ -300,7 +301,7 @@ def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
         batch_rows=summary.batch_rows_by_batch,
         gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
         workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
-        good=summary.good,
+        failure=outcome.failure,
         wrong=summary.wrong,
         first_wrong=outcome.first_wrong,
         void=outcome.void,

@@ -10,25 +10,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
+from uncork_loadtests.answers import Answers, Asked
 from uncork_loadtests.http_reply import Reply, ReplyError, ReplyParser
-from uncork_loadtests.payloads import same_answer, source
+from uncork_loadtests.payloads import source
 from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import LOST, NOT_TOLD, SHED, UNANSWERED, Recorder
+from uncork_loadtests.samples import LOST, NOT_TOLD, UNANSWERED
 from uncork_loadtests.timer import Timer
 
 _CONNECT_SECONDS = 10.0
-
-
-class Asked(NamedTuple):
-    """A request that is waited for. Times are those of time.monotonic()."""
-
-    scheduled_s: float
-    fired_s: float
-    sent_s: float
-    request: bytes
-    expected: bytes | None
 
 
 class Traffic(ABC):
@@ -36,14 +27,13 @@ class Traffic(ABC):
 
     def __init__(self, plan: Plan, *, share: int = 0) -> None:
         self.plan = plan
-        self.recorder = Recorder()
+        self.answers = Answers()
         self.timer = Timer()
         self.start_s = 0.0
         self.stopping = False
         self.halted = False
         self.outstanding = 0
         self.most_connections = 0
-        self.without_retry_after = 0
         self._make = source(plan)
         self._number = share
         self._connections: set[Connection] = set()
@@ -150,40 +140,13 @@ class Traffic(ABC):
         self.settle()
 
     def answered(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float) -> None:
-        """Record an answer that began at `first_s` and was whole at `now_s`, and compare it."""
-        head, start_s = reply.head, self.start_s
-        wrong = False
-        good = head.status // 100 == 2
-        if good and asked.expected is not None and not same_answer(reply.body, asked.expected):
-            wrong = True
-            self._tell_first_wrong(asked, reply)
-        if head.status == SHED and head.retry_after_s is None:
-            self.without_retry_after += 1
-        self.recorder.add(
-            asked.scheduled_s - start_s,
-            asked.fired_s - start_s,
-            asked.sent_s - start_s,
-            now_s - start_s,
-            head.status,
-            head.batch_size or 0,
-            NOT_TOLD if head.held_ms is None else head.held_ms,
-            NOT_TOLD if head.batch_ms is None else head.batch_ms,
-            wrong,
-            first_s - start_s,
-            reply.chunks,
-        )
+        """Record an answer that began at `first_s` and was whole at `now_s`."""
+        self.answers.add(asked, reply, first_s=first_s, now_s=now_s, start_s=self.start_s)
         self.outstanding -= 1
-
-    def _tell_first_wrong(self, asked: Asked, reply: Reply) -> None:
-        if not self.recorder.first_wrong:
-            sent = asked.request.partition(b"\r\n\r\n")[2][:80]
-            expected, got = (asked.expected or b"")[:80], reply.body[:80]
-            self.recorder.first_wrong = f"sent {sent!r}, expected {expected!r}, got {got!r}"
 
     def unanswered(self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int) -> None:
         """Record a request that has no answer and will have none."""
-        times = (time - self.start_s for time in (scheduled_s, fired_s, sent_s))
-        self.recorder.add(*times, NOT_TOLD, status, 0, NOT_TOLD, NOT_TOLD, False, NOT_TOLD, 0)
+        self.answers.add_missing(scheduled_s, fired_s, sent_s, status=status, start_s=self.start_s)
         self.outstanding -= 1
 
     def settle(self) -> None:

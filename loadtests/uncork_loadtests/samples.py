@@ -44,13 +44,17 @@ _VOID_LAG_S = 0.001
 _VOID_SHARE = 0.1
 
 
+def status_name(status: int) -> str:
+    """A status as people read it."""
+    return {SHED: "503 (shed)", LOST: "connection lost", UNANSWERED: "no answer"}.get(status, str(status))
+
+
 class Recorder:
     """Keeps the samples of a run while it is under way."""
 
     def __init__(self) -> None:
         self._columns = {name: array(_CODES[SAMPLE[name].str[1:]]) for name in SAMPLE.names or ()}
         self._appends = tuple(column.append for column in self._columns.values())
-        self.first_wrong = ""
 
     def __len__(self) -> int:
         return len(self._columns["status"])

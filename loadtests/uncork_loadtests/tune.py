@@ -74,6 +74,8 @@ class Proof:
     predicted: Figures
     measured: Figures | None
     """None if there was no good answer."""
+    failure: str
+    """Why the load test failed; empty if it did not."""
     gateway_cpu_us: float | None
     """Processor time of the gateway per request, in microseconds; None where it cannot be had."""
     wrong: int
@@ -239,6 +241,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
         seconds=outcome.measured_s,
         predicted=predicted,
         measured=measured,
+        failure=outcome.failure,
         gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
         wrong=summary.wrong,
         first_wrong=outcome.first_wrong,
@@ -269,8 +272,8 @@ def doubts(proof: Proof) -> list[str]:
     """What a proof says against the advice: empty if it proves it."""
     if proof.void:
         return [f"the proof is void: {proof.void}; try a lower --rate, or more --processes"]
-    if proof.measured is None:
-        return ["the proof failed: there was no good answer"]
+    if proof.failure or proof.measured is None:
+        return [f"the proof failed: {proof.failure}"]
     found = []
     if proof.wrong:
         found.append(f"{proof.wrong} wrong answers, the first: {proof.first_wrong}")

@@ -124,8 +124,8 @@ def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
                 await traffic.wait(5.0)
             finally:
                 await traffic.close()
-            assert len(traffic.recorder) == 2
-            return traffic.without_retry_after
+            assert len(traffic.answers.recorder) == 2
+            return traffic.answers.without_retry_after
 
     assert asyncio.run(run()) == 1
 

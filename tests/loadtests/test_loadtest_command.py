@@ -185,6 +185,57 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
 
 
+def test_the_table_has_what_the_first_error_said() -> None:
+    """Of each status; JSON has it, too."""
+    found = replace(
+        outcome({"status": 400}, {"status": 503}, {"status": 404}),
+        first_errors={400: "expected a row", 503: "busy", 404: ""},
+    )
+    lines = shown(found)
+
+    assert lines["400"] == ["1", "4.35", "%,", "the", "first:", "expected", "a", "row"]
+    assert lines["503"] == ["(shed)", "1", "4.35", "%,", "the", "first:", "busy"]
+    assert lines["404"] == ["1", "4.35", "%"]
+    figures = json.loads(as_json(found, found.summary(), estimate=None))
+    assert figures["first_errors"] == {"400": "expected a row", "503": "busy", "404": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure"),
+    [
+        ([], ""),
+        ([{"status": 400}] * 20, ""),
+        ([{"status": 503}] * 900, ""),
+        ([{"status": 400}] * 21, "most requests failed; 21 of 41 requests: 400, the first: expected a row"),
+        ([{"status": LOST}] * 21, "most requests failed; 21 of 41 requests: connection lost"),
+        ([{"status": 503}] * 22 + [{"status": 500}] * 43, "most requests failed; 43 of 85 requests: 500"),
+    ],
+)
+def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure: str) -> None:
+    """A service that refuses most of them with 503 is as it should be."""
+    found = replace(outcome(*changes), first_errors={400: "expected a row", 500: ""})
+
+    assert found.failure == failure
+
+
+@pytest.mark.parametrize(
+    ("statuses", "failure"),
+    [
+        ([503, 503], "there was no good answer; 2 of 2 requests: 503 (shed), the first: busy"),
+        ([503, 503, 400], "there was no good answer; 1 of 3 requests: 400"),
+        ([], "there was no good answer"),
+    ],
+)
+def test_a_run_fails_without_a_good_answer(statuses: list[int], failure: str) -> None:
+    """Whatever became of the requests."""
+    good = outcome().samples
+    samples = good[[0] * len(statuses)].copy()
+    samples["status"] = statuses
+    found = replace(outcome(), samples=samples, first_errors={503: "busy"})
+
+    assert found.failure == failure
+
+
 def test_random_rows_are_described() -> None:
     """Of which numbers they were: in the table and in JSON."""
     rows = RandomRows(shape=(4,), numbers=Numbers(low=0, high=9, integers=True))

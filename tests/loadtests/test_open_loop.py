@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from uncork_loadtests.connections import Asked, Connection, Traffic
+from uncork_loadtests.answers import Asked
+from uncork_loadtests.connections import Connection, Traffic
 from uncork_loadtests.loops import OpenLoop
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.samples import LOST, UNANSWERED, Samples
@@ -55,7 +56,7 @@ def outcome(
             await meanwhile(traffics)
         for traffic in traffics:
             await traffic.drain(drain_s)
-        found: Samples = traffics[0].recorder.samples()
+        found: Samples = traffics[0].answers.recorder.samples()
         for traffic in traffics[1:]:
             found = append(found, traffic)
         return found
@@ -65,7 +66,7 @@ def outcome(
 
 def append(found: Samples, traffic: Traffic) -> Samples:
     """The samples of one more share."""
-    more = traffic.recorder.samples()
+    more = traffic.answers.recorder.samples()
     whole = found.copy()
     whole.resize(len(found) + len(more), refcheck=False)
     whole[len(found) :] = more
@@ -104,7 +105,7 @@ def test_shares_make_up_the_schedule() -> None:
 
     assert sorted(found["scheduled_s"]) == pytest.approx([number / 1000 for number in range(20)])
     assert sorted(map(int, bodies)) == list(range(20))
-    assert [len(traffic.recorder) for traffic in traffics] == [7, 7, 6]
+    assert [len(traffic.answers.recorder) for traffic in traffics] == [7, 7, 6]
 
 
 def test_a_request_takes_the_connection_that_was_freed_last(
@@ -284,7 +285,7 @@ def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
         traffic.begin(asyncio.get_running_loop().time())
         await traffic.drain(DRAIN_S)
         await traffic.close()
-        return traffic.recorder.samples()
+        return traffic.answers.recorder.samples()
 
     assert asyncio.run(run())["status"].tolist() == [LOST] * 20
 
@@ -298,7 +299,31 @@ def test_a_wrong_answer_is_noticed() -> None:
     found, traffics = outcome(wrong_once)
 
     assert found["wrong"].sum() == 1
-    assert traffics[0].recorder.first_wrong == "sent b'3', expected b'3', got b'7'"
+    assert traffics[0].answers.first_wrong == "sent b'3', expected b'3', got b'7'"
+
+
+def test_the_first_of_each_error_is_kept() -> None:
+    """What it says, in a line; a refusal with 503 is one, too."""
+
+    async def refuse(body: bytes, writer: asyncio.StreamWriter) -> None:
+        texts = {
+            b"0": ("400 Bad", b'{"title": "Bad", "status": 400, "detail": "expected a row,\\n  got 0"}'),
+            b"1": ("400 Bad", b"another"),
+            b"2": ("503 Busy", b'{"error": "busy"}'),
+            b"3": ("500 Oh", b"\xff" * 1000),
+            b"4": ("404 No", b""),
+        }
+        status, text = texts.get(body, ("200 OK", body))
+        writer.write(reply(text, status=status))
+
+    _, traffics = outcome(refuse, plan=replace(PLAN, max_connections=1))
+
+    assert traffics[0].answers.first_errors == {
+        400: "expected a row, got 0",
+        503: '{"error": "busy"}',
+        500: "\N{REPLACEMENT CHARACTER}" * 300 + " ...",
+        404: "",
+    }
 
 
 def test_a_halt_leaves_out_what_is_under_way() -> None:

@@ -39,6 +39,7 @@ PROOF = Proof(
     seconds=5.0,
     predicted=FIGURES,
     measured=FIGURES,
+    failure="",
     gateway_cpu_us=200.0,
     wrong=0,
     first_wrong="",
@@ -147,7 +148,8 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
     [
         ({}, []),
         ({"void": "too late"}, ["the proof is void: too late"]),
-        ({"measured": None}, ["there was no good answer"]),
+        ({"measured": None, "failure": "there was no good answer"}, ["there was no good answer"]),
+        ({"failure": "most requests failed"}, ["the proof failed: most requests failed"]),
         ({"wrong": 2, "first_wrong": "sent x"}, ["2 wrong answers, the first: sent x"]),
         ({"measured": replace(FIGURES, in_goal=0.98)}, ["98.00 % are within the goal, not 99 %"]),
         (
