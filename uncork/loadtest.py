@@ -29,14 +29,13 @@ from uncork.loadtest_progress import measure
 from uncork.loadtest_tables import as_json, heading, tables
 from uncork.terminal import INTERRUPTED, as_text, measuring, telling, write_json
 from uncork.usage import given, refusals, require_writable
-from uncork_loadtests.compare import aimed_at
 from uncork_loadtests.extras import require
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.report_html import write_html
 from uncork_loadtests.report_png import write_png
 from uncork_loadtests.samples import Summary
-from uncork_loadtests.targets import Estimate, api_at, apis, estimate, fitted, our_service
+from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate, fitted, our_service
 
 
 @dataclass(frozen=True, kw_only=True)

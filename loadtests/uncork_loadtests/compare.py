@@ -13,7 +13,7 @@ from uncork_loadtests.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import Api, api_at, apis, fitted, our_service
+from uncork_loadtests.targets import aimed, our_service
 
 METRICS = (
     "mean_ms",
@@ -177,24 +177,6 @@ def alternate(
         rounds=done,
         results=relate(policies, done.whole),
     )
-
-
-def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
-    """The plan for the api at a path of a server of ours, or without a path for the first that batches.
-
-    Raises:
-        BenchError: if the server does not say what it has.
-        NoSuchApi: if the service has no api at the path, or the api does not batch.
-    """
-    return aimed_at(api_at(path, of=apis(server, headers=plan.headers), batches=True), plan, server)
-
-
-def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
-    """The plan for an api of a server of ours, with its goal and its numbers where the plan has none."""
-    goal_s = plan.goal_s
-    if goal_s is None and not api.streams:
-        goal_s = api.goal_ms / 1000
-    return fitted(replace(plan, url=server.url(api.route), goal_s=goal_s))
 
 
 def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:

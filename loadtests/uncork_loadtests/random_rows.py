@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -15,7 +14,6 @@ _BODIES = 1000
 _STEPS = 10**6
 # A bound beyond this is that of a type, and says nothing about sensible values.
 _FARTHEST = 1e9
-_RANGE = re.compile(r"\s*([^,]+?)\s*,\s*([^,]+?)\s*")
 _DEEPEST = 20
 
 
@@ -84,10 +82,9 @@ def parse_range(text: str) -> Numbers:
     Raises:
         ValueError: if it is something else.
     """
-    found = _RANGE.fullmatch(text)
+    ends = text.split(",")
     try:
-        low, high = (float(one) for one in found.groups()) if found else (0.0, 0.0)
-        integers = found is not None and all(re.fullmatch(r"[-+]?\d+", one) for one in found.groups())
+        low, high = map(float, ends)
     except ValueError:
         low = high = 0.0
     if not low < high or max(abs(low), abs(high)) > _FARTHEST:
@@ -95,6 +92,7 @@ def parse_range(text: str) -> Numbers:
             "--range takes two numbers of at most 1e9, the lower one first: 0,255 for integers, 0.0,1.0 for "
             f"other numbers; got {text!r}"
         )
+    integers = all(end.strip().lstrip("+-").isdecimal() for end in ends)
     return Numbers(low=low, high=high, integers=integers)
 
 

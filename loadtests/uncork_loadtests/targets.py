@@ -32,7 +32,7 @@ class Api:
 
     name: str
     route: str
-    goal_ms: float
+    goal_ms: float | None
     streams: bool = False
     """Whether it streams its answers, which are not batched; its goal means nothing then."""
     counts: str = "rows"
@@ -91,6 +91,48 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
     return found
 
 
+def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
+    """The plan for the api at a path of a server of ours, or without a path for the first that batches.
+
+    Raises:
+        BenchError: if the server does not say what it has.
+        NoSuchApi: if the service has no api at the path, or the api does not batch.
+    """
+    return aimed_at(api_at(path, of=apis(server, headers=plan.headers), batches=True), plan, server)
+
+
+def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
+    """The plan for an api of a server of ours, with its goal and its numbers where the plan has none."""
+    goal_s = plan.goal_s
+    if goal_s is None and api.goal_ms is not None and not api.streams:
+        goal_s = api.goal_ms / 1000
+    return fitted(replace(plan, url=server.url(api.route), goal_s=goal_s))
+
+
+def fitted(plan: Plan) -> Plan:
+    """The plan with bodies, where it has random rows.
+
+    If the plan leaves open which numbers they have, the server's `/openapi.json` decides.
+    """
+    random = plan.payload.random
+    if random is None:
+        return plan
+    if random.numbers is None:
+        random = replace(random, numbers=_numbers_for(plan) or Numbers())
+    return replace(plan, payload=Payload(bodies=random.bodies(seed=plan.seed), random=random))
+
+
+def _numbers_for(plan: Plan) -> Numbers | None:
+    parts = urllib.parse.urlsplit(plan.url)
+    url = f"{parts.scheme}://{parts.netloc}/openapi.json"
+    try:
+        reply = _get(url, headers=plan.headers, tls=plan.tls.context() if plan.is_https else True)
+        document = msgspec.json.decode(reply.content)
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError):
+        return None  # the document is optional, and the load test itself says why a server cannot be reached
+    return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
+
+
 def estimate(server: Server, *, api: Api, headers: Sequence[tuple[str, str]] = ()) -> Estimate | None:
     """What the gateway estimates now; None if it does not say."""
     try:
@@ -114,30 +156,6 @@ def _get(
 ) -> httpx.Response:
     # Generators do not know of a proxy that the environment names either.
     return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
-
-
-def fitted(plan: Plan) -> Plan:
-    """The plan with bodies, where it has random rows.
-
-    Where it does not say of which numbers, they are those that the server's `/openapi.json` asks for.
-    """
-    random = plan.payload.random
-    if random is None:
-        return plan
-    if random.numbers is None:
-        random = replace(random, numbers=_numbers_for(plan) or Numbers())
-    return replace(plan, payload=Payload(bodies=random.bodies(seed=plan.seed), random=random))
-
-
-def _numbers_for(plan: Plan) -> Numbers | None:
-    parts = urllib.parse.urlsplit(plan.url)
-    url = f"{parts.scheme}://{parts.netloc}/openapi.json"
-    try:
-        reply = _get(url, headers=plan.headers, tls=plan.tls.context() if plan.is_https else True)
-        document = msgspec.json.decode(reply.content)
-    except (httpx.HTTPError, msgspec.DecodeError):
-        return None  # other servers need not have one
-    return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
 
 
 def read_estimate(metrics: str, *, name: str) -> Estimate | None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from uncork_loadtests import batch_times
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
-from uncork_loadtests.compare import aimed, aimed_at, load
+from uncork_loadtests.compare import load
 from uncork_loadtests.fleet import LoadTestError, Outcome
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu
-from uncork_loadtests.targets import api_at, apis, our_service
+from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
 
 Tell = Callable[[str], None]
 
