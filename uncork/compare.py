@@ -71,6 +71,7 @@ def compare(
     lines: options.Lines = None,
     rows: options.Rows = 1,
     shape: options.Shape = None,
+    value_range: options.Range = None,
     function: options.Function = None,
     expected: options.Expected = None,
     content_type: options.ContentType = "application/json",
@@ -98,12 +99,12 @@ def compare(
     """
     with refusals("compare"):
         require("scipy", wanted_by="compare")
-        refuse_contradictions(given(context), is_url=False)
+        refuse_contradictions(given(context))
         recorded = rate is None and clients is None
         measured_s = seconds_of(seconds, arrivals=arrivals, recorded=recorded, otherwise=_SECONDS)
         plan = plan_of(
             {
-                "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),
+                "payload": payload_of(data, lines, rows, shape, value_range, function, expected),
                 "content_type": content_type,
                 "headers": tuple(header_field(one) for one in header or []),
                 "arrivals": arrivals,

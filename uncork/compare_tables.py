@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
-from typing import Any
 
 import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from uncork.loadtest_tables import milliseconds, traffic
+from uncork.loadtest_tables import milliseconds, plan_figures, traffic
 from uncork.terminal import plain_table
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.intervals import Interval
@@ -62,13 +61,12 @@ def interval_text(interval: Interval | None) -> str:
 
 def as_json(comparison: Comparison) -> bytes:
     """All figures; what is not known is null."""
-    plan: dict[str, Any] = msgspec.to_builtins(comparison.plan)
-    payload = plan.pop("payload")
+    plan = plan_figures(comparison.plan)
     del plan["url"]  # each server had its own, and none is there any more
     figures = {
         "uncork": version("uncork"),
         "service": comparison.target,
-        "plan": {**plan, "bodies": len(payload["bodies"]), "function": payload["function"]},
+        "plan": plan,
         "base": comparison.results[0].policy if comparison.results else None,
         "results": comparison.results,
         "rounds": comparison.rounds,

@@ -23,19 +23,19 @@ from uncork.loadtest_options import (
     refuse_contradictions,
     seconds_of,
     serve_arguments,
+    tls_of,
 )
 from uncork.loadtest_progress import measure
 from uncork.loadtest_tables import as_json, heading, tables
 from uncork.terminal import INTERRUPTED, as_text, measuring, telling, write_json
 from uncork.usage import given, refusals, require_writable
-from uncork_loadtests.compare import aimed
 from uncork_loadtests.extras import require
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.report_html import write_html
 from uncork_loadtests.report_png import write_png
 from uncork_loadtests.samples import Summary
-from uncork_loadtests.targets import Estimate, api_at, apis, estimate, our_service
+from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate, fitted, our_service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def loadtest(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="http://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
+            help="http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
             "which is served while the test lasts.",
         ),
     ],
@@ -87,10 +87,15 @@ def loadtest(
     lines: options.Lines = None,
     rows: options.Rows = 1,
     shape: options.Shape = None,
+    value_range: options.Range = None,
     function: options.Function = None,
     expected: options.Expected = None,
     content_type: options.ContentType = "application/json",
     header: options.Header = None,
+    ca: options.Ca = None,
+    insecure: options.Insecure = False,
+    cert: options.Cert = None,
+    key: options.Key = None,
     processes: options.Processes = 1,
     max_connections: options.MaxConnections = 1024,
     path: options.Route = None,
@@ -109,16 +114,18 @@ def loadtest(
 
     Open loop: requests come at their times whatever becomes of earlier ones. The run is void, and the exit
     code 1, when the generator fell behind: p99 of its lag above 1 ms and above a tenth of the p99 latency.
-    The exit code is 1, too, when an answer was wrong or there was no good one.
+    The exit code is 1, too, when an answer was wrong, there was no good one, or most requests failed with
+    another status than 503.
     """
     with refusals("loadtest"):
-        refuse_contradictions(given(context), is_url=is_url(target))
+        refuse_contradictions(given(context), target=target)
         # Before anything is started: what is wrong with the options, whatever the target turns out to be.
         plan = plan_of(
             {
-                "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),
+                "payload": payload_of(data, lines, rows, shape, value_range, function, expected),
                 "content_type": content_type,
                 "headers": tuple(header_field(one) for one in header or []),
+                "tls": tls_of(ca, insecure, cert, key),
                 "arrivals": arrivals,
                 "rate": rate,
                 "clients": clients,
@@ -155,17 +162,16 @@ def _run(target: str, *, serve: list[str], path: str | None, plan: Plan, files: 
 def _reached(target: str, *, serve: list[str], path: str | None, plan: Plan) -> Iterator[_Target]:
     """The target, started if it is a service."""
     if is_url(target):
-        yield _Target(plan=plan, estimate=lambda: None)
+        yield _Target(plan=fitted(plan), estimate=lambda: None)
         return
     with contextlib.ExitStack() as stack:
         with telling() as tell:
             tell(f"starting {target}")
             server = stack.enter_context(our_service(target, options=serve))
-        offered = apis(server)
-        api = api_at(path, of=offered)
+        api = api_at(path, of=apis(server, headers=plan.headers))
         yield _Target(
-            plan=aimed(plan, server, path=path),
-            estimate=lambda: estimate(server, api=api, of=offered),
+            plan=aimed_at(api, plan, server),
+            estimate=lambda: None if api.streams else estimate(server, api=api, headers=plan.headers),
         )
 
 
@@ -195,8 +201,8 @@ def _judge(outcome: Outcome, summary: Summary) -> int:
     faults = [f"void: {outcome.void}"] if outcome.void else []
     if summary.wrong:
         faults.append(f"{summary.wrong} wrong answers, the first: {outcome.first_wrong}")
-    if not summary.good:
-        faults.append("there was no good answer")
+    if outcome.failure:
+        faults.append(outcome.failure)
     for fault in faults:
         complain("loadtest", fault)
     return 1 if faults else 0

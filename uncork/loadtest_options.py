@@ -9,8 +9,10 @@ from typing import Any
 
 from uncork.usage import WrongUsage, in_options
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.payloads import load_function, random_bodies, read_bodies
+from uncork_loadtests.payloads import load_function, read_bodies
 from uncork_loadtests.plan import REPLAY, Payload, Plan
+from uncork_loadtests.random_rows import RandomRows, parse_range, parse_shape
+from uncork_loadtests.tls import Tls
 
 SECONDS = 10.0
 """Measured time when none is given."""
@@ -26,6 +28,7 @@ _OPTIONS = {
     "seconds": "--seconds",
     "url": "TARGET",
 }
+_TLS_OPTIONS = {name: f"--{name}" for name in ("ca", "insecure", "cert", "key")}
 
 
 NOWHERE = "http://service/"
@@ -42,10 +45,9 @@ def payload_of(
     lines: Path | None,
     rows: int,
     shape: str | None,
+    value_range: str | None,
     function: str | None,
     expected: Path | None,
-    *,
-    seed: int,
 ) -> Payload:
     """What to send.
 
@@ -63,7 +65,8 @@ def payload_of(
             load_function(function)
             return Payload(function=function)
         if shape is not None:
-            return Payload(bodies=random_bodies(rows=rows, shape=_shape(shape), seed=seed))
+            numbers = None if value_range is None else parse_range(value_range)
+            return Payload(random=RandomRows(shape=parse_shape(shape), rows=rows, numbers=numbers))
         bodies = read_bodies(data or lines or Path(), lines=lines is not None)
         answers = read_bodies(expected, lines=lines is not None) if expected is not None else None
         return Payload(bodies=bodies, expected=answers)
@@ -71,16 +74,6 @@ def payload_of(
         raise WrongUsage(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise WrongUsage(str(error)) from None
-
-
-def _shape(text: str) -> list[int]:
-    try:
-        shape = [int(size) for size in text.split(",")]
-    except ValueError:
-        shape = []
-    if not shape or min(shape) < 1:
-        raise WrongUsage(f"--shape takes sizes with commas between them, as 4 or 28,28; got {text!r}")
-    return shape
 
 
 def header_field(text: str) -> tuple[str, str]:
@@ -93,6 +86,21 @@ def header_field(text: str) -> tuple[str, str]:
     if not colon or not name.strip() or not text.isprintable():
         raise WrongUsage(f"--header takes NAME:VALUE, got {text!r}")
     return name.strip(), value.strip()
+
+
+def tls_of(ca: Path | None, insecure: bool, cert: Path | None, key: Path | None) -> Tls:
+    """How to speak TLS with the server, once the files have been seen to work.
+
+    Raises:
+        WrongUsage: if not, or the options contradict each other.
+    """
+    files = {"ca": ca, "cert": cert, "key": key}
+    tls = Tls(insecure=insecure, **{name: str(file) for name, file in files.items() if file is not None})
+    try:
+        tls.context()
+    except ValueError as error:
+        raise in_options(error, _TLS_OPTIONS) from None
+    return tls
 
 
 def seconds_of(asked: float | None, *, arrivals: str, recorded: bool, otherwise: float = SECONDS) -> float:
@@ -132,8 +140,8 @@ def serve_arguments(options: Mapping[str, object]) -> list[str]:
     return [text for name, value in options.items() if value is not None for text in (name, str(value))]
 
 
-def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
-    """See that the options go together.
+def refuse_contradictions(given: set[str], *, target: str = "") -> None:
+    """See that the options go together, and with the target if it may be a URL.
 
     Raises:
         WrongUsage: if not.
@@ -142,13 +150,16 @@ def refuse_contradictions(given: set[str], *, is_url: bool) -> None:
     def named(*options: str) -> str:
         return ", ".join(f"--{name.replace('_', '-')}" for name in options if name in given)
 
-    if is_url and (wrong := named("path", "workers", "policy", "mb_max_latency")):
+    if is_url(target) and (wrong := named("path", "workers", "policy", "mb_max_latency")):
         raise WrongUsage(f"{wrong} goes with a service; TARGET is a URL")
+    if not target.startswith("https://") and (wrong := named(*_TLS_OPTIONS)):
+        raise WrongUsage(f"{wrong} goes with a TARGET that begins with https://; got {target!r}")
     if "clients" in given and (wrong := named("rate", "arrivals", "max_connections")):
         raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
     if "clients" not in given and "think_ms" in given:
         raise WrongUsage("--think-ms only goes with --clients, which makes a closed loop")
-    if "rows" in given and "shape" not in given:
-        raise WrongUsage("--rows only goes with --shape")
+    for name, option in {"rows": "--rows", "value_range": "--range"}.items():
+        if name in given and "shape" not in given:
+            raise WrongUsage(f"{option} only goes with --shape")
     if "expected" in given and not {"data", "lines"} & given:
         raise WrongUsage("--expected only goes with --data or --lines")

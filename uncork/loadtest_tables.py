@@ -14,17 +14,18 @@ from rich.table import Table
 from uncork.terminal import plain_table
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import REPLAY, Plan
-from uncork_loadtests.samples import BEYOND, LOST, PERCENTILES, UNANSWERED, Spread, Summary
+from uncork_loadtests.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
 from uncork_loadtests.targets import Estimate
 
 _NOTHING = "-"
-_NO_ANSWER = {LOST: "connection lost", UNANSWERED: "no answer"}
 
 
 def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:
     """The parts to print, one below the other."""
     yield f"POST {outcome.plan.url}"
     yield heading(outcome)
+    if outcome.plan.payload.random is not None:
+        yield f"each request: {outcome.plan.payload.random}"
     yield ""
     yield _counts(outcome, summary)
     yield ""
@@ -53,28 +54,34 @@ def traffic(plan: Plan) -> str:
     return f"{arrivals}, {plan.average_rate:.4g}/s on average"
 
 
-def status_name(status: int) -> str:
-    """A status as people read it."""
-    return "503 (shed)" if status == 503 else _NO_ANSWER.get(status, str(status))
-
-
 def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
     """All figures; what is not known is null."""
-    plan = msgspec.to_builtins(outcome.plan)
-    payload = plan.pop("payload")
     figures: dict[str, Any] = {
         "uncork": version("uncork"),
-        "plan": {**plan, "bodies": len(payload["bodies"]), "function": payload["function"]},
+        "plan": plan_figures(outcome.plan),
         "void": outcome.void or None,
         "interrupted": outcome.interrupted,
         "measured_s": outcome.measured_s,
         "summary": {**msgspec.to_builtins(summary, str_keys=True), "good": summary.good},
         "first_wrong": outcome.first_wrong or None,
+        "first_errors": outcome.first_errors,
         "connections": outcome.connections,
         "generator_cpu_s": outcome.cpu_s,
         "estimate": estimate,
     }
     return msgspec.json.format(msgspec.json.encode(figures))
+
+
+def plan_figures(plan: Plan) -> dict[str, Any]:
+    """A plan for programs, with the number of its bodies instead of them."""
+    figures: dict[str, Any] = msgspec.to_builtins(plan)
+    payload = figures.pop("payload")
+    return {
+        **figures,
+        "bodies": len(payload["bodies"]),
+        "random": payload["random"],
+        "function": payload["function"],
+    }
 
 
 def _counts(outcome: Outcome, summary: Summary) -> Table:
@@ -87,12 +94,16 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
     for status, count in sorted(summary.statuses.items(), reverse=True):
         if not 200 <= status < 300:
             share = f"{_percent(count / summary.requests)} %"
-            table.add_row(status_name(status), str(count), share)
+            said = outcome.first_errors.get(status)
+            table.add_row(status_name(status), str(count), share + (f", the first: {said}" if said else ""))
     if summary.wrong:
         table.add_row("wrong answers", str(summary.wrong), outcome.first_wrong)
     if summary.batch_rows_by_batch is not None:
         by_answer = f"a request finds itself in one of {summary.batch_rows_by_answer:.1f}"
         table.add_row("rows a batch", f"{summary.batch_rows_by_batch:.1f}", by_answer)
+    if summary.chunks_per_s is not None:
+        by_answer = f"{summary.chunks_by_answer:.1f} in a streamed answer"
+        table.add_row("chunks", f"{summary.chunks_per_s:.1f}/s", by_answer)
     cpu = " + ".join(f"{100 * one / outcome.measured_s:.0f}" for one in outcome.cpu_s)
     table.add_row("generator", f"{cpu} %", "of a core")
     waited = f"{summary.waited_for_connection} requests waited for one"
@@ -113,6 +124,8 @@ def _times(summary: Summary) -> Table:
     table = plain_table("milliseconds", "samples", "mean", *(f"p{name}" for name in names), "max")
     rows: dict[str, Spread | None] = {
         "latency": summary.latency,
+        "  first chunk": summary.first_chunk,
+        "  chunk to chunk": summary.chunk_gap,
         "  held": summary.held,
         "  batch": summary.batch,
         "  rest": summary.rest,

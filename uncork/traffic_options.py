@@ -53,7 +53,16 @@ Rows = Annotated[
 ]
 Shape = Annotated[
     str | None,
-    typer.Option(metavar="N,N...", help="What to send: random rows of floats of this shape, as JSON."),
+    typer.Option(metavar="N,N...", help="What to send: random rows of numbers of this shape, as JSON."),
+]
+Range = Annotated[
+    str | None,
+    typer.Option(
+        "--range",
+        metavar="LOW,HIGH",
+        help="Numbers in the rows of --shape: 0,255 for integers, 0.0,1.0 for other numbers.",
+        show_default="bounds or example in the service's /openapi.json, else 0.0,1.0 or, for integers, 0,9",
+    ),
 ]
 Function = Annotated[
     str | None,
@@ -71,6 +80,29 @@ ContentType = Annotated[str, typer.Option(help="Content-Type of requests.")]
 Header = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME:VALUE", help="A header field of every request; may be given again."),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="https: certificates to trust (PEM).",
+        show_default="those that the system trusts",
+    ),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="https: trust any certificate.")]
+Cert = Annotated[
+    Path | None,
+    typer.Option("--cert", metavar="FILE", help="https: certificate chain of the client (PEM)."),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        metavar="FILE",
+        help="https: key of --cert (PEM), without a password.",
+        show_default="in --cert",
+    ),
 ]
 Processes = Annotated[
     int, typer.Option(min=1, help="Generator processes; each needs a core when the rate is high.")

@@ -47,6 +47,7 @@ def tune(
     lines: options.Lines = None,
     rows: options.Rows = 1,
     shape: options.Shape = None,
+    value_range: options.Range = None,
     function: options.Function = None,
     expected: options.Expected = None,
     content_type: options.ContentType = "application/json",
@@ -63,10 +64,10 @@ def tune(
     """
     with refusals("tune"):
         require("scipy", wanted_by="tune")
-        refuse_contradictions(given(context), is_url=False)
+        refuse_contradictions(given(context))
         plan = plan_of(
             {
-                "payload": payload_of(data, lines, rows, shape, function, expected, seed=seed),
+                "payload": payload_of(data, lines, rows, shape, value_range, function, expected),
                 "content_type": content_type,
                 "headers": tuple(header_field(one) for one in header or []),
                 "arrivals": arrivals,

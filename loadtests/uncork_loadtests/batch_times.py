@@ -101,8 +101,9 @@ def measure(
     for number in range(1, _ROUNDS):
         for clients in first.sizes:
             tell(f"measuring batches of {clients}, round {number + 1} of {_ROUNDS}")
-            rounds.append(_drive(plan, clients, batches=_BATCHES))
-            if fault := _fault(rounds[-1]):
+            samples, fault = _drive(plan, clients, batches=_BATCHES)
+            rounds.append(samples)
+            if fault:
                 raise LoadTestError(f"{clients} requests at once, which worked before: {fault}")
     after = server.cpu()
     seen: dict[int, list[float]] = {}
@@ -139,10 +140,10 @@ def _first_round(plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[st
         tell(f"measuring batches of {clients}")
         # The first batch of a size may be slow because it is the first.
         _drive(plan, clients, batches=1)
-        samples = _drive(plan, clients, batches=_BATCHES)
+        samples, fault = _drive(plan, clients, batches=_BATCHES)
         if _too_long(samples, goal_ms):
-            samples = _drive(plan, clients, batches=_BATCHES)  # it may have been the machine
-        if fault := _fault(samples):
+            samples, fault = _drive(plan, clients, batches=_BATCHES)  # it may have been the machine
+        if fault:
             if clients == 1:
                 raise LoadTestError(f"a lone request: {fault}")
             return _FirstRound(sizes=sizes, samples=found, stopped=f"{clients} requests at once: {fault}")
@@ -159,8 +160,8 @@ def _too_long(samples: Samples, goal_ms: float) -> bool:
     return float(np.median(samples["batch_ms"])) > goal_ms
 
 
-def _drive(plan: Plan, clients: int, *, batches: int) -> Samples:
-    """So many batches of so many requests."""
+def _drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
+    """So many batches of so many requests, and what is wrong with an answer; empty if nothing is."""
     plan = replace(
         plan,
         clients=clients,
@@ -180,16 +181,18 @@ def _drive(plan: Plan, clients: int, *, batches: int) -> Samples:
             await share.close()
 
     try:
-        _, samples = uvloop.run(run())
+        part, samples = uvloop.run(run())
     except (OSError, ReplyError) as error:
         raise LoadTestError(str(error)) from None
-    return samples
+    return samples, _fault(samples, part)
 
 
-def _fault(samples: Samples) -> str:
+def _fault(samples: Samples, part: Part) -> str:
     bad = samples[~is_good(samples)]
     if len(bad):
-        return f"answered with status {bad['status'][0]}"
+        status = int(bad["status"][0])
+        said = part.first_errors.get(status)
+        return f"answered with status {status}" + (f": {said}" if said else "")
     if samples["wrong"].any():
         return "a wrong answer"
     if not samples["batch_rows"].all() or np.isnan(samples["batch_ms"]).any():

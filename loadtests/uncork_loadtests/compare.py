@@ -13,7 +13,7 @@ from uncork_loadtests.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import api_at, apis, our_service
+from uncork_loadtests.targets import aimed, our_service
 
 METRICS = (
     "mean_ms",
@@ -45,7 +45,8 @@ class Turn:
     gateway_cpu_us: float | None
     """Processor time per request in microseconds, the warm-up counted in both; that of workers likewise."""
     workers_cpu_us: float | None
-    good: int
+    failure: str
+    """Why it failed; empty if it did not."""
     wrong: int
     first_wrong: str
     void: str
@@ -135,7 +136,7 @@ def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
     Raises:
         BenchError: if a server does not become ready.
         LoadTestError: if a server cannot be reached, or a generator failed.
-        NoSuchApi: if the service has no api at the path.
+        NoSuchApi: if the service has no api that batches at the path.
         KeyboardInterrupt: before the first measurement.
     """
     with contextlib.ExitStack() as stack:
@@ -176,17 +177,6 @@ def alternate(
         rounds=done,
         results=relate(policies, done.whole),
     )
-
-
-def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
-    """The plan for a server of ours, judged by the goal of its api if it has no other.
-
-    Raises:
-        NoSuchApi: if the service has no api at the path.
-    """
-    api = api_at(path, of=apis(server))
-    goal_s = api.goal_ms / 1000 if plan.goal_s is None else plan.goal_s
-    return replace(plan, url=server.url(api.route), goal_s=goal_s)
 
 
 def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:
@@ -257,7 +247,7 @@ def _fault(turns: Sequence[Turn]) -> str:
     wrong = next((turn for turn in turns if turn.wrong), None)
     if wrong is not None:
         return f"{sum(turn.wrong for turn in turns)} wrong answers, the first: {wrong.first_wrong}"
-    return "" if all(turn.good for turn in turns) else "there was no good answer"
+    return next((turn.failure for turn in turns if turn.failure), "")
 
 
 def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
@@ -293,7 +283,7 @@ def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
         batch_rows=summary.batch_rows_by_batch,
         gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
         workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
-        good=summary.good,
+        failure=outcome.failure,
         wrong=summary.wrong,
         first_wrong=outcome.first_wrong,
         void=outcome.void,

@@ -4,29 +4,22 @@ All of it runs on one event loop, so nothing needs a lock.
 """
 
 import asyncio
+import math
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
+from uncork_loadtests.answers import Answers, Asked
 from uncork_loadtests.http_reply import Reply, ReplyError, ReplyParser
-from uncork_loadtests.payloads import same_answer, source
+from uncork_loadtests.payloads import source
 from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import LOST, NOT_TOLD, SHED, UNANSWERED, Recorder
+from uncork_loadtests.samples import LOST, NOT_TOLD, UNANSWERED
 from uncork_loadtests.timer import Timer
 
 _CONNECT_SECONDS = 10.0
-
-
-class Asked(NamedTuple):
-    """A request that is waited for. Times are those of time.monotonic()."""
-
-    scheduled_s: float
-    fired_s: float
-    sent_s: float
-    request: bytes
-    expected: bytes | None
 
 
 class Traffic(ABC):
@@ -34,20 +27,20 @@ class Traffic(ABC):
 
     def __init__(self, plan: Plan, *, share: int = 0) -> None:
         self.plan = plan
-        self.recorder = Recorder()
+        self.answers = Answers()
         self.timer = Timer()
         self.start_s = 0.0
         self.stopping = False
         self.halted = False
         self.outstanding = 0
         self.most_connections = 0
-        self.without_retry_after = 0
         self._make = source(plan)
         self._number = share
         self._connections: set[Connection] = set()
         self._coming: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._tls = plan.tls.context() if plan.is_https else None
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @abstractmethod
@@ -105,9 +98,11 @@ class Traffic(ABC):
         loop, (host, port) = asyncio.get_running_loop(), self.plan.address
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                await loop.create_connection(lambda: connection, host, port)
+                await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
         except OSError as error:  # TimeoutError is one
             reason = str(error) or f"no answer within {_CONNECT_SECONDS:g} s"
+            if isinstance(error, ssl.SSLCertVerificationError):
+                reason = f"its certificate is not trusted: {error.verify_message}; see --ca and --insecure"
             raise ConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
 
     def _opened(self, connection: "Connection", task: asyncio.Task[None]) -> None:
@@ -144,39 +139,14 @@ class Traffic(ABC):
         self.gone(connection)
         self.settle()
 
-    def answered(self, asked: Asked, reply: Reply, *, now_s: float) -> None:
-        """Record an answer, and compare it."""
-        head, start_s = reply.head, self.start_s
-        wrong = False
-        good = head.status // 100 == 2
-        if good and asked.expected is not None and not same_answer(reply.body, asked.expected):
-            wrong = True
-            self._tell_first_wrong(asked, reply)
-        if head.status == SHED and head.retry_after_s is None:
-            self.without_retry_after += 1
-        self.recorder.add(
-            asked.scheduled_s - start_s,
-            asked.fired_s - start_s,
-            asked.sent_s - start_s,
-            now_s - start_s,
-            head.status,
-            head.batch_size or 0,
-            NOT_TOLD if head.held_ms is None else head.held_ms,
-            NOT_TOLD if head.batch_ms is None else head.batch_ms,
-            wrong,
-        )
+    def answered(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float) -> None:
+        """Record an answer that began at `first_s` and was whole at `now_s`."""
+        self.answers.add(asked, reply, first_s=first_s, now_s=now_s, start_s=self.start_s)
         self.outstanding -= 1
-
-    def _tell_first_wrong(self, asked: Asked, reply: Reply) -> None:
-        if not self.recorder.first_wrong:
-            sent = asked.request.partition(b"\r\n\r\n")[2][:80]
-            expected, got = (asked.expected or b"")[:80], reply.body[:80]
-            self.recorder.first_wrong = f"sent {sent!r}, expected {expected!r}, got {got!r}"
 
     def unanswered(self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int) -> None:
         """Record a request that has no answer and will have none."""
-        times = (time - self.start_s for time in (scheduled_s, fired_s, sent_s))
-        self.recorder.add(*times, NOT_TOLD, status, 0, NOT_TOLD, NOT_TOLD, False)
+        self.answers.add_missing(scheduled_s, fired_s, sent_s, status=status, start_s=self.start_s)
         self.outstanding -= 1
 
     def settle(self) -> None:
@@ -238,6 +208,7 @@ class Connection(asyncio.Protocol):
         self.due_s = 0.0
         """Closed loop: when the client has thought enough."""
         self.asked: Asked | None = None
+        self._first_s = NOT_TOLD
         self._traffic = traffic
         self._transport: asyncio.Transport | None = None
         self._lost = asyncio.Event()
@@ -253,6 +224,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._lost.clear()
         self._parser = ReplyParser()
+        self._first_s = NOT_TOLD
         self._traffic.joined(self)
 
     def ask(self, asked: Asked) -> None:
@@ -266,6 +238,8 @@ class Connection(asyncio.Protocol):
         try:
             reply = self._parser.feed(data)
             if reply is None:
+                if self._parser.has_chunk and math.isnan(self._first_s):
+                    self._first_s = time.monotonic()
                 return
             if self.asked is None:
                 raise ReplyError("an answer came that nobody had asked for")
@@ -274,8 +248,11 @@ class Connection(asyncio.Protocol):
             return
         now_s = time.monotonic()
         asked, self.asked = self.asked, None
+        first_s, self._first_s = self._first_s, NOT_TOLD
+        if math.isnan(first_s):
+            first_s = now_s
         traffic = self._traffic
-        traffic.answered(asked, reply, now_s=now_s)
+        traffic.answered(asked, reply, first_s=first_s, now_s=now_s)
         self.due_s = now_s + traffic.plan.think_s
         if reply.head.keep_alive:
             traffic.idle(self)

@@ -21,7 +21,7 @@ from rich.console import Console
 from uncork_loadtests import batch_times
 from uncork_loadtests.agreement import Agreement, check_agreement
 from uncork_loadtests.batch_times import Line, Measured
-from uncork_loadtests.compare import Comparison, Contest, aimed, compare
+from uncork_loadtests.compare import Comparison, Contest, compare
 from uncork_loadtests.endings import exit_with, telling_failures
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.peers.bench import parse_connections
@@ -29,7 +29,7 @@ from uncork_loadtests.peers.sheets import Sheet, text
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.section import policies_sheet, section
 from uncork_loadtests.servers import BenchError
-from uncork_loadtests.targets import Estimate, apis, estimate, our_service
+from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
 
 _SERVICE = f"{Path(__file__).parent / 'services' / 'encoder.py'}:Encoder"
 _PATH = "/encode"
@@ -152,8 +152,7 @@ def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Ti
         tell("asking for every answer alone, and for all at once")
         agreement = check_agreement(server, path=_PATH, bodies=plan.payload.bodies)
         measured = batch_times.measure(server, plan, largest=largest, goal_ms=_LONGEST_MS, tell=tell)
-        (api,) = apis(server)
-        learned = estimate(server, api=api, of=[api])
+        learned = estimate(server, api=api_at(_PATH, of=apis(server)))
     return agreement, Times(measured=measured, line=batch_times.fit(measured.sizes), learned=learned)
 
 

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from uncork_loadtests.generator import PLAN, START, STOP, Message, samples_file
 from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import SAMPLE, Samples, Summary, summarise, void_reason
+from uncork_loadtests.samples import SAMPLE, SHED, Samples, Summary, status_name, summarise, void_reason
 from uncork_loadtests.share import Part, Progress
 
 _READY_SECONDS = 60.0
@@ -53,8 +53,29 @@ class Outcome:
     first_wrong: str
     """What was sent, expected and answered first of all wrong answers; empty if all were right."""
     interrupted: bool
+    first_errors: Mapping[int, str] = field(default_factory=dict)
+    """By status that is not 2xx: what the first answer with it said, shortened; empty if it said nothing."""
     without_retry_after: int = 0
     """Answers with 503 that did not say when to come back, over the whole run."""
+
+    @property
+    def failure(self) -> str:
+        """Why the run failed; empty if it did not.
+
+        It fails without a good answer, or if most requests have another status than 2xx and 503: refusals
+        with 503 may be what a load test of an overloaded service is about.
+        """
+        summary = self.summary()
+        bad = {status: count for status, count in summary.statuses.items() if not 200 <= status < 300}
+        failed = {status: count for status, count in bad.items() if status != SHED}
+        if summary.good and 2 * sum(failed.values()) <= summary.requests:
+            return ""
+        if not bad:
+            return "there was no good answer"
+        worst = max(failed or bad, key=bad.__getitem__)
+        what = "most requests failed" if summary.good else "there was no good answer"
+        said = f", the first: {self.first_errors[worst]}" if self.first_errors.get(worst) else ""
+        return f"{what}; {bad[worst]} of {summary.requests} requests: {status_name(worst)}{said}"
 
     @property
     def void(self) -> str:
@@ -99,6 +120,7 @@ def _outcome(plan: Plan, parts: Sequence[Part], samples: Sequence[Samples], *, i
         connections=sum(part.most_connections for part in parts),
         first_wrong=next((part.first_wrong for part in parts if part.first_wrong), ""),
         interrupted=interrupted,
+        first_errors={status: text for part in reversed(parts) for status, text in part.first_errors.items()},
         without_retry_after=sum(part.without_retry_after for part in parts),
     )
 

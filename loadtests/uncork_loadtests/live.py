@@ -22,14 +22,14 @@ from rich.console import Console
 
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
-from uncork_loadtests.compare import Comparison, aimed, alternate
+from uncork_loadtests.compare import Comparison, alternate
 from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.peers.sheets import Sheet, markdown, output, show
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.servers import BenchError
-from uncork_loadtests.targets import our_service
+from uncork_loadtests.targets import aimed, our_service
 
 _SERVICE = f"{Path(__file__).parent / 'services' / 'policies.py'}:Policies"
 _BASE = "fixed:0"
@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def policies(self) -> list[str]:
-        """The base first. One request at a time cannot carry the rates of the open loops."""
+        """The base first. With one worker only `cork`; `none` cannot carry the rates of the open loops."""
         if self.workers == 1:
             return [_BASE, "cork"]
         others = [name for name in ALL_POLICIES if name != _BASE]

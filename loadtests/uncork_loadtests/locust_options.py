@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uncork_dispatcher.simulator import ARRIVALS
-from uncork_loadtests.payloads import random_bodies, read_bodies
+from uncork_loadtests.payloads import read_bodies
 from uncork_loadtests.plan import REPLAY, Payload, Plan
+from uncork_loadtests.random_rows import RandomRows, parse_range, parse_shape
 from uncork_loadtests.samples import LOST, UNANSWERED
 
 _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--path", {"default": "/predict", "help": "Path to post to."}),
-    ("--shape", {"default": "64", "help": "What to send: random rows of floats of this shape, as 28,28."}),
+    ("--shape", {"default": "64", "help": "What to send: random rows of this shape, as 28,28."}),
     ("--rows", {"type": int, "default": 1, "help": "What to send: so many random rows in a request."}),
+    ("--range", {"default": "0.0,1.0", "help": "Numbers in random rows; 0,255 makes integers."}),
     ("--data", {"default": "", "help": "What to send instead: this file as the body."}),
     ("--lines", {"default": "", "help": "What to send instead: each line of this file in turn."}),
     ("--expected", {"default": "", "help": "The right answer to --data; to --lines, one on each line."}),
@@ -71,7 +73,7 @@ def payload_of(options: Namespace) -> Payload:
         raise WrongOptions("--expected only goes with --data or --lines")
     try:
         if not (options.data or options.lines):
-            return Payload(bodies=_random(options))
+            return Payload(bodies=_random(options).bodies(seed=options.seed))
         lines = bool(options.lines)
         bodies = read_bodies(Path(options.lines or options.data), lines=lines)
         expected = read_bodies(Path(options.expected), lines=lines) if options.expected else None
@@ -82,17 +84,10 @@ def payload_of(options: Namespace) -> Payload:
         raise WrongOptions(str(error)) from None
 
 
-def _random(options: Namespace) -> tuple[bytes, ...]:
-    try:
-        shape = [int(size) for size in options.shape.split(",")]
-    except ValueError:
-        shape = []
-    if not shape or min(shape) < 1 or options.rows < 1:
-        raise WrongOptions(
-            f"--shape takes sizes with commas between them, as 64 or 28,28, and --rows at least 1; "
-            f"got {options.shape!r} and {options.rows}"
-        )
-    return random_bodies(rows=options.rows, shape=shape, seed=options.seed)
+def _random(options: Namespace) -> RandomRows:
+    if options.rows < 1:
+        raise WrongOptions(f"--rows must be at least 1, got {options.rows}")
+    return RandomRows(shape=parse_shape(options.shape), rows=options.rows, numbers=parse_range(options.range))
 
 
 def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:

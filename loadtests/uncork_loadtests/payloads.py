@@ -1,16 +1,14 @@
-"""Where the bodies of requests come from: files, random rows, or a function of the user's."""
+"""Where requests come from: files, random rows, or a function of the user's; and which answers are right."""
 
 import importlib
 import importlib.util
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from uncork_loadtests.plan import Plan
 
@@ -27,13 +25,6 @@ def read_bodies(path: Path, *, lines: bool) -> tuple[bytes, ...]:
     content = path.read_bytes()
     # Not splitlines(): it would also cut at characters that may stand inside a body.
     return tuple(content.removesuffix(b"\n").split(b"\n")) if lines else (content,)
-
-
-def random_bodies(*, rows: int, shape: Sequence[int], seed: int, count: int = 1000) -> tuple[bytes, ...]:
-    """`count` JSON bodies of normally distributed floats: a row, or a list of `rows` where these are more."""
-    wanted = (count, *([rows] if rows > 1 else []), *shape)
-    values = np.random.default_rng(seed).standard_normal(wanted).round(6)
-    return tuple(json.dumps(one, separators=(",", ":")).encode() for one in values.tolist())
 
 
 def load_function(target: str) -> Callable[[int], Any]:
@@ -79,7 +70,10 @@ def source(plan: Plan) -> Source:
     head, payload = plan.head(), plan.payload
     if payload.function is not None:
         return _calling(load_function(payload.function), head=head)
-    requests = [_request(head, body) for body in payload.bodies]
+    bodies = payload.bodies
+    if payload.random is not None and not bodies:
+        bodies = payload.random.bodies(seed=plan.seed)
+    requests = [_request(head, body) for body in bodies]
     answers = payload.expected or [None] * len(requests)
     ready = list(zip(requests, answers, strict=True))
     return lambda number: ready[number % len(ready)]

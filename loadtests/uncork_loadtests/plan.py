@@ -2,11 +2,13 @@
 
 import math
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
+from uncork_loadtests.random_rows import RandomRows
+from uncork_loadtests.tls import Tls
 
 REPLAY = "replay:"
 """What the kind of recorded arrivals begins with."""
@@ -14,21 +16,23 @@ REPLAY = "replay:"
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What requests carry: bodies that are sent in turn, or a function that makes them.
+    """What requests carry: bodies that are sent in turn, random rows that make them, or a function that does.
 
     Raises:
-        ValueError: if it is neither or both, or answers do not go with the bodies.
+        ValueError: if it is none of these or a function and another, or answers do not go with the bodies.
     """
 
     bodies: tuple[bytes, ...] = ()
     expected: tuple[bytes, ...] | None = None
     """The right answer to each body; None: answers are not compared."""
+    random: RandomRows | None = None
+    """What bodies are made of; there are none until it is known which numbers the service asks for."""
     function: str | None = None
     """MODULE:FUNCTION or FILE.py:FUNCTION: of a request's number, gives a body, or a body and its answer."""
 
     def __post_init__(self) -> None:
-        if bool(self.bodies) == (self.function is not None):
-            raise ValueError("a payload must hold at least one body, or else a function that makes them")
+        if bool(self.bodies or self.random) == (self.function is not None):
+            raise ValueError("a payload must hold at least one body, or random rows, or else a function")
         if self.expected is not None and len(self.expected) != len(self.bodies):
             raise ValueError(f"{len(self.bodies)} bodies but {len(self.expected)} expected answers")
 
@@ -43,11 +47,13 @@ class Plan:
     """
 
     url: str
-    """Plain http, with the path that every request is posted to."""
+    """http or https, with the path that every request is posted to."""
     payload: Payload
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     """Further header fields of every request."""
+    tls: Tls = field(default_factory=Tls)
+    """For https."""
     arrivals: str = "poisson"
     """Open loop: one of uncork_dispatcher.simulator.ARRIVALS."""
     rate: float | None = None
@@ -72,8 +78,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"url must look like http://host:port/path, not {self.url!r}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url must look like http://host:port/path or https://..., not {self.url!r}")
         self._check_numbers()
         if self.clients is None:
             # Wrong kinds and traces are told before anything is started.
@@ -99,7 +105,12 @@ class Plan:
     def address(self) -> tuple[str, int]:
         """Host and port to connect to."""
         parts = urllib.parse.urlsplit(self.url)
-        return parts.hostname or "", parts.port or 80
+        return parts.hostname or "", parts.port or (443 if self.is_https else 80)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether the server speaks TLS."""
+        return urllib.parse.urlsplit(self.url).scheme == "https"
 
     @property
     def average_rate(self) -> float:

@@ -31,6 +31,8 @@ SAMPLE = np.dtype(
         ("held_ms", "f4"),  # NaN: the answer does not say
         ("batch_ms", "f4"),
         ("wrong", "?"),
+        ("first_s", "f8"),  # when the first chunk of a streamed answer came; of another, done_s
+        ("chunks", "i4"),  # of a streamed answer; 0: not streamed
     ]
 )
 Samples = NDArray[Any]
@@ -42,13 +44,17 @@ _VOID_LAG_S = 0.001
 _VOID_SHARE = 0.1
 
 
+def status_name(status: int) -> str:
+    """A status as people read it."""
+    return {SHED: "503 (shed)", LOST: "connection lost", UNANSWERED: "no answer"}.get(status, str(status))
+
+
 class Recorder:
     """Keeps the samples of a run while it is under way."""
 
     def __init__(self) -> None:
         self._columns = {name: array(_CODES[SAMPLE[name].str[1:]]) for name in SAMPLE.names or ()}
         self._appends = tuple(column.append for column in self._columns.values())
-        self.first_wrong = ""
 
     def __len__(self) -> int:
         return len(self._columns["status"])
@@ -92,6 +98,14 @@ class Summary:
     """Requests by HTTP status; LOST and UNANSWERED are no answers."""
     latency: Spread | None
     """Of the good answers; None if there were none."""
+    first_chunk: Spread | None
+    """Of the good answers that were streamed, from the scheduled time to the first chunk; else None."""
+    chunk_gap: Spread | None
+    """Of the same answers, the mean time from a chunk to the next; None if all had a single chunk."""
+    chunks_per_s: float | None
+    """Chunks of the same answers, per second of the measured time."""
+    chunks_by_answer: float | None
+    """Mean over the same answers."""
     in_goal: float | None
     """Share of all requests that had a good answer within the goal; None without a goal."""
     batch_rows_by_answer: float | None
@@ -145,6 +159,12 @@ def latencies_s(samples: Samples) -> NDArray[np.float64]:
     return found
 
 
+def first_chunks_s(samples: Samples) -> NDArray[np.float64]:
+    """Of each: seconds from when it was scheduled to the first chunk of its answer."""
+    found: NDArray[np.float64] = samples["first_s"] - samples["scheduled_s"]
+    return found
+
+
 def spread(seconds: NDArray[Any]) -> Spread | None:
     """Sum up times in seconds; None if there are none."""
     if not len(seconds):
@@ -173,6 +193,8 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
     ours = measured(samples, seconds=seconds)
     good = ours[is_good(ours)]
     latency = latencies_s(good)
+    streamed = good[good["chunks"] > 0]
+    several = streamed[streamed["chunks"] > 1]
     statuses, counts = np.unique(ours["status"], return_counts=True)
     by_answer, by_batch = batch_rows(good["batch_rows"])
     told = good[~np.isnan(good["held_ms"]) & ~np.isnan(good["batch_ms"])]
@@ -185,6 +207,10 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
         answered_per_s=int(in_time.sum()) / seconds,
         statuses={int(status): int(count) for status, count in zip(statuses, counts, strict=True)},
         latency=spread(latency),
+        first_chunk=spread(first_chunks_s(streamed)),
+        chunk_gap=spread((several["done_s"] - several["first_s"]) / (several["chunks"] - 1)),
+        chunks_per_s=int(streamed["chunks"].sum()) / seconds if len(streamed) else None,
+        chunks_by_answer=float(streamed["chunks"].mean()) if len(streamed) else None,
         in_goal=int((latency <= goal_s).sum()) / len(ours) if goal_s is not None and len(ours) else None,
         batch_rows_by_answer=by_answer,
         batch_rows_by_batch=by_batch,
@@ -211,13 +237,15 @@ def batch_rows(rows: NDArray[Any]) -> tuple[float | None, float | None]:
 def void_reason(samples: Samples, *, seconds: float = inf) -> str:
     """Why the measured time says nothing about the server; empty if it does.
 
-    The p99 of the generator's lag may be 1 ms, or a tenth of the p99 of the latency if that is more.
+    The p99 of the generator's lag may be 1 ms, or a tenth of the p99 of the latency if that is more. Of
+    streamed answers, the time to the first chunk counts as their latency.
     """
     ours = measured(samples, seconds=seconds)
     if not len(ours):
         return ""
     lag_s = _p99(ours["fired_s"] - ours["scheduled_s"])
-    latency = latencies_s(ours[is_good(ours)])
+    good = ours[is_good(ours)]
+    latency = np.where(good["chunks"] > 0, first_chunks_s(good), latencies_s(good))
     latency_s = _p99(latency) if len(latency) else 0.0
     allowed_s = max(_VOID_LAG_S, _VOID_SHARE * latency_s)
     if lag_s <= allowed_s:

@@ -40,8 +40,6 @@ class Server:
     command: tuple[str, ...]
     port: int
     pid: int
-    banner: str = ""
-    """What it had written by the time it was ready."""
     last_words: Callable[[], str] = str
     """Gives the last lines that it has written, and how it ended if it has."""
     written: Callable[[], str] = str
@@ -79,13 +77,11 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
         )
         try:
             _wait_until_ready(process, name=name, port=port, path=ready_path, output=output)
-            banner = _written(output)
             yield Server(
                 name=name,
                 command=whole,
                 port=port,
                 pid=process.pid,
-                banner=banner,
                 last_words=partial(_last_words, process, output=output),
                 written=partial(_written, output),
                 exit_code=process.poll,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,8 @@ class Part:
     most_connections: int
     first_wrong: str
     """What was sent, expected and answered, shortened; empty if all was right."""
+    first_errors: Mapping[int, str]
+    """By status that is not 2xx: what the first answer with it said, shortened."""
     without_retry_after: int = 0
     """Answers with 503 that do not say when to come back, over the whole run."""
 
@@ -89,10 +91,11 @@ class Share:
             measured_s=max(0.0, ended_s - start_s),
             cpu_s=cpu_s,
             most_connections=traffic.most_connections,
-            first_wrong=traffic.recorder.first_wrong,
-            without_retry_after=traffic.without_retry_after,
+            first_wrong=traffic.answers.first_wrong,
+            first_errors=traffic.answers.first_errors,
+            without_retry_after=traffic.answers.without_retry_after,
         )
-        return part, traffic.recorder.samples()
+        return part, traffic.answers.recorder.samples()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -107,11 +110,11 @@ class Share:
             await asyncio.sleep(_PROGRESS_SECONDS)
             now_s = time.monotonic()
             tell(self._progress(since=told, now_s=now_s, seconds=now_s - before_s))
-            told, before_s = len(self._traffic.recorder), now_s
+            told, before_s = len(self._traffic.answers.recorder), now_s
 
     def _progress(self, *, since: int, now_s: float, seconds: float) -> Progress:
         traffic = self._traffic
-        new = traffic.recorder.samples(first=since)
+        new = traffic.answers.recorder.samples(first=since)
         good = latencies_s(new[is_good(new)]) * 1000
         p50, p99 = np.quantile(good, [0.5, 0.99]).tolist() if len(good) else (None, None)
         return Progress(

@@ -73,7 +73,7 @@ class _StreamingShare(Share):
 
     def new_samples(self) -> Samples:
         """Those that were not given yet."""
-        found = self._traffic.recorder.samples(first=self.given)
+        found = self._traffic.answers.recorder.samples(first=self.given)
         self.given += len(found)
         return found
 

@@ -1,18 +1,21 @@
 """A service of ours as the target of a load test: started, asked for its routes and its estimate, ended."""
 
 import contextlib
-import http.client
-import re
+import ssl
 import sys
+import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import httpx
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_loadtests.servers import HOST, Server, serve
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, numbers_in
+from uncork_loadtests.servers import BenchError, Server, serve
 
 _SECONDS = 5.0
-_API = re.compile(r"^ *POST http://[^/\s]+(/\S*) +goal ([0-9.e+]+) ms", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +28,24 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """An api of a running service."""
+    """An api of a running service, as `/status` describes it."""
 
+    name: str
     route: str
-    goal_ms: float
+    goal_ms: float | None
+    streams: bool = False
+    """Whether it streams its answers, which are not batched; its goal means nothing then."""
+    counts: str = "rows"
+    """What its estimate and limits count: rows, or cost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Status:
+    apis: list[Api]
 
 
 class NoSuchApi(Exception):
-    """The service has no api at the path; the message lists those there are."""
+    """The service has no such api at the path; the message lists the apis of the service."""
 
 
 @contextlib.contextmanager
@@ -46,47 +59,115 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
         yield server
 
 
-def apis(server: Server) -> list[Api]:
-    """The apis of a service of ours, in their order, as it told when it started."""
-    return [Api(route=route, goal_ms=float(goal)) for route, goal in _API.findall(server.banner)]
+def apis(server: Server, *, headers: Sequence[tuple[str, str]] = ()) -> list[Api]:
+    """The apis of a service of ours, in their order.
+
+    `headers` are the header fields of the load test: `/status` may ask for the same key.
+
+    Raises:
+        BenchError: if `/status` does not answer.
+    """
+    try:
+        return msgspec.json.decode(_page(server, "/status", headers=headers), type=_Status).apis
+    except msgspec.MsgspecError as error:
+        raise BenchError(f"{server.name}: /status cannot be read: {error}") from None
 
 
-def api_at(path: str | None, *, of: Sequence[Api]) -> Api:
-    """The api with this route; without a path, the first.
+def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api:
+    """The api with this route; without a path, the first. `batches`: only of those that batch.
 
     Raises:
         NoSuchApi: if there is none.
     """
-    found = next((one for one in of if path in (None, one.route)), None)
+    at_path = [one for one in of if path in (None, one.route)]
+    if not at_path:
+        raise NoSuchApi(f"no api at {path}; the service has {', '.join(one.route for one in of)}")
+    found = next((one for one in at_path if not (batches and one.streams)), None)
     if found is None:
-        raise NoSuchApi(f"there is no api at {path}; there are {', '.join(one.route for one in of)}")
+        raise NoSuchApi(
+            f"the api at {at_path[0].route} streams its answers, which are not batched; only uncork loadtest "
+            "measures streams"
+        )
     return found
 
 
-def estimate(server: Server, *, api: Api, of: Sequence[Api]) -> Estimate | None:
-    """What the gateway estimates now; None if it does not say, or not whose estimate it is."""
-    connection = http.client.HTTPConnection(HOST, server.port, timeout=_SECONDS)
+def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
+    """The plan for the api at a path of a server of ours, or without a path for the first that batches.
+
+    Raises:
+        BenchError: if the server does not say what it has.
+        NoSuchApi: if the service has no api at the path, or the api does not batch.
+    """
+    return aimed_at(api_at(path, of=apis(server, headers=plan.headers), batches=True), plan, server)
+
+
+def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
+    """The plan for an api of a server of ours, with its goal and its numbers where the plan has none."""
+    goal_s = plan.goal_s
+    if goal_s is None and api.goal_ms is not None and not api.streams:
+        goal_s = api.goal_ms / 1000
+    return fitted(replace(plan, url=server.url(api.route), goal_s=goal_s))
+
+
+def fitted(plan: Plan) -> Plan:
+    """The plan with bodies, where it has random rows.
+
+    If the plan leaves open which numbers they have, the server's `/openapi.json` decides.
+    """
+    random = plan.payload.random
+    if random is None:
+        return plan
+    if random.numbers is None:
+        random = replace(random, numbers=_numbers_for(plan) or Numbers())
+    return replace(plan, payload=Payload(bodies=random.bodies(seed=plan.seed), random=random))
+
+
+def _numbers_for(plan: Plan) -> Numbers | None:
+    parts = urllib.parse.urlsplit(plan.url)
+    url = f"{parts.scheme}://{parts.netloc}/openapi.json"
     try:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-    except (OSError, http.client.HTTPException):
+        reply = _get(url, headers=plan.headers, tls=plan.tls.context() if plan.is_https else True)
+        document = msgspec.json.decode(reply.content)
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError):
+        return None  # the document is optional, and the load test itself says why a server cannot be reached
+    return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
+
+
+def estimate(server: Server, *, api: Api, headers: Sequence[tuple[str, str]] = ()) -> Estimate | None:
+    """What the gateway estimates now; None if it does not say."""
+    try:
+        return read_estimate(_page(server, "/metrics", headers=headers).decode(), name=api.name)
+    except BenchError:
         return None
-    finally:
-        connection.close()
-    return read_estimate(text, name=api.route.strip("/") if len(of) > 1 else None)
 
 
-def read_estimate(metrics: str, *, name: str | None) -> Estimate | None:
-    """Find the estimate of the api `name` (None: of the only one) in Prometheus' text format."""
+def _page(server: Server, path: str, *, headers: Sequence[tuple[str, str]]) -> bytes:
+    try:
+        reply = _get(server.url(path), headers=headers)
+    except httpx.HTTPError as error:
+        raise BenchError(f"{server.name}: GET {path} failed: {error}") from None
+    if reply.status_code != 200:
+        raise BenchError(f"{server.name}: GET {path} answered {reply.status_code}: {reply.text[:200]}")
+    return reply.content
+
+
+def _get(
+    url: str, *, headers: Sequence[tuple[str, str]], tls: ssl.SSLContext | bool = True
+) -> httpx.Response:
+    # Generators do not know of a proxy that the environment names either.
+    return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
+
+
+def read_estimate(metrics: str, *, name: str) -> Estimate | None:
+    """Find the estimate of the api `name` in Prometheus' text format."""
     found = {
-        (sample.name, sample.labels.get("api")): sample.value
+        sample.name: sample.value
         for family in text_string_to_metric_families(metrics)
         for sample in family.samples
+        if sample.labels.get("api") == name
     }
-    names = {api for metric, api in found if metric == "uncork_estimate_slope_seconds"}
-    chosen = name if name is not None or len(names) != 1 else names.pop()
-    intercept_s = found.get(("uncork_estimate_intercept_seconds", chosen))
-    slope_s = found.get(("uncork_estimate_slope_seconds", chosen))
+    intercept_s = found.get("uncork_estimate_intercept_seconds")
+    slope_s = found.get("uncork_estimate_slope_seconds")
     if intercept_s is None or slope_s is None:
         return None
     return Estimate(intercept_ms=intercept_s * 1000, slope_ms=slope_s * 1000)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from uncork_loadtests import batch_times
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
-from uncork_loadtests.compare import aimed, load
+from uncork_loadtests.compare import load
 from uncork_loadtests.fleet import LoadTestError, Outcome
 from uncork_loadtests.plan import Plan
-from uncork_loadtests.servers import Cpu, Server
-from uncork_loadtests.targets import our_service
+from uncork_loadtests.servers import Cpu
+from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
 
 Tell = Callable[[str], None]
 
@@ -74,6 +74,8 @@ class Proof:
     predicted: Figures
     measured: Figures | None
     """None if there was no good answer."""
+    failure: str
+    """Why the load test failed; empty if it did not."""
     gateway_cpu_us: float | None
     """Processor time of the gateway per request, in microseconds; None where it cannot be had."""
     wrong: int
@@ -119,7 +121,7 @@ def tune(wish: Wish, *, tell: Tell) -> Tuned:
     Raises:
         BenchError: if the service does not become ready.
         LoadTestError: if it does not answer, or its api does not count rows.
-        NoSuchApi: if the service has no api at the path.
+        NoSuchApi: if the service has no api that batches at the path.
         KeyboardInterrupt: on Ctrl-C.
     """
     measured = _measured(wish, tell=tell)
@@ -159,21 +161,17 @@ def _measured(wish: Wish, *, tell: Tell) -> batch_times.Measured:
         "--mb-max-batch-size": 1_000_000,
     }
     with our_service(wish.target, options=_words(options)) as server:
-        plan = aimed(wish.plan, server, path=wish.path)
-        _refuse_cost(server, plan)
+        api = api_at(wish.path, of=apis(server, headers=wish.plan.headers), batches=True)
+        if api.counts == "cost":
+            raise LoadTestError(
+                "this api counts cost, not rows: what a batch takes does not follow from its rows"
+            )
+        plan = aimed_at(api, wish.plan, server)
         return batch_times.measure(server, plan, largest=wish.max_batch_size, goal_ms=wish.goal_ms, tell=tell)
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
     return [text for name, value in options.items() for text in (name, str(value))]
-
-
-def _refuse_cost(server: Server, plan: Plan) -> None:
-    line = next((one for one in server.banner.splitlines() if f"POST {plan.url} " in one), "")
-    if line.endswith("in cost a batch"):
-        raise LoadTestError(
-            "this api counts cost, not rows: what a batch takes does not follow from its rows"
-        )
 
 
 def _advice(
@@ -243,6 +241,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
         seconds=outcome.measured_s,
         predicted=predicted,
         measured=measured,
+        failure=outcome.failure,
         gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
         wrong=summary.wrong,
         first_wrong=outcome.first_wrong,
@@ -273,8 +272,8 @@ def doubts(proof: Proof) -> list[str]:
     """What a proof says against the advice: empty if it proves it."""
     if proof.void:
         return [f"the proof is void: {proof.void}; try a lower --rate, or more --processes"]
-    if proof.measured is None:
-        return ["the proof failed: there was no good answer"]
+    if proof.failure or proof.measured is None:
+        return [f"the proof failed: {proof.failure}"]
     found = []
     if proof.wrong:
         found.append(f"{proof.wrong} wrong answers, the first: {proof.first_wrong}")

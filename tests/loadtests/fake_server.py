@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -15,8 +16,19 @@ def reply(body: bytes, *, status: str = "200 OK", fields: str = "") -> bytes:
     return head.encode() + body
 
 
+def chunk(data: bytes) -> bytes:
+    """Build a chunk of a reply; an empty one is the last."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def chunked(*chunks: bytes, status: str = "200 OK") -> bytes:
+    """Build the bytes of a whole reply in chunks."""
+    head = f"HTTP/1.1 {status}\r\ntrAnsfer-encoDing: Chunked\r\n\r\n"
+    return head.encode() + b"".join(map(chunk, (*chunks, b"")))
+
+
 @contextlib.asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[str]:
+async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve on a free port until the block ends; gives the URL to post to."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,7 +42,7 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/predict"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{port}/predict"

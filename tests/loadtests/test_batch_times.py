@@ -150,7 +150,7 @@ def test_batches_that_fail_end_it() -> None:
     found = measured(lambda requests: told(requests, 1.0, status="500 Oh" if requests > 2 else "200 OK"))
 
     assert [size.rows for size in found.sizes] == [1, 2]
-    assert found.stopped == "3 requests at once: answered with status 500"
+    assert found.stopped == "3 requests at once: answered with status 500: 1"
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_a_server_that_speaks_something_else_ends_the_run() -> None:
         outcome(ssh, plan=replace(PLAN, clients=2))
 
 
-@pytest.mark.parametrize(("url", "code"), [("nowhere", 1), ("https://h/", 2)])
+@pytest.mark.parametrize(("url", "code"), [("nowhere", 1), ("ftp://h/", 2)])
 def test_the_command_fails_with_a_message(tmp_path: Path, url: str, code: int) -> None:
     """1 when the server cannot be reached, 2 when the call makes no sense."""
     body = tmp_path / "body"

@@ -41,7 +41,7 @@ GOOD = Turn(
     batch_rows=4.0,
     gateway_cpu_us=150.0,
     workers_cpu_us=50.0,
-    good=200,
+    failure="",
     wrong=0,
     first_wrong="",
     void="",
@@ -149,7 +149,7 @@ def test_what_is_missing_in_a_round_is_not_summed_up() -> None:
     ("turn", "fault"),
     [
         (replace(GOOD, wrong=2, first_wrong="sent x"), "b: 2 wrong answers, the first: sent x"),
-        (replace(GOOD, good=0, mean_ms=None), "b: there was no good answer"),
+        (replace(GOOD, failure="there was no good answer"), "b: there was no good answer"),
     ],
 )
 def test_faults_name_the_policy(turn: Turn, fault: str) -> None:

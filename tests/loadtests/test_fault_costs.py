@@ -46,7 +46,8 @@ def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_af
     for status, latency_s, times in seen:
         for at in range(times):
             due_s = 2.0 * at / times
-            recorder.add(due_s, due_s, due_s, due_s + latency_s, status, 1, 0.0, 1.0, wrong)
+            done_s = due_s + latency_s
+            recorder.add(due_s, due_s, due_s, done_s, status, 1, 0.0, 1.0, wrong, done_s, 0)
     return Outcome(
         plan=PLAN,
         samples=recorder.samples(),
@@ -123,8 +124,8 @@ def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
                 await traffic.wait(5.0)
             finally:
                 await traffic.close()
-            assert len(traffic.recorder) == 2
-            return traffic.without_retry_after
+            assert len(traffic.answers.recorder) == 2
+            return traffic.answers.without_retry_after
 
     assert asyncio.run(run()) == 1
 

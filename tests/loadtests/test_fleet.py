@@ -13,7 +13,7 @@ from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.share import Part
 
 PLAN = Plan(url="http://127.0.0.1/", payload=Payload(bodies=(b"1",)), rate=1.0)
-PART = Part(measured_s=1.0, cpu_s=0.5, most_connections=1, first_wrong="")
+PART = Part(measured_s=1.0, cpu_s=0.5, most_connections=1, first_wrong="", first_errors={400: "no row"})
 
 
 class Said:

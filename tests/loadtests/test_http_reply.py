@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from uncork_loadtests.http_reply import Head, Reply, ReplyError, ReplyParser, parse_head
 
-from .fake_server import reply
+from .fake_server import chunked, reply
 
 
 def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
@@ -30,17 +30,49 @@ def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> 
     assert found == [Reply(Head(200, len(body), True, 7), body)]
 
 
+@settings(max_examples=60)
+@given(
+    chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=5),
+    cuts=st.lists(st.integers(0, 250), max_size=6),
+)
+def test_a_reply_in_chunks_is_the_same_however_it_is_cut(chunks: list[bytes], cuts: list[int]) -> None:
+    """The body is put together, and the chunks are counted, without the empty one that ends it."""
+    whole = chunked(*chunks)
+    ends = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    pieces = [whole[a:b] for a, b in itertools.pairwise(ends) if a < b]
+
+    [found] = feed_all(ReplyParser(), pieces=pieces)
+
+    assert (found.head.status, found.body, found.chunks) == (200, b"".join(chunks), len(chunks))
+
+
+def test_the_first_chunk_is_seen_before_the_end() -> None:
+    """With its first byte; the head alone is none."""
+    parser, whole = ReplyParser(), chunked(b"one", b"two")
+    seen = []
+    for number in range(len(whole) - 1):
+        assert parser.feed(whole[number : number + 1]) is None
+        seen.append(parser.has_chunk)
+
+    assert seen.index(True) == whole.index(b"one")
+    assert parser.feed(whole[-1:]) == Reply(parse_head(whole), b"onetwo", chunks=2)
+    assert not parser.has_chunk
+
+
 def test_one_parser_reads_reply_after_reply() -> None:
     """Nothing of a reply, in one piece or in many, is left for the next."""
     parser = ReplyParser()
     first, second = reply(b"first"), reply(b"", status="503 Busy")
-    pieces = [first[:10], first[10:50], first[50:], second, first]
+    third = chunked(b"third")
+    pieces = [first[:10], first[10:50], first[50:], third, second, third[:60], third[60:], first]
 
     found = feed_all(parser, pieces=pieces)
 
     assert [(one.head.status, one.body) for one in found] == [
         (200, b"first"),
+        (200, b"third"),
         (503, b""),
+        (200, b"third"),
         (200, b"first"),
     ]
 
@@ -82,7 +114,10 @@ def test_a_reply_without_a_body_needs_no_length() -> None:
     [
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nuntil it is closed",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        chunked(b"body") + b"HTTP/1.1 200 OK",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         reply(b"body") + b"more",
         b"x" * 70_000,

@@ -20,6 +20,7 @@ from uncork.loadtest_options import seconds_of
 from uncork.loadtest_tables import as_json, tables
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, RandomRows
 from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.targets import Estimate
 
@@ -40,6 +41,8 @@ PLAN = Plan(
         (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
         (["--shape", "0,4", "--rate", "5"], "--shape takes sizes with commas between them"),
         (["--shape", "4,x", "--rate", "5"], "got '4,x'"),
+        (["--shape", "4", "--range", "9,0", "--rate", "5"], "--range takes two numbers of at most 1e9"),
+        (["--data", "f", "--range", "0,9", "--rate", "5"], "--range only goes with --shape"),
         (["--shape", "4", "--rate", "5", "--seconds", "0"], "--seconds must be above 0"),
         (["--shape", "4", "--rate", "5", "--goal-ms", "0"], "--goal-ms must be above 0"),
         (["--shape", "4", "--rate", "5", "--think-ms", "5"], "--think-ms only goes with --clients"),
@@ -70,10 +73,31 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
 
 
 def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
-    """Plain http only."""
-    done = CliRunner().invoke(app, ["loadtest", "https://h/x", "--rate", "5", "--shape", "4"])
+    """The message has those that we speak."""
+    done = CliRunner().invoke(app, ["loadtest", "ftp://h/x", "--rate", "5", "--shape", "4"])
 
-    assert (done.exit_code, "TARGET must look like http://" in done.stderr) == (2, True)
+    assert done.exit_code == 2
+    assert "TARGET must look like http://host:port/path or https://..., not 'ftp://h/x'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "message"),
+    [
+        ("http://h/x", ["--insecure"], "--insecure goes with a TARGET that begins with https://; got 'http:"),
+        ("m:S", ["--ca", "f", "--key", "f"], "--ca, --key goes with a TARGET that begins with https://"),
+        ("https://h/x", ["--ca", "f", "--insecure"], "--ca and --insecure must not be given together"),
+        ("https://h/x", ["--key", "f"], "to use --key, --cert must be given too"),
+        ("https://h/x", ["--ca", "nowhere"], "--ca must be a PEM file of certificates, got 'nowhere'"),
+        ("https://h/x", ["--ca", __file__], "--ca must be a PEM file of certificates"),
+        ("https://h/x", ["--cert", __file__], "--cert and --key must be PEM files"),
+    ],
+)
+def test_wrong_certificates_are_told(url: str, arguments: Sequence[str], message: str) -> None:
+    """Before anything is started, in terms of the options."""
+    done = CliRunner().invoke(app, ["loadtest", url, "--rate", "5", "--shape", "4", *arguments])
+
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
 
 
 def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
@@ -102,6 +126,8 @@ def outcome(*changes: dict[str, Any]) -> Outcome:
         "held_ms": 5.0,
         "batch_ms": 12.0,
         "wrong": False,
+        "first_s": 1.02,
+        "chunks": 0,
     }
     recorder = Recorder()
     for changed in [*[{}] * 20, *changes]:
@@ -128,7 +154,13 @@ def shown(found: Outcome, *, estimate: Estimate | None = None) -> dict[str, list
 
 def test_the_table_has_what_was_found() -> None:
     """Counts, shares, times, and - where too few samples stand behind a percentile."""
-    nothing = {"done_s": math.nan, "batch_rows": 0, "held_ms": math.nan, "batch_ms": math.nan}
+    nothing = {
+        "done_s": math.nan,
+        "first_s": math.nan,
+        "batch_rows": 0,
+        "held_ms": math.nan,
+        "batch_ms": math.nan,
+    }
     lines = shown(
         outcome(
             {"status": 503, **nothing, "done_s": 1.0},
@@ -151,6 +183,97 @@ def test_the_table_has_what_was_found() -> None:
     assert lines["batch"] == ["21", "12.00", "12.00", "-", "-", "-", "12.00"]
     assert lines["wrong"][:2] == ["answers", "1"]
     assert lines["the"][1:5] == ["estimates", "10", "+", "0.25n"]
+
+
+def test_the_table_has_what_the_first_error_said() -> None:
+    """Of each status; JSON has it, too."""
+    found = replace(
+        outcome({"status": 400}, {"status": 503}, {"status": 404}),
+        first_errors={400: "expected a row", 503: "busy", 404: ""},
+    )
+    lines = shown(found)
+
+    assert lines["400"] == ["1", "4.35", "%,", "the", "first:", "expected", "a", "row"]
+    assert lines["503"] == ["(shed)", "1", "4.35", "%,", "the", "first:", "busy"]
+    assert lines["404"] == ["1", "4.35", "%"]
+    figures = json.loads(as_json(found, found.summary(), estimate=None))
+    assert figures["first_errors"] == {"400": "expected a row", "503": "busy", "404": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure"),
+    [
+        ([], ""),
+        ([{"status": 400}] * 20, ""),
+        ([{"status": 503}] * 900, ""),
+        ([{"status": 400}] * 21, "most requests failed; 21 of 41 requests: 400, the first: expected a row"),
+        ([{"status": LOST}] * 21, "most requests failed; 21 of 41 requests: connection lost"),
+        ([{"status": 503}] * 22 + [{"status": 500}] * 43, "most requests failed; 43 of 85 requests: 500"),
+    ],
+)
+def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure: str) -> None:
+    """A service that refuses most of them with 503 is as it should be."""
+    found = replace(outcome(*changes), first_errors={400: "expected a row", 500: ""})
+
+    assert found.failure == failure
+
+
+@pytest.mark.parametrize(
+    ("statuses", "failure"),
+    [
+        ([503, 503], "there was no good answer; 2 of 2 requests: 503 (shed), the first: busy"),
+        ([503, 503, 400], "there was no good answer; 1 of 3 requests: 400"),
+        ([], "there was no good answer"),
+    ],
+)
+def test_a_run_fails_without_a_good_answer(statuses: list[int], failure: str) -> None:
+    """Whatever became of the requests."""
+    good = outcome().samples
+    samples = good[[0] * len(statuses)].copy()
+    samples["status"] = statuses
+    found = replace(outcome(), samples=samples, first_errors={503: "busy"})
+
+    assert found.failure == failure
+
+
+def test_random_rows_are_described() -> None:
+    """Of which numbers they were: in the table and in JSON."""
+    rows = RandomRows(shape=(4,), numbers=Numbers(low=0, high=9, integers=True))
+    payload = Payload(bodies=(b"[1,2,3,4]",), random=rows)
+    found = replace(outcome(), plan=replace(PLAN, payload=payload))
+
+    assert shown(found)["each"] == [
+        "request:",
+        "a",
+        "random",
+        "row",
+        "of",
+        "shape",
+        "4,",
+        "integers",
+        "from",
+        "0",
+        "to",
+        "9",
+    ]
+    figures = json.loads(as_json(found, found.summary(), estimate=None))["plan"]
+    assert figures["random"]["numbers"] == {"low": 0, "high": 9, "integers": True}
+    assert figures["bodies"] == 1
+
+
+def test_streams_have_lines_of_their_own() -> None:
+    """In the table and in JSON; without streams there are none."""
+    streamed = {"first_s": 1.01, "done_s": 1.05, "chunks": 5}
+    found = outcome(*[streamed] * 10)
+    lines = shown(found)
+
+    assert lines["chunks"] == ["25.0/s", "5.0", "in", "a", "streamed", "answer"]
+    assert lines["first"] == ["chunk", "10", "10.00", "10.00", "-", "-", "-", "10.00"]
+    assert lines["chunk"] == ["to", "chunk", "10", "10.00", "10.00", "-", "-", "-", "10.00"]
+    figures = json.loads(as_json(found, found.summary(), estimate=None))["summary"]
+    assert figures["first_chunk"]["percentiles_ms"]["50"] == pytest.approx(10)
+    assert (figures["chunks_per_s"], figures["chunks_by_answer"]) == (25, 5)
+    assert not {"chunks", "first", "chunk"} & shown(outcome()).keys()
 
 
 def test_json_has_everything_and_is_json() -> None:

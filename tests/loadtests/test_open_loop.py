@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from uncork_loadtests.connections import Asked, Connection, Traffic
+from uncork_loadtests.answers import Asked
+from uncork_loadtests.connections import Connection, Traffic
 from uncork_loadtests.loops import OpenLoop
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.samples import LOST, UNANSWERED, Samples
 
-from .fake_server import Handler, reply, serving
+from .fake_server import Handler, chunk, chunked, reply, serving
 
 BODIES = tuple(b"%d" % number for number in range(100))
 PLAN = Plan(
@@ -55,7 +56,7 @@ def outcome(
             await meanwhile(traffics)
         for traffic in traffics:
             await traffic.drain(drain_s)
-        found: Samples = traffics[0].recorder.samples()
+        found: Samples = traffics[0].answers.recorder.samples()
         for traffic in traffics[1:]:
             found = append(found, traffic)
         return found
@@ -65,7 +66,7 @@ def outcome(
 
 def append(found: Samples, traffic: Traffic) -> Samples:
     """The samples of one more share."""
-    more = traffic.recorder.samples()
+    more = traffic.answers.recorder.samples()
     whole = found.copy()
     whole.resize(len(found) + len(more), refcheck=False)
     whole[len(found) :] = more
@@ -104,7 +105,7 @@ def test_shares_make_up_the_schedule() -> None:
 
     assert sorted(found["scheduled_s"]) == pytest.approx([number / 1000 for number in range(20)])
     assert sorted(map(int, bodies)) == list(range(20))
-    assert [len(traffic.recorder) for traffic in traffics] == [7, 7, 6]
+    assert [len(traffic.answers.recorder) for traffic in traffics] == [7, 7, 6]
 
 
 def test_a_request_takes_the_connection_that_was_freed_last(
@@ -139,6 +140,48 @@ def test_a_request_takes_the_connection_that_was_freed_last(
     used = [number for number, (what, _) in enumerate(events) if what == "used"]
     assert len({connection for _, connection in events}) == 3
     assert events[used[3] - 1] == ("freed", events[used[3]][1])
+
+
+def test_a_streamed_answer_is_timed_to_its_first_chunk_and_to_its_end() -> None:
+    """The server ends no answer before all have begun."""
+    begun: list[bytes] = []
+    all_begun = asyncio.Event()
+
+    async def stream(body: bytes, writer: asyncio.StreamWriter) -> None:
+        whole = chunked(body, b" ", body)
+        cut = whole.index(b"\r\n\r\n") + 4 + len(chunk(body))
+        writer.write(whole[:cut])
+        await writer.drain()
+        begun.append(body)
+        if len(begun) == 20:
+            all_begun.set()
+        await all_begun.wait()
+        writer.write(whole[cut:])
+
+    expected = tuple(b"%b %b" % (body, body) for body in BODIES)
+    found, _ = outcome(stream, plan=replace(PLAN, payload=Payload(bodies=BODIES, expected=expected)))
+
+    assert set(found["status"]) == {200}
+    assert (found["sent_s"] < found["first_s"]).all()
+    # The end of the last ones may be read together with their first chunk.
+    assert sorted(found["first_s"])[9] < found["done_s"].min()
+    assert set(found["chunks"]) == {3}
+    assert not found["wrong"].any()
+
+
+def test_a_stream_that_breaks_off_is_lost() -> None:
+    """It has no good answer, however much of it came."""
+
+    async def break_off(body: bytes, writer: asyncio.StreamWriter) -> None:
+        whole = chunked(body, body)
+        writer.write(whole if body == b"3" else whole[:-6])
+        if body != b"3":
+            writer.close()
+
+    found, _ = outcome(break_off, plan=replace(PLAN, payload=Payload(bodies=BODIES)))
+
+    assert sorted(found["status"]) == [LOST] * 19 + [200]
+    assert sorted(found["chunks"]) == [0] * 19 + [2]
 
 
 def test_requests_do_not_wait_for_answers() -> None:
@@ -242,7 +285,7 @@ def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
         traffic.begin(asyncio.get_running_loop().time())
         await traffic.drain(DRAIN_S)
         await traffic.close()
-        return traffic.recorder.samples()
+        return traffic.answers.recorder.samples()
 
     assert asyncio.run(run())["status"].tolist() == [LOST] * 20
 
@@ -256,7 +299,31 @@ def test_a_wrong_answer_is_noticed() -> None:
     found, traffics = outcome(wrong_once)
 
     assert found["wrong"].sum() == 1
-    assert traffics[0].recorder.first_wrong == "sent b'3', expected b'3', got b'7'"
+    assert traffics[0].answers.first_wrong == "sent b'3', expected b'3', got b'7'"
+
+
+def test_the_first_of_each_error_is_kept() -> None:
+    """What it says, in a line; a refusal with 503 is one, too."""
+
+    async def refuse(body: bytes, writer: asyncio.StreamWriter) -> None:
+        texts = {
+            b"0": ("400 Bad", b'{"title": "Bad", "status": 400, "detail": "expected a row,\\n  got 0"}'),
+            b"1": ("400 Bad", b"another"),
+            b"2": ("503 Busy", b'{"error": "busy"}'),
+            b"3": ("500 Oh", b"\xff" * 1000),
+            b"4": ("404 No", b""),
+        }
+        status, text = texts.get(body, ("200 OK", body))
+        writer.write(reply(text, status=status))
+
+    _, traffics = outcome(refuse, plan=replace(PLAN, max_connections=1))
+
+    assert traffics[0].answers.first_errors == {
+        400: "expected a row, got 0",
+        503: '{"error": "busy"}',
+        500: "\N{REPLACEMENT CHARACTER}" * 300 + " ...",
+        404: "",
+    }
 
 
 def test_a_halt_leaves_out_what_is_under_way() -> None:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_loadtests.payloads import load_function, random_bodies, read_bodies, same_answer, source
+from uncork_loadtests.payloads import load_function, read_bodies, same_answer, source
 from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, RandomRows
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -30,6 +31,15 @@ def test_bodies_are_sent_in_turn_with_their_answers() -> None:
     assert make(2)[0].endswith(b"\r\nContent-Length: 1\r\n\r\na")
     assert make(2)[1] == b"A"
     assert make(3)[0].endswith(b"\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_random_rows_make_bodies() -> None:
+    """By the seed of the plan."""
+    rows = RandomRows(shape=(2,), numbers=Numbers(low=1, high=9, integers=True))
+    make = source(plan(Payload(random=rows)))
+
+    assert make(7)[0].endswith(b"\r\nContent-Length: 5\r\n\r\n" + rows.bodies(seed=1)[7])
+    assert make(7)[1] is None
 
 
 def test_a_function_makes_bodies(tmp_path: Path) -> None:
@@ -68,23 +78,6 @@ def test_a_file_is_one_body_or_one_a_line(tmp_path: Path) -> None:
 
     assert read_bodies(file, lines=False) == (b"a\n\nb\r\n",)
     assert read_bodies(file, lines=True) == (b"a", b"", b"b\r")
-
-
-@pytest.mark.parametrize(("rows", "shape"), [(1, [4]), (3, [4]), (2, [2, 3])])
-def test_random_rows_have_the_shape_that_is_asked_for(rows: int, shape: list[int]) -> None:
-    """One row stands by itself; the seed decides."""
-    bodies = random_bodies(rows=rows, shape=shape, seed=5, count=3)
-    found = json.loads(bodies[0])
-    sizes = []
-    while isinstance(found, list):
-        sizes.append(len(found))
-        found = found[0]
-
-    assert sizes == ([rows, *shape] if rows > 1 else shape)
-    assert isinstance(found, float)
-    assert len(set(bodies)) == 3
-    assert bodies == random_bodies(rows=rows, shape=shape, seed=5, count=3)
-    assert bodies != random_bodies(rows=rows, shape=shape, seed=6, count=3)
 
 
 @settings(max_examples=60)

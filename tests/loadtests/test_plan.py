@@ -87,7 +87,7 @@ def test_the_head_has_path_query_and_fields() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"url": "https://h/"}, "url must look like http"),
+        ({"url": "ftp://h/"}, "url must look like http"),
         ({"url": "h:80"}, "url must look like http"),
         ({"clients": 0}, "clients must be at least 1"),
         ({"limit": 0}, "limit must be at least 1"),
@@ -112,8 +112,8 @@ def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({}, "at least one body, or else a function"),
-        ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or else a function"),
+        ({}, "at least one body, or random rows, or else a function"),
+        ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or random rows, or else a function"),
         ({"bodies": (b"a",), "expected": (b"a", b"b")}, "1 bodies but 2 expected"),
     ],
 )

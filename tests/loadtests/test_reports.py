@@ -151,14 +151,9 @@ uncork_estimate_slope_seconds{api="two"} 0.0002
 
 
 def test_the_estimate_is_that_of_the_api() -> None:
-    """By its name, or because there is only one; otherwise it is not guessed at."""
-    only = "\n".join(line for line in METRICS.splitlines() if "two" not in line)
-
-    two, one = read_estimate(METRICS, name="two"), read_estimate(only, name=None)
+    """By its name; otherwise it is not guessed at."""
+    two = read_estimate(METRICS, name="two")
     assert two is not None
-    assert one is not None
     assert (two.intercept_ms, two.slope_ms) == pytest.approx((20, 0.2))
-    assert (one.intercept_ms, one.slope_ms) == pytest.approx((10, 0.1))
-    assert read_estimate(METRICS, name=None) is None
     assert read_estimate(METRICS, name="three") is None
-    assert read_estimate("", name=None) is None
+    assert read_estimate("", name="two") is None

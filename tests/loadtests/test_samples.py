@@ -32,8 +32,16 @@ GOOD: dict[str, Any] = {
     "held_ms": 2.0,
     "batch_ms": 5.0,
     "wrong": False,
+    "first_s": 1.01,
+    "chunks": 0,
 }
-NO_ANSWER = {"done_s": math.nan, "batch_rows": 0, "held_ms": math.nan, "batch_ms": math.nan}
+NO_ANSWER = {
+    "done_s": math.nan,
+    "first_s": math.nan,
+    "batch_rows": 0,
+    "held_ms": math.nan,
+    "batch_ms": math.nan,
+}
 
 
 def samples(*changes: dict[str, Any]) -> Samples:
@@ -146,6 +154,45 @@ def test_batches_count_once_however_many_answers_tell_of_them() -> None:
     """A batch of 9 and a batch of 1: 10 answers, 2 batches, mean 5; an answer sees 8.2."""
     assert batch_rows(np.array([9] * 9 + [1, 0, 0])) == pytest.approx((8.2, 5.0))
     assert batch_rows(np.array([0])) == (None, None)
+
+
+def test_streams_have_figures_of_their_own() -> None:
+    """Only good answers that came in chunks count."""
+    summary = summarise(
+        samples(
+            {},
+            {"first_s": 1.1, "done_s": 1.5, "chunks": 5},
+            {"first_s": 1.2, "done_s": 1.2, "chunks": 1},
+            {"first_s": 1.3, "done_s": 1.4, "chunks": 9, "status": 500},
+        ),
+        seconds=2.0,
+    )
+
+    assert summary.first_chunk is not None
+    assert summary.first_chunk.count == 2
+    assert summary.first_chunk.mean_ms == pytest.approx(150)
+    assert summary.chunk_gap is not None
+    assert summary.chunk_gap.count == 1
+    assert summary.chunk_gap.mean_ms == pytest.approx(100)
+    assert (summary.chunks_per_s, summary.chunks_by_answer) == (3.0, 3.0)
+    assert summary.latency is not None
+    assert summary.latency.max_ms == pytest.approx(500)
+
+
+def test_without_streams_there_are_no_figures_of_them() -> None:
+    """Nor zeros."""
+    summary = summarise(samples({}), seconds=2.0)
+
+    assert (summary.first_chunk, summary.chunk_gap) == (None, None)
+    assert (summary.chunks_per_s, summary.chunks_by_answer) == (None, None)
+
+
+def test_a_stream_is_slow_by_its_first_chunk() -> None:
+    """A long answer does not allow for a late generator."""
+    late = {"fired_s": 1.05, "sent_s": 1.05, "done_s": 9.0}
+
+    assert not void_reason(samples(late))
+    assert void_reason(samples(late | {"first_s": 1.2, "chunks": 7}))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def turn(rate: float, p99_ms: float | None) -> Turn:
         batch_rows=4.0,
         gateway_cpu_us=150.0,
         workers_cpu_us=None,
-        good=200,
+        failure="",
         wrong=0,
         first_wrong="",
         void="",

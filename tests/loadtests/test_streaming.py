@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from argparse import Namespace
 from pathlib import Path
@@ -88,7 +89,9 @@ def test_options_make_a_plan() -> None:
 
     assert plan.url == "http://127.0.0.1:3000/add"
     assert (plan.rate, plan.processes, plan.seed, plan.clients) == (50, 6, 7, None)
-    assert len(plan.payload.bodies[0].split(b",")) == 2
+    row = json.loads(plan.payload.bodies[0])
+    assert len(row) == 2
+    assert all(0 < number < 1 for number in row)
 
 
 def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +120,8 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--shape", "2,x"], "--shape takes sizes"),
-        (["--rows", "0"], "and --rows at least 1; got '64' and 0"),
+        (["--rows", "0"], "--rows must be at least 1, got 0"),
+        (["--range", "2,1"], "--range takes two numbers"),
         (["--data", "a", "--lines", "b"], "--data or --lines, not both"),
         (["--expected", "a"], "--expected only goes with"),
         (["--data", "nowhere"], "nowhere: No such file"),

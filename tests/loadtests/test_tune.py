@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,11 @@ from uncork.cli import app
 from uncork.tune_tables import as_json, text
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
 from uncork_loadtests.batch_times import Line, Measured, SizeTime
+from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.tune import Proof, Tuned, Wish, doubts
+from uncork_loadtests.tune import Proof, Tuned, Wish, doubts, tune
+
+from .pages_server import serving_pages, status
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
 MODEL = Model(line=LINE, rows_per_request=1, overhead_ms=0.75, goal_ms=100.0, largest=64, requests=1000)
@@ -35,6 +39,7 @@ PROOF = Proof(
     seconds=5.0,
     predicted=FIGURES,
     measured=FIGURES,
+    failure="",
     gateway_cpu_us=200.0,
     wrong=0,
     first_wrong="",
@@ -143,7 +148,8 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
     [
         ({}, []),
         ({"void": "too late"}, ["the proof is void: too late"]),
-        ({"measured": None}, ["there was no good answer"]),
+        ({"measured": None, "failure": "there was no good answer"}, ["there was no good answer"]),
+        ({"failure": "most requests failed"}, ["the proof failed: most requests failed"]),
         ({"wrong": 2, "first_wrong": "sent x"}, ["2 wrong answers, the first: sent x"]),
         ({"measured": replace(FIGURES, in_goal=0.98)}, ["98.00 % are within the goal, not 99 %"]),
         (
@@ -281,3 +287,12 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("uncork tune: ")
     assert message in done.stderr
+
+
+def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its `/status` says so."""
+    weighed = {"name": "predict", "route": "/predict", "goal_ms": 50, "counts": "cost", "streams": False}
+    with serving_pages({"/status": status(weighed)}) as server:
+        monkeypatch.setattr("uncork_loadtests.tune.our_service", lambda *_, **__: nullcontext(server))
+        with pytest.raises(LoadTestError, match="this api counts cost, not rows"):
+            tune(WISH, tell=quiet)

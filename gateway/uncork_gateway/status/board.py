@@ -191,6 +191,8 @@ def _api(figures: Figures, shown: Shown, names: Names) -> document.Api:
     return document.Api(
         name=stats.name,
         route=shown.route,
+        streams=shown.streams,
+        counts="cost" if shown.weighs else "rows",
         policy=stats.rules.policy,
         goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
         max_batch_rows=figures.cap,

@@ -88,6 +88,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """One api, or one model behind a proxy.
 
     Attributes:
+        streams: whether answers are streamed, so that nothing is batched.
+        counts: what estimates, limits and rates of the api count: its rows, or their cost.
         goal_ms: None if there is none.
         max_batch_rows: the cap of a batch; that of the policy, if it has a lower one.
         sentence: what happens now, in words.
@@ -110,6 +112,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     route: str | None
+    streams: bool
+    counts: Literal["rows", "cost"]
     policy: str
     goal_ms: float | None
     max_batch_rows: float

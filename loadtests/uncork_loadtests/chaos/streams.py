@@ -45,7 +45,7 @@ async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> 
             body = await reader.read()
             return Reply(Head(status, len(body), False, None), body)
         parsed = parse_head(head[:-2])
-        return Reply(parsed, await reader.readexactly(parsed.length) if has_body else b"")
+        return Reply(parsed, await reader.readexactly(parsed.length or 0) if has_body else b"")
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 

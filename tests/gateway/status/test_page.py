@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from uncork_gateway.keys import ApiKeys
 from uncork_workers.description import ApiSettings
@@ -117,6 +118,28 @@ def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path) -> No
             assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
             [batch] = on.gateway.board.batches_after(0)
             assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
+
+    run(scenario())
+
+
+def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path) -> None:
+    """For programs, which cannot read it off the sentences."""
+
+    async def scenario() -> None:
+        apis = [
+            json_api("plain"),
+            json_api("weighed", ApiSettings(cost=2.0)),
+            msgspec.structs.replace(json_api("tell", ApiSettings(policy="none")), streams=True),
+        ]
+        async with gateway(tmp_path) as on:
+            await on.worker(serves=service(*apis))
+            shown = (await status(on.http))["apis"]
+
+            assert [(one["counts"], one["streams"]) for one in shown] == [
+                ("rows", False),
+                ("cost", False),
+                ("rows", True),
+            ]
 
     run(scenario())
 

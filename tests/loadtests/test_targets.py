@@ -1,0 +1,91 @@
+"""What a service that was started for a load test says of itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.random_rows import Numbers, RandomRows
+from uncork_loadtests.servers import BenchError
+from uncork_loadtests.targets import Api, NoSuchApi, api_at, apis, fitted
+
+from .pages_server import serving_pages, status
+
+PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0)
+RANDOM = RandomRows(shape=(2,))
+ROWS = Payload(random=RANDOM)
+BODY = Payload(bodies=(b"1",))
+TELL = Api(name="tell", route="/tell", goal_ms=300.0, streams=True)
+
+
+def test_apis_are_those_of_the_status_page() -> None:
+    """In their order, whatever the service writes when it starts."""
+    shown = [
+        {"name": "predict", "route": "/v2/predict", "goal_ms": 50, "counts": "rows", "streams": False},
+        {"name": "tell", "route": "/tell", "goal_ms": 300, "counts": "rows", "streams": True},
+    ]
+    with serving_pages({"/status": status(*shown)}) as server:
+        assert apis(server) == [PREDICT, TELL]
+
+
+def test_the_header_fields_of_the_load_test_open_the_page() -> None:
+    """A service with keys asks for one there, too."""
+    with serving_pages({"/status": status()}, key="secret") as server:
+        assert apis(server, headers=[("X-API-Key", "secret")]) == []
+        with pytest.raises(BenchError, match="it: GET /status answered 401: no"):
+            apis(server)
+
+
+def test_a_page_of_something_else_is_refused() -> None:
+    """With what it lacks."""
+    with (
+        serving_pages({"/status": b'{"state": "ready"}'}) as server,
+        pytest.raises(BenchError, match=r"it: /status cannot be read: .*missing required field `apis`"),
+    ):
+        apis(server)
+
+
+def test_random_rows_fit_the_openapi_document() -> None:
+    """Of the server that they are sent to; without one they are of numbers between 0 and 1."""
+    content = {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}}
+    document = {"paths": {"/predict": {"post": {"requestBody": {"content": content}}}}}
+    with serving_pages({"/openapi.json": json.dumps(document).encode()}) as server:
+        plan = Plan(url=server.url("/predict?x=1"), payload=ROWS, rate=1.0)
+        [integers, numbers] = [fitted(plan), fitted(replace(plan, url=server.url("/other")))]
+
+    assert integers.payload.random == replace(RANDOM, numbers=Numbers(low=0, high=9, integers=True))
+    assert all(isinstance(one, int) for one in json.loads(integers.payload.bodies[0]))
+    assert numbers.payload.random == replace(RANDOM, numbers=Numbers())
+    assert fitted(plan).payload.random == replace(RANDOM, numbers=Numbers())  # there is no server any more
+
+
+def test_numbers_that_the_user_chose_stay() -> None:
+    """Nobody is asked."""
+    numbers = Numbers(low=-3, high=3)
+    plan = Plan(url="http://127.0.0.1:1/", payload=Payload(random=replace(RANDOM, numbers=numbers)), rate=1.0)
+
+    assert fitted(plan).payload == Payload(
+        random=replace(RANDOM, numbers=numbers),
+        bodies=replace(RANDOM, numbers=numbers).bodies(seed=1),
+    )
+    assert fitted(replace(plan, payload=BODY)).payload is BODY
+
+
+def test_without_a_path_the_first_api_is_meant() -> None:
+    """It may stream."""
+    assert api_at(None, of=[TELL, PREDICT]) is TELL
+    assert api_at("/v2/predict", of=[TELL, PREDICT]) is PREDICT
+    with pytest.raises(NoSuchApi, match="no api at /predict; the service has /tell, /v2/predict"):
+        api_at("/predict", of=[TELL, PREDICT])
+
+
+def test_what_batches_is_looked_for_among_those_that_do() -> None:
+    """A comparison of policies has nothing to say about streams."""
+    assert api_at(None, of=[TELL, PREDICT], batches=True) is PREDICT
+    with pytest.raises(NoSuchApi, match="the api at /tell streams its answers, which are not batched"):
+        api_at("/tell", of=[TELL, PREDICT], batches=True)
+    with pytest.raises(NoSuchApi, match="the api at /tell streams its answers, which are not batched"):
+        api_at(None, of=[TELL], batches=True)
