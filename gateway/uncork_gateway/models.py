@@ -13,6 +13,7 @@ from starlette.routing import Route
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.outputs import Outputs
 from uncork_workers.description import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/", "/v2/")
@@ -27,12 +28,26 @@ _DATATYPES = {
 _NO_DATATYPE = "BYTES"
 
 
+_TF_DTYPES = {
+    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
+    "BOOL": "DT_BOOL",
+    "BYTES": "DT_STRING",
+    "FP16": "DT_HALF",
+    "FP32": "DT_FLOAT",
+    "FP64": "DT_DOUBLE",
+}
+
+
 class Model(NamedTuple):
-    """An api under a name that clients of other protocols know; ``explainer`` explains what it says."""
+    """An api under a name that clients of other protocols know.
+
+    ``explainer`` explains what it says. ``outputs`` are those of the api, which its models share.
+    """
 
     name: str
     api: ApiDescription
     explainer: ApiDescription | None
+    outputs: Outputs
 
 
 def models_of(service: ServiceDescription) -> dict[str, Model]:
@@ -42,10 +57,13 @@ def models_of(service: ServiceDescription) -> dict[str, Model]:
     """
     apis = {api.name: api for api in service.apis if not api.streams}
     name = service.name.lower()
-    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None) for api in apis.values()}
+    models = {
+        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs()) for api in apis.values()
+    }
     main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
     if main is not None:
-        models[name] = Model(name, main, apis.get(_EXPLAIN))
+        outputs = models[f"{name}.{main.name}"].outputs
+        models[name] = Model(name, main, apis.get(_EXPLAIN), outputs)
     return models
 
 
@@ -66,6 +84,7 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
         model=model.name,
         takes_objects=api.input["kind"] in KINDS_WITH_FIELDS,
         weighs=api.settings.cost is not None,
+        saw=model.outputs.saw,
     )
     for path in (f"/v2/models/{model.name}/infer", f"/v2/models/{model.name}/{version}/infer"):
         yield path, api, v2
@@ -121,13 +140,14 @@ class ModelPages:
 
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
-        inputs = {
-            one["name"]: {"dtype": one["datatype"], "tensor_shape": one["shape"]}
-            for one in inputs_of(model.api)
+        signature = {
+            "inputs": {one["name"]: _tensor_info(one) for one in inputs_of(model.api)},
+            "outputs": {one["name"]: _tensor_info(one) for one in outputs_of(model)},
+            "method_name": "tensorflow/serving/predict",
         }
-        signature = {"serving_default": {"inputs": inputs, "outputs": {}, "method_name": "predict"}}
         spec = {"name": model.name, "signature_name": "", "version": VERSION}
-        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": {"signature_def": signature}}})
+        signatures = {"signature_def": {"serving_default": signature}}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     # Open Inference Protocol V2
 
@@ -148,14 +168,37 @@ class ModelPages:
         return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503)
 
     async def _metadata(self, request: Request) -> Response:
-        """Outputs are what the handler returns, which nobody has said."""
-        model = self._model(request)
-        told: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "uncork"}
-        return JSONResponse({**told, "inputs": inputs_of(model.api), "outputs": []})
+        return JSONResponse(metadata_of(self._model(request)))
+
+
+def metadata_of(model: Model) -> dict[str, Any]:
+    """Return the metadata of a model as V2 has it; its outputs are those known so far."""
+    named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "uncork"}
+    return {**named, "inputs": inputs_of(model.api), "outputs": outputs_of(model)}
 
 
 def inputs_of(api: ApiDescription) -> list[dict[str, Any]]:
-    """Name, datatype and shape of the input; -1 is any length."""
+    """Name, datatype and shape of the input; -1 is any length. None if only the worker can read a body."""
+    if api.input["kind"] == "raw":
+        return []
     shape = [-1, *(-1 if length is None else length for length in api.input.get("shape", []))]
     datatype = _DATATYPES.get(api.input.get("dtype", ""), _NO_DATATYPE)
     return [{"name": "input-0", "datatype": datatype, "shape": shape}]
+
+
+def outputs_of(model: Model) -> list[dict[str, Any]]:
+    """Name, datatype and shape of each output that is known; -1 is any length."""
+    return [
+        {"name": name, "datatype": datatype, "shape": [-1, *shape]}
+        for name, datatype, shape in model.outputs.known()
+    ]
+
+
+def _tensor_info(tensor: dict[str, Any]) -> dict[str, Any]:
+    """A tensor in the JSON of TensorFlow's TensorInfo."""
+    dims = [{"size": str(length), "name": ""} for length in tensor["shape"]]
+    return {
+        "name": tensor["name"],
+        "dtype": _TF_DTYPES[tensor["datatype"]],
+        "tensor_shape": {"dim": dims, "unknown_rank": False},
+    }

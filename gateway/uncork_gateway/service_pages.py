@@ -65,7 +65,8 @@ class ServicePages:
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
             return _error(request.url.path, 503, self._served.trouble, {"retry-after": "1"})
-        document = make_openapi(self._served.service, version=VERSION, wants_keys=self._wants_keys)
+        service, models = self._served.service, self._served.models
+        document = make_openapi(service, models, version=VERSION, wants_keys=self._wants_keys)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from tritonclient.utils import triton_to_np_dtype
 
 from tests.e2e.server import SERVICES, Server, serving
 from tests.e2e.services.models import POISON
@@ -65,6 +66,21 @@ def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
         assert (described["datatype"], described["shape"]) == ("FP32", [-1, 3])
         with pytest.raises(triton.InferenceServerException, match="there is no model 'others'"):
             client.get_model_metadata("others")
+
+
+def test_tritons_client_sees_what_models_return(server: Server) -> None:
+    """Of one that warms up at once, of another after its first answer; as its answers are then."""
+    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        [doubled] = client.get_model_metadata("models")["outputs"]
+        assert doubled == {"name": "output-0", "datatype": "FP32", "shape": [-1, 3]}
+        answered = infer(server, ROWS[:2], binary=True)
+        assert (answered.dtype, answered.shape) == (triton_to_np_dtype(doubled["datatype"]), (2, 3))
+
+        assert post(server, "/v1/models/models.texts:predict", {"instances": ["a"]}).status_code == 200
+        assert client.get_model_metadata("models.texts")["outputs"] == [
+            {"name": "item", "datatype": "BYTES", "shape": [-1]},
+            {"name": "length", "datatype": "INT64", "shape": [-1]},
+        ]
 
 
 def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uncork_gateway.dialects.v2 import VERSION
-from uncork_gateway.models import Model, inputs_of
+from uncork_gateway.models import Model, inputs_of, metadata_of
 from uncork_gateway.openapi.bodies import example_of
 from uncork_gateway.openapi.replies import REPLY_HEADERS
 from uncork_workers.description import JSON, ApiDescription
@@ -54,7 +54,7 @@ def paths_of_models(models: Mapping[str, Model]) -> Schema:
         ),
         v1: _get(_V1, "v1.model", "Whether a model is ready", known),
         f"{v2}/infer": _post(_V2, "v2.infer", "Infer", known, _tensors),
-        v2: _get(_V2, "v2.model", "What a model takes", known),
+        v2: _metadata(known, models),
     }
 
 
@@ -80,6 +80,13 @@ def _post(
 
 def _get(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription]) -> Schema:
     return {"get": _operation(tag, name, summary, list(known))}
+
+
+def _metadata(known: Mapping[str, ApiDescription], models: Mapping[str, Model]) -> Schema:
+    described = _get(_V2, "v2.model", "What a model takes and returns", known)
+    examples = {name: {"value": metadata_of(models[name])} for name in known}
+    described["get"]["responses"]["200"]["content"][JSON]["examples"] = examples
+    return described
 
 
 def _operation(tag: str, name: str, summary: str, names: Sequence[str]) -> Schema:

@@ -1,0 +1,82 @@
+"""The output tensors of an api, learned from its results: no declaration says what a handler returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.protocols.tensor_rows import ONLY_OUTPUT, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensors import Tensor
+
+_OK = 200
+# Reading the JSON of a result takes the event loop about 20 ms per megabyte.
+_MOST_BYTES = 2**20
+
+
+class Output(NamedTuple):
+    """One output tensor. ``shape`` is that of a row, with -1 for an axis whose length varies."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class Outputs:
+    """The outputs that all answers of an api have had so far, as V2 clients get them.
+
+    Where answers differ in the length of an axis, it is -1. An output is left out for good once an answer
+    lacks it, or has it with another datatype or number of axes: the protocols cannot describe that.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[Output, ...] | None = None
+
+    def known(self) -> tuple[Output, ...]:
+        """The outputs; none before the first answer."""
+        return self._known or ()
+
+    def saw(self, tensors: Sequence[Tensor]) -> None:
+        """Learn from the output tensors of an answer."""
+        seen = tuple([Output(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
+        if seen != self._known:
+            self._learn(seen)
+
+    def saw_results(self, replies: Sequence[RowsReply]) -> None:
+        """Learn from the first result among these, if nothing is known yet."""
+        if self._known is not None:
+            return
+        rows = (reply for reply in replies if reply.status == _OK and not reply.content_type)
+        first = next(rows, None)
+        if first is None:
+            return
+        if first.shape is not None:
+            self._learn((Output(ONLY_OUTPUT, first.datatype, tuple(first.shape)),))
+        elif 0 < len(first.body) <= _MOST_BYTES:
+            self._saw_json(first)
+
+    def _saw_json(self, reply: RowsReply) -> None:
+        try:
+            rows = row_texts(reply.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # a V2 client whose answer this is gets the error
+        self.saw(tensors_from_rows(rows, datatype=reply.datatype or None, binary=lambda name: False))
+
+    def _learn(self, seen: tuple[Output, ...]) -> None:
+        if self._known is None:
+            self._known = seen
+            return
+        by_name = {output.name: output for output in seen}
+        pairs = [(one, by_name[one.name]) for one in self._known if one.name in by_name]
+        self._known = tuple([_common(*pair) for pair in pairs if _are_alike(*pair)])
+
+
+def _are_alike(one: Output, other: Output) -> bool:
+    return one.datatype == other.datatype and len(one.shape) == len(other.shape)
+
+
+def _common(one: Output, other: Output) -> Output:
+    lengths = zip(one.shape, other.shape, strict=True)
+    return one._replace(shape=tuple([length if length == another else -1 for length, another in lengths]))
