@@ -13,19 +13,15 @@ from starlette.routing import Route
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.inputs import inputs_of
 from uncork_gateway.outputs import Outputs
+from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.description import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/", "/v2/")
 """Where the paths of these protocols begin; ``/v2`` itself is one, too."""
 
 _MAIN, _EXPLAIN = "predict", "explain"
-_DATATYPES = {
-    "bool": "BOOL",
-    **{f"{kind}int{bits}": f"{kind.upper()}INT{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
-    **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
-}
-_NO_DATATYPE = "BYTES"
 
 
 _TF_DTYPES = {
@@ -141,8 +137,8 @@ class ModelPages:
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
         signature = {
-            "inputs": {one["name"]: _tensor_info(one) for one in inputs_of(model.api)},
-            "outputs": {one["name"]: _tensor_info(one) for one in outputs_of(model)},
+            "inputs": {spec.name: _tensor_info(spec) for spec in inputs_of(model.api)},
+            "outputs": {spec.name: _tensor_info(spec) for spec in model.outputs.known()},
             "method_name": "tensorflow/serving/predict",
         }
         spec = {"name": model.name, "signature_name": "", "version": VERSION}
@@ -174,31 +170,19 @@ class ModelPages:
 def metadata_of(model: Model) -> dict[str, Any]:
     """Return the metadata of a model as V2 has it; its outputs are those known so far."""
     named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "uncork"}
-    return {**named, "inputs": inputs_of(model.api), "outputs": outputs_of(model)}
+    inputs, outputs = inputs_of(model.api), model.outputs.known()
+    return {**named, "inputs": [*map(_described, inputs)], "outputs": [*map(_described, outputs)]}
 
 
-def inputs_of(api: ApiDescription) -> list[dict[str, Any]]:
-    """Name, datatype and shape of the input; -1 is any length. None if only the worker can read a body."""
-    if api.input["kind"] == "raw":
-        return []
-    shape = [-1, *(-1 if length is None else length for length in api.input.get("shape", []))]
-    datatype = _DATATYPES.get(api.input.get("dtype", ""), _NO_DATATYPE)
-    return [{"name": "input-0", "datatype": datatype, "shape": shape}]
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": [-1, *spec.shape]}
 
 
-def outputs_of(model: Model) -> list[dict[str, Any]]:
-    """Name, datatype and shape of each output that is known; -1 is any length."""
-    return [
-        {"name": name, "datatype": datatype, "shape": [-1, *shape]}
-        for name, datatype, shape in model.outputs.known()
-    ]
-
-
-def _tensor_info(tensor: dict[str, Any]) -> dict[str, Any]:
+def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
     """A tensor in the JSON of TensorFlow's TensorInfo."""
-    dims = [{"size": str(length), "name": ""} for length in tensor["shape"]]
+    dims = [{"size": str(length), "name": ""} for length in (-1, *spec.shape)]
     return {
-        "name": tensor["name"],
-        "dtype": _TF_DTYPES[tensor["datatype"]],
+        "name": spec.name,
+        "dtype": _TF_DTYPES[spec.datatype],
         "tensor_shape": {"dim": dims, "unknown_rank": False},
     }

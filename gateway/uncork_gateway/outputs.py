@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.protocols.tensor_rows import ONLY_OUTPUT, row_texts, tensors_from_rows
-from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.tensors import Tensor, TensorSpec
 
 _OK = 200
 # Reading the JSON of a result takes the event loop about 20 ms per megabyte.
 _MOST_BYTES = 2**20
-
-
-class Output(NamedTuple):
-    """One output tensor. ``shape`` is that of a row, with -1 for an axis whose length varies."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
 
 
 class Outputs:
@@ -32,15 +23,15 @@ class Outputs:
     """
 
     def __init__(self) -> None:
-        self._known: tuple[Output, ...] | None = None
+        self._known: tuple[TensorSpec, ...] | None = None
 
-    def known(self) -> tuple[Output, ...]:
+    def known(self) -> tuple[TensorSpec, ...]:
         """The outputs; none before the first answer."""
         return self._known or ()
 
     def saw(self, tensors: Sequence[Tensor]) -> None:
         """Learn from the output tensors of an answer."""
-        seen = tuple([Output(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
+        seen = tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
         if seen != self._known:
             self._learn(seen)
 
@@ -53,18 +44,19 @@ class Outputs:
         if first is None:
             return
         if first.shape is not None:
-            self._learn((Output(ONLY_OUTPUT, first.datatype, tuple(first.shape)),))
+            self._learn((TensorSpec(ONLY_OUTPUT, first.datatype, tuple(first.shape)),))
         elif 0 < len(first.body) <= _MOST_BYTES:
             self._saw_json(first)
 
     def _saw_json(self, reply: RowsReply) -> None:
         try:
             rows = row_texts(reply.body)
+            tensors = tensors_from_rows(rows, datatype=reply.datatype or None, binary=lambda name: False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # a V2 client whose answer this is gets the error
-        self.saw(tensors_from_rows(rows, datatype=reply.datatype or None, binary=lambda name: False))
+        self.saw(tensors)
 
-    def _learn(self, seen: tuple[Output, ...]) -> None:
+    def _learn(self, seen: tuple[TensorSpec, ...]) -> None:
         if self._known is None:
             self._known = seen
             return
@@ -73,10 +65,10 @@ class Outputs:
         self._known = tuple([_common(*pair) for pair in pairs if _are_alike(*pair)])
 
 
-def _are_alike(one: Output, other: Output) -> bool:
+def _are_alike(one: TensorSpec, other: TensorSpec) -> bool:
     return one.datatype == other.datatype and len(one.shape) == len(other.shape)
 
 
-def _common(one: Output, other: Output) -> Output:
+def _common(one: TensorSpec, other: TensorSpec) -> TensorSpec:
     lengths = zip(one.shape, other.shape, strict=True)
     return one._replace(shape=tuple([length if length == another else -1 for length, another in lengths]))

@@ -181,6 +181,7 @@ def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_pa
         (array_api("echo"), "FP32", "DT_FLOAT", [-1, 2]),
         (array_api("echo", "uint8", (None, 3)), "UINT8", "DT_UINT8", [-1, -1, 3]),
         (array_api("echo", "bool", ()), "BOOL", "DT_BOOL", [-1]),
+        (array_api("echo", "float128", ()), "FP64", "DT_DOUBLE", [-1]),
     ],
 )
 def test_metadata_says_what_a_model_takes(
@@ -317,6 +318,67 @@ def test_results_without_a_shape_are_bytes(tmp_path: Path) -> None:
 
             assert await outputs_told(on, "fake") == [
                 {"name": "output-0", "datatype": "BYTES", "shape": [-1]}
+            ]
+
+    run(scenario())
+
+
+STRUCT = {
+    "$ref": "#/$defs/Row",
+    "$defs": {
+        "Row": {
+            "type": "object",
+            "properties": {
+                "ids": {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3},
+                "grid": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+                "ok": {"type": "boolean"},
+                "text": {"type": ["string", "null"]},
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "inputs"),
+    [
+        (
+            "json",
+            STRUCT,
+            [
+                ("ids", "INT64", [-1, 3]),
+                ("grid", "FP64", [-1, -1, -1]),
+                ("ok", "BOOL", [-1]),
+                ("text", "BYTES", [-1]),
+            ],
+        ),
+        ("json", {}, [("input-0", "BYTES", [-1])]),
+        ("json", {"type": "integer"}, [("input-0", "INT64", [-1])]),
+        ("json", {"type": "array", "items": {"type": "number"}}, [("input-0", "FP64", [-1, -1])]),
+        ("text", {"type": "string"}, [("input-0", "BYTES", [-1])]),
+        # A single tensor is a row of its own, not an object; and an object in an object is no tensor.
+        ("json", {"type": "object", "properties": {"a": {"type": "integer"}}}, []),
+        ("json", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}}, []),
+        ("json", {"type": "array", "prefixItems": [{"type": "integer"}]}, []),
+        ("json", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, []),
+        (
+            "json",
+            {"$ref": "#/$defs/T", "$defs": {"T": {"type": "array", "items": {"$ref": "#/$defs/T"}}}},
+            [],
+        ),
+    ],
+)
+def test_inputs_are_those_of_the_rows(
+    tmp_path: Path, kind: str, schema: dict[str, Any], inputs: list[tuple[str, str, list[int]]]
+) -> None:
+    """A tensor for each field of an object; nothing where tensors cannot say what a row is."""
+    api = ApiDescription(name="echo", route="/echo", input={"kind": kind}, schema=schema)
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            await on.worker(serves=service(api))
+            assert told(await on.http.get("/v2/models/fake"))["inputs"] == [
+                {"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in inputs
             ]
 
     run(scenario())

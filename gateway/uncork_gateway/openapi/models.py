@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uncork_gateway.dialects.v2 import VERSION
-from uncork_gateway.models import Model, inputs_of, metadata_of
+from uncork_gateway.inputs import inputs_of
+from uncork_gateway.models import Model, metadata_of
 from uncork_gateway.openapi.bodies import example_of
 from uncork_gateway.openapi.replies import REPLY_HEADERS
 from uncork_workers.description import JSON, ApiDescription
@@ -110,8 +111,9 @@ def _instances(api: ApiDescription, row: Any) -> Schema:
 def _tensors(api: ApiDescription, row: Any) -> Schema | None:
     """One row as tensors: an array, a value, or the fields of an object; None if it cannot be said so."""
     if api.input["kind"] == "ndarray":
-        [told] = inputs_of(api)
-        return {"inputs": [{**told, "shape": [1, *_lengths(row)], "data": [row]}]}
+        [(name, datatype, _)] = inputs_of(api)
+        shape = [1, *_lengths(row)]
+        return {"inputs": [{"name": name, "datatype": datatype, "shape": shape, "data": [row]}]}
     fields = row if isinstance(row, dict) else {"input-0": row}
     # A single tensor is the row itself, not an object with one field.
     if (isinstance(row, dict) and len(row) < 2) or any(
