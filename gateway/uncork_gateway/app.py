@@ -18,7 +18,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.http import HttpProtocol
-from uncork_gateway.metrics import LiveState, Metrics
+from uncork_gateway.metrics import ApiTally, LiveState, Metrics
 from uncork_gateway.models import Model
 from uncork_gateway.service_pages import ServicePages
 from uncork_gateway.status.board import Board, Place, Shown
@@ -203,6 +203,10 @@ class Gateway:
     def any_ready(self) -> bool:
         """Whether a worker takes batches."""
         return self._pool.any_ready
+
+    def tally(self, api: str) -> ApiTally:
+        """What is counted of an api."""
+        return self._metrics.api(api)
 
     def is_api(self, path: str) -> bool:
         """Whether requests for batches are taken at a path."""

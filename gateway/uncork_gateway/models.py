@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -20,6 +20,8 @@ from uncork_workers.description import KINDS_WITH_FIELDS, ApiDescription, Servic
 
 PREFIXES = ("/v1/", "/v2/")
 """Where the paths of these protocols begin; ``/v2`` itself is one, too."""
+
+PLATFORM = "uncork"
 
 _MAIN, _EXPLAIN = "predict", "explain"
 
@@ -90,11 +92,17 @@ class ModelPages:
     """What is told of models, to those who ask with GET."""
 
     def __init__(
-        self, *, version: str, models: Callable[[], Mapping[str, Model]], ready: Callable[[], bool]
+        self,
+        *,
+        version: str,
+        models: Callable[[], Mapping[str, Model]],
+        ready: Callable[[], bool],
+        extensions: Sequence[str],
     ) -> None:
         self._version = version
         self._models = models
         self._ready = ready
+        self._extensions = ["binary_tensor_data", *extensions]
 
     def routes(self) -> list[Route]:
         """Where it is told."""
@@ -115,11 +123,7 @@ class ModelPages:
         ]
 
     def _model(self, request: Request) -> Model:
-        name, models = request.path_params["model"], self._models()
-        if name not in models:
-            known = ", ".join(sorted(models)) or "none yet"
-            raise HTTPException(404, f"there is no model {name!r}; there are {known}")
-        return models[name]
+        return model_asked(request, self._models())
 
     # KServe V1 and TensorFlow Serving
 
@@ -148,9 +152,8 @@ class ModelPages:
     # Open Inference Protocol V2
 
     async def _server(self, request: Request) -> Response:
-        return JSONResponse(
-            {"name": "uncork", "version": self._version, "extensions": ["binary_tensor_data"]}
-        )
+        said = {"name": "uncork", "version": self._version, "extensions": self._extensions}
+        return JSONResponse(said)
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -167,9 +170,22 @@ class ModelPages:
         return JSONResponse(metadata_of(self._model(request)))
 
 
+def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
+    """Return the model in the path of a request.
+
+    Raises:
+        HTTPException: 404 if there is none of that name.
+    """
+    name = request.path_params["model"]
+    if name not in models:
+        known = ", ".join(sorted(models)) or "none yet"
+        raise HTTPException(404, f"there is no model {name!r}; there are {known}")
+    return models[name]
+
+
 def metadata_of(model: Model) -> dict[str, Any]:
     """Return the metadata of a model as V2 has it; its outputs are those known so far."""
-    named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "uncork"}
+    named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": PLATFORM}
     inputs, outputs = inputs_of(model.api), model.outputs.known()
     return {**named, "inputs": [*map(_described, inputs)], "outputs": [*map(_described, outputs)]}
 

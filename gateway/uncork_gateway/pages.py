@@ -19,6 +19,8 @@ from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
 from uncork_gateway.status.board import Board, Displayed
 
+SHUTTING_DOWN = "the server is shutting down"
+
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
 """Makes an answer from path, status, detail and headers, in the form that clients of the path expect."""
 
@@ -105,7 +107,7 @@ class Pages:
 
     async def _readyz(self, request: Request) -> Response:
         if self._front.draining:
-            return self._error(request.url.path, 503, "the server is shutting down", {})
+            return self._error(request.url.path, 503, SHUTTING_DOWN, {})
         if not self._front.any_ready:
             return self._error(request.url.path, 503, self._front.trouble, {})
         return PlainTextResponse("ready\n")

@@ -15,10 +15,12 @@ from starlette.routing import Route
 from uncork_gateway.docs import DocsPage
 from uncork_gateway.errors import problem
 from uncork_gateway.front import FrontSettings
+from uncork_gateway.metrics import ApiTally
 from uncork_gateway.models import PREFIXES, Model, ModelPages
 from uncork_gateway.openapi import make_openapi
-from uncork_gateway.pages import Front, Pages
+from uncork_gateway.pages import SHUTTING_DOWN, Front, Pages
 from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.triton_pages import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.version import VERSION
 from uncork_workers.description import ServiceDescription
 
@@ -36,6 +38,10 @@ class Served(Front, Protocol):
         """By name."""
         ...
 
+    def tally(self, api: str) -> ApiTally:
+        """What is counted of an api."""
+        ...
+
     def is_api(self, path: str) -> bool:
         """Whether requests for batches are taken at a path."""
         ...
@@ -50,17 +56,26 @@ class ServicePages:
         models = ModelPages(
             version=VERSION,
             models=lambda: served.models,
-            ready=lambda: served.any_ready and not served.draining,
+            ready=lambda: not self._unready(),
+            extensions=[CONFIGURATION] if settings.admin else [CONFIGURATION, STATISTICS],
         )
+        triton = TritonPages(models=lambda: served.models, tally=served.tally, unready=self._unready)
         pages = Pages(
             served,
             settings,
-            for_clients=[Route("/openapi.json", self._openapi), *models.routes()],
+            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *models.routes()],
+            operating=triton.statistics_routes(),
             free=DocsPage().routes(),
             error=_error,
             on_http_error=self._http_error,
         )
         self.app, self.admin_app, self.close = pages.app, pages.admin_app, pages.close
+
+    def _unready(self) -> str:
+        """Why no request can be answered now; empty if requests can."""
+        if self._served.draining:
+            return SHUTTING_DOWN
+        return "" if self._served.any_ready else self._served.trouble
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:

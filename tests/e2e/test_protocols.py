@@ -83,6 +83,22 @@ def test_tritons_client_sees_what_models_return(server: Server) -> None:
         ]
 
 
+def test_tritons_client_sees_configuration_statistics_and_index(server: Server) -> None:
+    """By its own methods for Triton's extensions."""
+    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        config = client.get_model_config("models", "1")
+        assert (config["max_batch_size"], config["input"][0]["dims"]) == (32, [3])
+        assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 30_000
+        [before] = client.get_inference_statistics("models")["model_stats"]
+        infer(server, ROWS[:3], binary=True)
+        [after] = client.get_inference_statistics("models", "1")["model_stats"]
+        assert after["inference_count"] - before["inference_count"] == 3
+        assert after["execution_count"] - before["execution_count"] == 1
+        index = client.get_model_repository_index()
+        assert {"name": "models", "version": "1", "state": "READY", "reason": ""} in index
+        assert len(client.get_inference_statistics()["model_stats"]) == len(index)
+
+
 def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:
     """BYTES of unequal length, and objects of two inputs; outputs by name."""
     with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:

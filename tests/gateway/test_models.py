@@ -404,8 +404,9 @@ def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
         async with gateway(tmp_path) as on:
             page = told(await on.http.get(path, follow_redirects=True))
 
-            assert (page["name"], page["extensions"]) == ("uncork", ["binary_tensor_data"])
+            assert page["name"] == "uncork"
             assert page["version"]
+            assert "binary_tensor_data" in page["extensions"]
 
     run(scenario())
 
