@@ -25,6 +25,12 @@ class Models(Service):
         doubled: np.ndarray[Any, Any] = rows * 2
         return doubled
 
+    @api(input=NdArray(dtype="float32", shape=(None,)), mb_max_latency=10_000)
+    def sums(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The sum of each row, which may be of any length."""
+        summed: np.ndarray[Any, Any] = rows.sum(axis=1)
+        return summed
+
     @api(input=Json(), policy="fixed:30", mb_max_latency=10_000)
     def texts(self, items: list[Any]) -> list[Any]:
         """What each item is, and its length as text."""
