@@ -16,10 +16,11 @@ _MOST_BYTES = 2**20
 
 
 class Outputs:
-    """The outputs that all answers of an api have had so far, as V2 clients get them.
+    """The outputs that V2 clients of an api get.
 
-    Where answers differ in the length of an axis, it is -1. An output is left out for good once an answer
-    lacks it, or has it with another datatype or number of axes: the protocols cannot describe that.
+    They hold for the first answer, or the warm-up, and for every V2 answer since. Where answers differ in
+    the length of an axis, it is -1. An output is left out for good once an answer lacks it, or has it with
+    another datatype or number of axes: the protocols cannot describe that.
     """
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype
 
-from tests.e2e.server import SERVICES, Server, serving
+from tests.e2e.server import ROOT, SERVICES, Server, serving
 from tests.e2e.services.models import POISON
 
 MODELS = f"{SERVICES / 'models.py'}:Models"
@@ -97,6 +98,20 @@ def test_tritons_client_sees_configuration_statistics_and_index(server: Server) 
         index = client.get_model_repository_index()
         assert {"name": "models", "version": "1", "state": "READY", "reason": ""} in index
         assert len(client.get_inference_statistics()["model_stats"]) == len(index)
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".peers/kserve/.installed").exists(),
+    reason="KServe's client is not installed: scripts/kserve-client installs it",
+)
+def test_kserves_client_is_answered(server: Server) -> None:
+    """Whatever it can ask, by V1 and V2."""
+    command = [str(ROOT / "scripts/kserve-client"), server.base, "models"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 8
+    assert "v1 is_server_live: True\n" in done.stdout
 
 
 def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:
