@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import errno
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from uncork.doors import Doors
+from uncork_gateway.curl import curl, has_short_example
 from uncork_workers.description import CSV, JSON, NPY, ApiDescription, ServiceDescription
 from uncork_workers.logs import is_watched
 
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
-# Kinds of which a body may have several rows; a body of JSON is one value.
-_LISTED = ("ndarray", "dataframe")
-# As much as may be copied from a terminal with pleasure.
-_MOST_EXAMPLE_CHARACTERS = 300
 
 
 class Line(NamedTuple):
@@ -68,8 +63,9 @@ def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str]
     lines = [headline(f"{service.name} with {workers} worker{'s'[: workers > 1]}{on}")]
     lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
     lines += [*pages(doors), address("GET ", f"{doors.url}/docs")]
-    if try_it := next((curl(api, doors) for api in service.apis if _is_short(api)), None):
-        lines.append(note(try_it))
+    short = next((api for api in service.apis if has_short_example(api)), None)
+    if short is not None:
+        lines.append(note(curl(short, doors.url, wants_key=doors.keys is not None)))
     return lines
 
 
@@ -93,25 +89,6 @@ def pages(doors: Doors) -> list[Line]:
 def address(method: str, url: str, *told: str) -> Line:
     """Where something is to be found."""
     return Line(Text.assemble(f"  {method} ", (url, "cyan")), told)
-
-
-def curl(api: ApiDescription, doors: Doors) -> str:
-    """A command that sends the example of an api; an API key is to be put in."""
-    words = ["curl", doors.url + api.route, "-H", f"content-type: {api.example_type}"]
-    if doors.keys is not None:
-        words += ["-H", "x-api-key: KEY"]
-    return shlex.join([*words, "-d", _body(api)])
-
-
-def _body(api: ApiDescription) -> str:
-    if api.example_type.startswith("text/"):
-        return str(msgspec.json.decode(api.example))
-    text = api.example.decode()
-    return f"[{text}]" if api.input["kind"] in _LISTED else text
-
-
-def _is_short(api: ApiDescription) -> bool:
-    return 0 < len(api.example) <= _MOST_EXAMPLE_CHARACTERS
 
 
 def _manner(api: ApiDescription) -> str:

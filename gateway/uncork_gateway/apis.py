@@ -14,6 +14,7 @@ from uncork_gateway.front import FrontSettings
 from uncork_gateway.hot_route import HotRoute
 from uncork_gateway.metrics import Metrics
 from uncork_gateway.models import Model, dialects_of, models_of
+from uncork_gateway.outputs import Outputs
 from uncork_gateway.stream_route import StreamRoute
 from uncork_workers.description import ApiDescription, ServiceDescription
 from uncork_workers.overrides import Override, in_force
@@ -43,6 +44,7 @@ class Apis:
         service: as the workers say it, without the overrides; None until one has said it.
         in_force: by name, under the overrides.
         models: by name, as other protocols see the apis.
+        outputs: by name of api, what is known of its outputs; an api that streams has none.
         hot: the routes on which requests for batches are taken.
     """
 
@@ -61,6 +63,7 @@ class Apis:
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
+        self.outputs: dict[str, Outputs] = {}
         self.hot = settings.hot_routes()
 
     def put_in_force(self, service: ServiceDescription) -> ServiceDescription:
@@ -83,11 +86,14 @@ class Apis:
         for model in models.values():
             for path, api, dialect in dialects_of(model):
                 routes[path.encode()] = self._hot_route(api, dialect)
-        for one in rules:
-            self._dispatcher.set_api(one)
+        if service != self.service:
+            # Told the same rules again, the dispatcher would warn once more of a goal that is out of reach.
+            for one in rules:
+                self._dispatcher.set_api(one)
         self.in_force = {api.name: api for api in apis}
         self.hot.replace(routes)
         self.models = models
+        self.outputs = {model.api.name: model.outputs for model in models.values()}
         self.service = service
         return effective
 

@@ -10,25 +10,25 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job
+from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job, Ran, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.batch_head import BatchHead
-from uncork_gateway.batches import from_frame, to_frame
+from uncork_gateway.batches import from_frame, result_of_row, to_frame
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.http import HttpProtocol
-from uncork_gateway.metrics import LiveState, Metrics
+from uncork_gateway.metrics import ApiTally, LiveState, Metrics
 from uncork_gateway.models import Model
 from uncork_gateway.service_pages import ServicePages
 from uncork_gateway.status.board import Board, Place, Shown
 from uncork_gateway.status.recorder import Recorder
 from uncork_gateway.status.words import SERVICE
 from uncork_gateway.troubles import Start, Troubles
-from uncork_gateway.upstreams.worker_connection import Profile
+from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
-from uncork_workers.frames import Failed
+from uncork_workers.frames import Failed, Ready
 
 log = logging.getLogger("uncork.gateway")
 
@@ -116,9 +116,11 @@ class Gateway:
         first, *rest = self._pool.standbys(pids)
         if any(service != first for service in rest):
             raise ValueError("the new workers differ in what they serve")
-        if first != self.service:
-            if self._pool.any_left_by(pids):
-                raise ValueError("it does not serve what the other workers serve; all need a reload")
+        are_all = not self._pool.any_left_by(pids)
+        if first != self.service and not are_all:
+            raise ValueError("it does not serve what the other workers serve; all need a reload")
+        if are_all:
+            # Also if the service says the same as before: its code may return something else now.
             self._serve(first)
         return self._pool.take_over(pids)
 
@@ -201,6 +203,10 @@ class Gateway:
     def any_ready(self) -> bool:
         """Whether a worker takes batches."""
         return self._pool.any_ready
+
+    def tally(self, api: str) -> ApiTally:
+        """What is counted of an api."""
+        return self._metrics.api(api)
 
     def is_api(self, path: str) -> bool:
         """Whether requests for batches are taken at a path."""
@@ -286,11 +292,14 @@ class Gateway:
         self._troubles.ready(index)
         self._dispatcher.worker_ready(worker, launch=index)
 
-    def worker_profiled(self, worker: int, profile: Profile) -> None:
-        """Have the estimate know what is known of batches of the apis that are in force."""
-        for api, chunks in profile.items():
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
+        """Teach the estimate and the outputs of the apis in force what the warm-up showed."""
+        for api, chunks in ready.profile.items():
             if api in self._apis.in_force:
                 self._dispatcher.profile(api, worker, chunks)
+        for api, result in ready.results.items():
+            if api in self._apis.outputs:
+                self._apis.outputs[api].saw_results([result_of_row(result)])
 
     def worker_lost(self, worker: int, index: int) -> None:
         """Have its batch run elsewhere; the supervisor will start the worker of this index again."""
@@ -342,9 +351,15 @@ class Gateway:
         trace = None if self._traces is None else self._traces.begin_batch(self._batch_head, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
-        self._pool.execute(
-            start.worker, batch, bodies, lambda outcome: ended(from_frame(start, outcome)), on_piece=on_piece
-        )
+        outputs = self._apis.outputs.get(start.api)
+
+        def done(outcome: Executed | WorkerLost) -> None:
+            ran = from_frame(start, outcome)
+            ended(ran)
+            if outputs is not None and isinstance(ran, Ran):
+                outputs.saw_results(ran.results)
+
+        self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)
         if sink is not None:
             sink.started(start.batch, partial(self._pool.cancel, start.batch))
 

@@ -7,7 +7,7 @@ from uncork_gateway.codecs import AcceptKey, Marshalled, RawKey, TableKey, Tenso
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_workers.description import ApiSettings
-from uncork_workers.frames import Batch
+from uncork_workers.frames import Batch, RowResult
 
 
 def to_frame(
@@ -59,3 +59,8 @@ def from_frame(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] |
         # To parse and to write results is work of a batch too.
         chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
     )
+
+
+def result_of_row(row: RowResult) -> RowsReply:
+    """The result of a warm-up as that of a request of one row."""
+    return RowsReply(200, row.body, row.datatype, row.shape)

@@ -121,6 +121,8 @@ class BodyExchange(ABC):
     _refused: GatewayError | None = None
     _answer: Answer[Any] | None = None
     """What the dispatcher said, if it had the request executed."""
+    _rows = 0
+    """Of the request, once its body has been read."""
     _span: Span | None = None
 
     def __init__(self, route: Route, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
@@ -241,7 +243,7 @@ class BodyExchange(ABC):
 
     def _count(self, status: int) -> None:
         seconds = time.perf_counter() - self._arrived
-        self._to.tally.answered(status, seconds)
+        self._to.tally.answered(status, seconds, self._rows)
         request_log, traces, answer = self._connection.request_log, self._connection.traces, self._answer
         if request_log is not None:
             batch_id = "" if answer is None else self._to.batch_head.id_of(answer.batch.start.batch)

@@ -90,7 +90,7 @@ class HotRequest(BodyExchange):
         if self._span is not None:
             self._span.set_attribute("uncork.rows", asked.rows)
             asked = asked._replace(span=self._span)
-        route, self._asked = self._route, asked
+        route, self._asked, self._rows = self._route, asked, asked.rows
         self._number = route.dispatcher.submit(
             self,
             route.api,

@@ -153,8 +153,9 @@ class MergedRequest(BodyExchange):
             self._relaying = asyncio.create_task(self._relay(body))
             return
         self._parts = route.wire.cut(self._request, route.most_rows)
+        self._rows = sum(part.rows for part in self._parts)
         if self._span is not None:
-            self._span.set_attribute("uncork.rows", sum(part.rows for part in self._parts))
+            self._span.set_attribute("uncork.rows", self._rows)
         for at, part in enumerate(self._parts):
             sent = Sent(
                 request=part,

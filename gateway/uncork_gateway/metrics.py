@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from uncork_dispatcher import ApiStats, BatchFacts, Ending, ShedReason, Start
+from uncork_gateway.inference_tally import InferenceTally
 from uncork_gateway.version import VERSION
 
 FloatArray = npt.NDArray[np.float64]
@@ -150,6 +152,7 @@ class ApiTally:
         self.batch_rows = Distribution(_SIZES)
         self.batch_requests = Distribution(_SIZES)
         self.batch_duration = Distribution(_SECONDS)
+        self.inference = InferenceTally()
 
     def copy(self) -> ApiTally:
         """One that does not change when this one counts on."""
@@ -158,16 +161,24 @@ class ApiTally:
             setattr(copied, name, counts.copy())
         return copied
 
-    def answered(self, status: int, seconds: float) -> None:
-        """A client got its reply ``seconds`` after its request came; 499 if it had left."""
+    def answered(self, status: int, seconds: float, rows: int = 0) -> None:
+        """Count the reply to a request, ``seconds`` after it came; 499 if its client had left.
+
+        ``rows`` are those of the request, 0 if its body was not read.
+        """
         self.statuses[status] += 1
         self.duration.observe(seconds)
+        self.inference.answered(status, seconds, rows)
 
 
 class Metrics(Collector):
-    """All that one gateway counts, in a registry of its own. It is the dispatcher's observer."""
+    """All that one gateway counts, in a registry of its own. It is the dispatcher's observer.
 
-    def __init__(self) -> None:
+    ``wall_clock`` gives seconds since the epoch.
+    """
+
+    def __init__(self, *, wall_clock: Callable[[], float] = time.time) -> None:
+        self._wall_clock = wall_clock
         self._apis: defaultdict[str, ApiTally] = defaultdict(ApiTally)
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -195,6 +206,7 @@ class Metrics(Collector):
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
         tally.queue_wait.observe_all(held_s)
+        tally.inference.last_release = self._wall_clock()
 
     def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
         """Count how it ended, and measure it if it came back."""
@@ -202,6 +214,8 @@ class Metrics(Collector):
         tally.endings[ending] += 1
         if ending in _MEASURED:
             tally.batch_duration.observe(batch.seconds)
+        if ending == "worked":
+            tally.inference.worked(batch)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """Count a refusal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -13,26 +13,39 @@ from starlette.routing import Route
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.inputs import inputs_of
+from uncork_gateway.outputs import Outputs
+from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.description import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/", "/v2/")
 """Where the paths of these protocols begin; ``/v2`` itself is one, too."""
 
+PLATFORM = "uncork"
+
 _MAIN, _EXPLAIN = "predict", "explain"
-_DATATYPES = {
-    "bool": "BOOL",
-    **{f"{kind}int{bits}": f"{kind.upper()}INT{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
-    **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
+
+
+_TF_DTYPES = {
+    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
+    "BOOL": "DT_BOOL",
+    "BYTES": "DT_STRING",
+    "FP16": "DT_HALF",
+    "FP32": "DT_FLOAT",
+    "FP64": "DT_DOUBLE",
 }
-_NO_DATATYPE = "BYTES"
 
 
 class Model(NamedTuple):
-    """An api under a name that clients of other protocols know; ``explainer`` explains what it says."""
+    """An api under a name that clients of other protocols know.
+
+    ``explainer`` explains what it says. ``outputs`` are those of the api, which its models share.
+    """
 
     name: str
     api: ApiDescription
     explainer: ApiDescription | None
+    outputs: Outputs
 
 
 def models_of(service: ServiceDescription) -> dict[str, Model]:
@@ -42,10 +55,13 @@ def models_of(service: ServiceDescription) -> dict[str, Model]:
     """
     apis = {api.name: api for api in service.apis if not api.streams}
     name = service.name.lower()
-    models = {f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None) for api in apis.values()}
+    models = {
+        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs()) for api in apis.values()
+    }
     main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
     if main is not None:
-        models[name] = Model(name, main, apis.get(_EXPLAIN))
+        outputs = models[f"{name}.{main.name}"].outputs
+        models[name] = Model(name, main, apis.get(_EXPLAIN), outputs)
     return models
 
 
@@ -66,6 +82,7 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
         model=model.name,
         takes_objects=api.input["kind"] in KINDS_WITH_FIELDS,
         weighs=api.settings.cost is not None,
+        saw=model.outputs.saw,
     )
     for path in (f"/v2/models/{model.name}/infer", f"/v2/models/{model.name}/{version}/infer"):
         yield path, api, v2
@@ -75,11 +92,17 @@ class ModelPages:
     """What is told of models, to those who ask with GET."""
 
     def __init__(
-        self, *, version: str, models: Callable[[], Mapping[str, Model]], ready: Callable[[], bool]
+        self,
+        *,
+        version: str,
+        models: Callable[[], Mapping[str, Model]],
+        ready: Callable[[], bool],
+        extensions: Sequence[str],
     ) -> None:
         self._version = version
         self._models = models
         self._ready = ready
+        self._extensions = ["binary_tensor_data", *extensions]
 
     def routes(self) -> list[Route]:
         """Where it is told."""
@@ -100,11 +123,7 @@ class ModelPages:
         ]
 
     def _model(self, request: Request) -> Model:
-        name, models = request.path_params["model"], self._models()
-        if name not in models:
-            known = ", ".join(sorted(models)) or "none yet"
-            raise HTTPException(404, f"there is no model {name!r}; there are {known}")
-        return models[name]
+        return model_asked(request, self._models())
 
     # KServe V1 and TensorFlow Serving
 
@@ -121,20 +140,20 @@ class ModelPages:
 
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
-        inputs = {
-            one["name"]: {"dtype": one["datatype"], "tensor_shape": one["shape"]}
-            for one in inputs_of(model.api)
+        signature = {
+            "inputs": {spec.name: _tensor_info(spec) for spec in inputs_of(model.api)},
+            "outputs": {spec.name: _tensor_info(spec) for spec in model.outputs.known()},
+            "method_name": "tensorflow/serving/predict",
         }
-        signature = {"serving_default": {"inputs": inputs, "outputs": {}, "method_name": "predict"}}
         spec = {"name": model.name, "signature_name": "", "version": VERSION}
-        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": {"signature_def": signature}}})
+        signatures = {"signature_def": {"serving_default": signature}}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     # Open Inference Protocol V2
 
     async def _server(self, request: Request) -> Response:
-        return JSONResponse(
-            {"name": "uncork", "version": self._version, "extensions": ["binary_tensor_data"]}
-        )
+        said = {"name": "uncork", "version": self._version, "extensions": self._extensions}
+        return JSONResponse(said)
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -148,14 +167,38 @@ class ModelPages:
         return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503)
 
     async def _metadata(self, request: Request) -> Response:
-        """Outputs are what the handler returns, which nobody has said."""
-        model = self._model(request)
-        told: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "uncork"}
-        return JSONResponse({**told, "inputs": inputs_of(model.api), "outputs": []})
+        return JSONResponse(metadata_of(self._model(request)))
 
 
-def inputs_of(api: ApiDescription) -> list[dict[str, Any]]:
-    """Name, datatype and shape of the input; -1 is any length."""
-    shape = [-1, *(-1 if length is None else length for length in api.input.get("shape", []))]
-    datatype = _DATATYPES.get(api.input.get("dtype", ""), _NO_DATATYPE)
-    return [{"name": "input-0", "datatype": datatype, "shape": shape}]
+def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
+    """Return the model in the path of a request.
+
+    Raises:
+        HTTPException: 404 if there is none of that name.
+    """
+    name = request.path_params["model"]
+    if name not in models:
+        known = ", ".join(sorted(models)) or "none yet"
+        raise HTTPException(404, f"there is no model {name!r}; there are {known}")
+    return models[name]
+
+
+def metadata_of(model: Model) -> dict[str, Any]:
+    """Return the metadata of a model as V2 has it; its outputs are those known so far."""
+    named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": PLATFORM}
+    inputs, outputs = inputs_of(model.api), model.outputs.known()
+    return {**named, "inputs": [*map(_described, inputs)], "outputs": [*map(_described, outputs)]}
+
+
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": [-1, *spec.shape]}
+
+
+def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
+    """A tensor in the JSON of TensorFlow's TensorInfo."""
+    dims = [{"size": str(length), "name": ""} for length in (-1, *spec.shape)]
+    return {
+        "name": spec.name,
+        "dtype": _TF_DTYPES[spec.datatype],
+        "tensor_shape": {"dim": dims, "unknown_rank": False},
+    }

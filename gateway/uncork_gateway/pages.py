@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from uncork_gateway.dashboard.page import Dashboard
 from uncork_gateway.front import FrontSettings
+from uncork_gateway.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
 from uncork_gateway.status.board import Board, Displayed
@@ -96,7 +97,9 @@ class Pages:
         self.admin_app: ASGIApp | None = None
         if settings.admin:
             on_error = {HTTPException: self._admin_error}
-            admin_app = Starlette(routes=[*looks, *operating], exception_handlers=on_error)
+            home = HomePage(lambda: Home(front.server, trouble=unready(front)), FOR_OPERATORS, keys=None)
+            routes = [*home.routes(), *looks, *operating]
+            admin_app = Starlette(routes=routes, exception_handlers=on_error)
             admin_app.router.redirect_slashes = False
             self.admin_app = admin_app
 
@@ -104,10 +107,9 @@ class Pages:
         return PlainTextResponse("alive\n")
 
     async def _readyz(self, request: Request) -> Response:
-        if self._front.draining:
-            return self._error(request.url.path, 503, "the server is shutting down", {})
-        if not self._front.any_ready:
-            return self._error(request.url.path, 503, self._front.trouble, {})
+        reason = unready(self._front)
+        if reason:
+            return self._error(request.url.path, 503, reason, {})
         return PlainTextResponse("ready\n")
 
     async def _metrics(self, request: Request) -> Response:
@@ -123,3 +125,10 @@ class Pages:
         if error.status_code == 404:
             detail = f"there is no {path} here; what is for clients has another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
+
+
+def unready(front: Displayed) -> str:
+    """Return why requests cannot be answered now; empty if they can."""
+    if front.draining:
+        return "the server is shutting down"
+    return "" if front.any_ready else front.trouble

@@ -15,10 +15,13 @@ from starlette.routing import Route
 from uncork_gateway.docs import DocsPage
 from uncork_gateway.errors import problem
 from uncork_gateway.front import FrontSettings
+from uncork_gateway.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
+from uncork_gateway.metrics import ApiTally
 from uncork_gateway.models import PREFIXES, Model, ModelPages
 from uncork_gateway.openapi import make_openapi
-from uncork_gateway.pages import Front, Pages
+from uncork_gateway.pages import Front, Pages, unready
 from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.triton_pages import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.version import VERSION
 from uncork_workers.description import ServiceDescription
 
@@ -36,6 +39,10 @@ class Served(Front, Protocol):
         """By name."""
         ...
 
+    def tally(self, api: str) -> ApiTally:
+        """What is counted of an api."""
+        ...
+
     def is_api(self, path: str) -> bool:
         """Whether requests for batches are taken at a path."""
         ...
@@ -50,22 +57,38 @@ class ServicePages:
         models = ModelPages(
             version=VERSION,
             models=lambda: served.models,
-            ready=lambda: served.any_ready and not served.draining,
+            ready=lambda: not unready(served),
+            extensions=[CONFIGURATION] if settings.admin else [CONFIGURATION, STATISTICS],
         )
+        triton = TritonPages(
+            models=lambda: served.models, tally=served.tally, unready=lambda: unready(served)
+        )
+        links = FOR_CLIENTS if settings.admin else FOR_CLIENTS | FOR_OPERATORS
+        home = HomePage(self._home, links, keys=settings.keys)
         pages = Pages(
             served,
             settings,
-            for_clients=[Route("/openapi.json", self._openapi), *models.routes()],
-            free=DocsPage().routes(),
+            for_clients=[Route("/openapi.json", self._openapi), *triton.routes(), *models.routes()],
+            operating=triton.statistics_routes(),
+            free=[*home.routes(), *DocsPage().routes()],
             error=_error,
             on_http_error=self._http_error,
         )
         self.app, self.admin_app, self.close = pages.app, pages.admin_app, pages.close
 
+    def _home(self) -> Home:
+        served, service = self._served, self._served.service
+        trouble = unready(served)
+        models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
+        if service is None:
+            return Home(None, trouble=trouble)
+        return Home(service.name, service.doc, trouble, apis=service.apis, models=models)
+
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:
             return _error(request.url.path, 503, self._served.trouble, {"retry-after": "1"})
-        document = make_openapi(self._served.service, version=VERSION, wants_keys=self._wants_keys)
+        service, models = self._served.service, self._served.models
+        document = make_openapi(service, models, version=VERSION, wants_keys=self._wants_keys)
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:

@@ -73,6 +73,7 @@ class FakeWorker:
         statuses: Sequence[int] | None = None,
         worked: bool = True,
         chunks: Sequence[tuple[float, float]] | None = None,
+        datatype: str = "",
     ) -> None:
         """Send the reply to a batch: every request worked, in one call, unless something else is said."""
         reply = Reply(
@@ -82,6 +83,7 @@ class FakeWorker:
             statuses=list(statuses or [200] * len(bodies)),
             lengths=[len(body) for body in bodies],
             chunks=[(sum(batch.costs or batch.rows), 0.001)] if chunks is None else list(chunks),
+            datatype=datatype,
         )
         self.send(reply, bodies)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from uncork_gateway.models import dialects_of, models_of
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
-from uncork_workers.frames import Hello, TensorForm, split_payload
+from uncork_workers.frames import Hello, Ready, RowResult, TensorForm, split_payload
 
 from .client import Reply
 from .fake_worker import FakeWorker, json_api, service
@@ -115,6 +115,12 @@ def told(reply: httpx.Response, status: int = 200) -> Any:
     return reply.json()
 
 
+def tensor_info(name: str, dtype: str, *lengths: int) -> dict[str, Any]:
+    """A tensor as TensorFlow Serving describes it, in which lengths are texts."""
+    dims = [{"size": str(length), "name": ""} for length in lengths]
+    return {"name": name, "dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}}
+
+
 def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
     """Live at once; known with the first hello; ready until the last worker has gone."""
     paths = [
@@ -169,16 +175,17 @@ def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("api", "datatype", "shape"),
+    ("api", "datatype", "dtype", "shape"),
     [
-        (json_api(), "BYTES", [-1]),
-        (array_api("echo"), "FP32", [-1, 2]),
-        (array_api("echo", "uint8", (None, 3)), "UINT8", [-1, -1, 3]),
-        (array_api("echo", "bool", ()), "BOOL", [-1]),
+        (json_api(), "BYTES", "DT_STRING", [-1]),
+        (array_api("echo"), "FP32", "DT_FLOAT", [-1, 2]),
+        (array_api("echo", "uint8", (None, 3)), "UINT8", "DT_UINT8", [-1, -1, 3]),
+        (array_api("echo", "bool", ()), "BOOL", "DT_BOOL", [-1]),
+        (array_api("echo", "float128", ()), "FP64", "DT_DOUBLE", [-1]),
     ],
 )
 def test_metadata_says_what_a_model_takes(
-    tmp_path: Path, api: ApiDescription, datatype: str, shape: list[int]
+    tmp_path: Path, api: ApiDescription, datatype: str, dtype: str, shape: list[int]
 ) -> None:
     """In the words of each protocol."""
 
@@ -197,8 +204,194 @@ def test_metadata_says_what_a_model_takes(
                 page = told(await on.http.get(path))
                 assert page["model_spec"] == {"name": "fake", "signature_name": "", "version": "1"}
                 signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
-                assert signature["method_name"] == "predict"
-                assert signature["inputs"] == {"input-0": {"dtype": datatype, "tensor_shape": shape}}
+                assert signature["method_name"] == "tensorflow/serving/predict"
+                assert signature["inputs"] == {"input-0": tensor_info("input-0", dtype, *shape)}
+
+    run(scenario())
+
+
+async def outputs_told(on: GatewayStage, model: str) -> list[dict[str, Any]]:
+    """The outputs in the metadata of a model."""
+    outputs: list[dict[str, Any]] = told(await on.http.get(f"/v2/models/{model}"))["outputs"]
+    return outputs
+
+
+async def infer(
+    on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: int = 1, datatype: str = ""
+) -> None:
+    """A V2 request to ``fake``, and the worker's answer to it."""
+    tensor = {"name": "x", "shape": [rows], "datatype": "INT64", "data": [1] * rows}
+    asking = on.post("/v2/models/fake/infer", {"inputs": [tensor]})
+    batch, _ = await worker.batch()
+    worker.answer(batch, [answer], datatype=datatype)
+    assert (await asking).status_code == 200
+
+
+def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
+    """Whatever protocol its client spoke; an answer without results teaches nothing."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            assert await outputs_told(on, "fake") == []
+            asking = on.post("/echo", 5)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"7"], statuses=[422])
+            assert (await asking).status_code == 422
+            assert await outputs_told(on, "fake") == []
+
+            asking = on.post("/echo", 5)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"[1.5,2.5]"], datatype="FP32")
+            assert (await asking).json() == [1.5, 2.5]
+
+            output = {"name": "output-0", "datatype": "FP32", "shape": [-1, 2]}
+            assert await outputs_told(on, "fake") == await outputs_told(on, "fake.echo") == [output]
+            page = told(await on.http.get("/v1/models/fake/metadata"))
+            signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
+            assert signature["outputs"] == {"output-0": tensor_info("output-0", "DT_FLOAT", -1, 2)}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("result", "outputs"),
+    [
+        (RowResult(datatype="FP16", shape=[3, 4]), [("output-0", "FP16", [-1, 3, 4])]),
+        (RowResult(datatype="BYTES", shape=[]), [("output-0", "BYTES", [-1])]),
+        (RowResult(body=b'{"a":[1.5,2],"b":"text"}'), [("a", "FP64", [-1, 2]), ("b", "BYTES", [-1])]),
+        (RowResult(body=b"[1,[2]]"), [("output-0", "BYTES", [-1])]),
+        (RowResult(body=b"{"), []),
+    ],
+)
+def test_metadata_knows_what_a_warm_up_returned(
+    tmp_path: Path, result: RowResult, outputs: list[tuple[str, str, list[int]]]
+) -> None:
+    """Before the first request; a result that is no JSON teaches nothing."""
+    expected = [{"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in outputs]
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.connect()
+            worker.send(Hello(index=0, pid=1, service=service()))
+            worker.send(Ready(results={"echo": result, "other": result}))
+            await on.gateway.ready.wait()
+
+            assert await outputs_told(on, "fake") == expected
+
+    run(scenario())
+
+
+def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None:
+    """Lengths that differ are -1; an output that is not always there, or not always the same, is left out."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            await infer(
+                on,
+                worker,
+                b'{"ids":[1,2],"score":0.5,"label":"a"},{"ids":[3,4],"score":1.5,"label":"b"}',
+                rows=2,
+            )
+            ids = {"name": "ids", "datatype": "INT64", "shape": [-1, 2]}
+            score = {"name": "score", "datatype": "FP64", "shape": [-1]}
+            label = {"name": "label", "datatype": "BYTES", "shape": [-1]}
+            assert await outputs_told(on, "fake") == [ids, score, label]
+            await infer(on, worker, b'{"ids":[1,2,3],"score":1,"label":"c"}')
+            assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}, label]
+            await infer(on, worker, b'{"ids":[1,2],"score":0.5}')
+            assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}]
+            await infer(on, worker, b'{"ids":[[1,2]]}')
+            assert await outputs_told(on, "fake") == []
+
+    run(scenario())
+
+
+def test_results_without_a_shape_are_bytes(tmp_path: Path) -> None:
+    """As the protocol answers them: the JSON text of each."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker()
+            await infer(on, worker, b'[1,2],"text"', rows=2)
+
+            assert await outputs_told(on, "fake") == [
+                {"name": "output-0", "datatype": "BYTES", "shape": [-1]}
+            ]
+
+    run(scenario())
+
+
+STRUCT = {
+    "$ref": "#/$defs/Row",
+    "$defs": {
+        "Row": {
+            "type": "object",
+            "properties": {
+                "ids": {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3},
+                "grid": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+                "ok": {"type": "boolean"},
+                "text": {"type": ["string", "null"]},
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "inputs"),
+    [
+        (
+            "json",
+            STRUCT,
+            [
+                ("ids", "INT64", [-1, 3]),
+                ("grid", "FP64", [-1, -1, -1]),
+                ("ok", "BOOL", [-1]),
+                ("text", "BYTES", [-1]),
+            ],
+        ),
+        ("json", {}, [("input-0", "BYTES", [-1])]),
+        ("json", {"type": "integer"}, [("input-0", "INT64", [-1])]),
+        ("json", {"type": "array", "items": {"type": "number"}}, [("input-0", "FP64", [-1, -1])]),
+        ("text", {"type": "string"}, [("input-0", "BYTES", [-1])]),
+        # A single tensor is a row of its own, not an object; and an object in an object is no tensor.
+        ("json", {"type": "object", "properties": {"a": {"type": "integer"}}}, []),
+        ("json", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}}, []),
+        ("json", {"type": "array", "prefixItems": [{"type": "integer"}]}, []),
+        ("json", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, []),
+        (
+            "json",
+            {"$ref": "#/$defs/T", "$defs": {"T": {"type": "array", "items": {"$ref": "#/$defs/T"}}}},
+            [],
+        ),
+    ],
+)
+def test_inputs_are_those_of_the_rows(
+    tmp_path: Path, kind: str, schema: dict[str, Any], inputs: list[tuple[str, str, list[int]]]
+) -> None:
+    """A tensor for each field of an object; nothing where tensors cannot say what a row is."""
+    api = ApiDescription(name="echo", route="/echo", input={"kind": kind}, schema=schema)
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            await on.worker(serves=service(api))
+            assert told(await on.http.get("/v2/models/fake"))["inputs"] == [
+                {"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in inputs
+            ]
+
+    run(scenario())
+
+
+def test_a_model_that_no_tensor_reaches_has_no_inputs(tmp_path: Path) -> None:
+    """Only its own route takes what it takes."""
+    api = ApiDescription(name="echo", route="/echo", input={"kind": "raw", "accepts": ["image/*"]})
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            await on.worker(serves=service(api))
+            assert told(await on.http.get("/v2/models/fake"))["inputs"] == []
 
     run(scenario())
 
@@ -211,8 +404,9 @@ def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
         async with gateway(tmp_path) as on:
             page = told(await on.http.get(path, follow_redirects=True))
 
-            assert (page["name"], page["extensions"]) == ("uncork", ["binary_tensor_data"])
+            assert page["name"] == "uncork"
             assert page["version"]
+            assert "binary_tensor_data" in page["extensions"]
 
     run(scenario())
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from openapi_spec_validator import validate
 
+from uncork_gateway.models import models_of
 from uncork_gateway.openapi import make_openapi
 from uncork_workers.adapters import (
     DataFrame,
@@ -32,6 +33,11 @@ from .gateway_stage import gateway, problem
 from .running import run, turns
 
 
+def document_of(service: ServiceDescription, *, version: str, wants_keys: bool = False) -> dict[str, Any]:
+    """The document of a service, of whose outputs nothing is known."""
+    return make_openapi(service, models_of(service), version=version, wants_keys=wants_keys)
+
+
 class Flowers(Service):
     """Two apis."""
 
@@ -50,7 +56,7 @@ class Flowers(Service):
 
 def test_it_is_valid_and_says_what_the_apis_take() -> None:
     """One row or many for arrays, media types, the words of the handler."""
-    document = make_openapi(describe_service(Flowers), version="7")
+    document = document_of(describe_service(Flowers), version="7")
     validate(document)
 
     assert (document["info"]["title"], document["info"]["version"]) == ("Flowers", "7")
@@ -83,9 +89,7 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
 @pytest.mark.parametrize("status", [400, 401, 408, 413, 414, 415, 431, 500, 502, 503, 504])
 def test_it_says_what_errors_look_like(status: int) -> None:
     """As problem documents, each that a client can meet."""
-    responses = make_openapi(describe_service(Flowers), version="1")["paths"]["/anything"]["post"][
-        "responses"
-    ]
+    responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
 
     schema = responses[str(status)]["content"]["application/problem+json"]["schema"]
     assert schema == {"$ref": "#/components/schemas/Problem"}
@@ -93,9 +97,7 @@ def test_it_says_what_errors_look_like(status: int) -> None:
 
 def test_it_says_which_headers_answers_have() -> None:
     """Those that are always there are required; a client may rely on them."""
-    responses = make_openapi(describe_service(Flowers), version="1")["paths"]["/anything"]["post"][
-        "responses"
-    ]
+    responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
 
     required = {
         (status, name)
@@ -125,7 +127,7 @@ def test_handlers_may_answer_with_other_statuses() -> None:
         def rows(self, items: list[Any]) -> list[Any]:
             return items
 
-    document = make_openapi(describe_service(Whatever), version="1")
+    document = document_of(describe_service(Whatever), version="1")
     validate(document)
 
     own = document["paths"]["/own"]["post"]["responses"]
@@ -176,7 +178,7 @@ class Inputs(Service):
 
 def content_of(path: str) -> Any:
     """What bodies there are at a path of that service, whose document is valid."""
-    document = make_openapi(describe_service(Inputs), version="1")
+    document = document_of(describe_service(Inputs), version="1")
     validate(document)
     return document["paths"][path]["post"]["requestBody"]["content"]
 
@@ -215,7 +217,7 @@ def test_what_is_no_text_is_a_file_to_choose() -> None:
 
 def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> None:
     """Those whose bodies only the worker reads are none; an example is there if one can be said."""
-    document = make_openapi(describe_service(Inputs), version="1")
+    document = document_of(describe_service(Inputs), version="1")
     paths = document["paths"]
 
     [model] = paths["/v1/models/{model}:predict"]["post"]["parameters"]
@@ -240,6 +242,27 @@ def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> N
     assert "examples" not in content_of("/v1/models/{model}:explain")["application/json"]
 
 
+def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> None:
+    """With the outputs that are known by now."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker(serves=describe_service(Flowers))
+            await on.echo(worker, "/anything", 7)
+            document = (await on.http.get("/openapi.json")).json()
+            validate(document)
+            described = document["paths"]["/v2/models/{model}"]["get"]["responses"]["200"]
+            examples = described["content"]["application/json"]["examples"]
+
+            assert examples.keys() == {"flowers", "flowers.anything", "flowers.predict"}
+            for model, example in examples.items():
+                assert example["value"] == (await on.http.get(f"/v2/models/{model}")).json()
+            [output] = examples["flowers.anything"]["value"]["outputs"]
+            assert output == {"name": "output-0", "datatype": "INT64", "shape": [-1]}
+
+    run(scenario())
+
+
 def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
     """No paths, no tags."""
 
@@ -251,7 +274,7 @@ def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
             """Count."""
             return [len(files)]
 
-    document = make_openapi(describe_service(Files), version="1")
+    document = document_of(describe_service(Files), version="1")
 
     assert document["paths"].keys() == {"/size"}
     assert [tag["name"] for tag in document["tags"]] == ["Files"]
@@ -260,7 +283,7 @@ def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
 @pytest.mark.parametrize("wants_keys", [False, True])
 def test_it_says_whether_a_key_is_wanted(wants_keys: bool) -> None:
     """In one of two headers."""
-    document = make_openapi(describe_service(Flowers), version="1", wants_keys=wants_keys)
+    document = document_of(describe_service(Flowers), version="1", wants_keys=wants_keys)
     validate(document)
 
     schemes = document["components"].get("securitySchemes", {})
@@ -278,7 +301,7 @@ def test_definitions_of_a_schema_become_components() -> None:
         ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, schema=schema)
         for name in ("x", "y")
     ]
-    document = make_openapi(ServiceDescription(name="S", apis=apis), version="1")
+    document = document_of(ServiceDescription(name="S", apis=apis), version="1")
     validate(document)
 
     components = document["components"]["schemas"]

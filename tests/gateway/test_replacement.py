@@ -112,6 +112,57 @@ def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Pa
     run(scenario())
 
 
+def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
+    """The outputs of a model are learned anew, also from a service whose description is the same."""
+
+    async def outputs(on: Replacing) -> list[str]:
+        """The datatypes in the metadata."""
+        page = (await on.http.get("/v2/models/fake")).json()
+        return [output["datatype"] for output in page["outputs"]]
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker()
+            await on.echo(old, "/echo", 1)
+            assert await outputs(on) == ["INT64"]
+            asking = on.post("/echo", 2)
+            running, payload = await old.batch()
+            new = await on.standby(2)
+            on.gateway.take_over([2])
+            old.answer(running, [payload])
+            assert (await asking).json() == 2
+            assert await outputs(on) == []
+            await on.echo(new, "/echo", "text")
+
+            assert await outputs(on) == ["BYTES"]
+
+    run(scenario())
+
+
+def test_a_goal_out_of_reach_is_told_once_for_a_service(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New workers of the same service are no news."""
+
+    def warnings() -> int:
+        """How often the log says so."""
+        return sum("goal" in record.getMessage() for record in caplog.records)
+
+    async def scenario() -> None:
+        async with replacing(tmp_path, overrides=for_all_apis({"mb_max_latency": 0.001})) as on:
+            old = await on.worker()
+            while not warnings():
+                await on.echo(old, "/echo", 1)
+            new = await on.standby(2)
+            on.gateway.take_over([2])
+            for _ in range(20):
+                await on.echo(new, "/echo", 1)
+
+            assert warnings() == 1
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("serves", "says"),
     [

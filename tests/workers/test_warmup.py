@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from uncork_workers.adapters import File, Json, NdArray, Requests, UploadedFile
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import ApiSettings
 from uncork_workers.execution import Executor
+from uncork_workers.frames import RowResult
 from uncork_workers.outputs import Rejected
 from uncork_workers.overrides import for_all_apis
 from uncork_workers.service import Service, api
@@ -123,7 +125,7 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
     executor = Executor(service)
     examples = examples_of(Clocked, for_all_apis({"mb_max_batch_size": 12, **overrides}))
     told: list[tuple[str, int]] = []
-    profile = warm_up(
+    rehearsed = warm_up(
         executor,
         examples,
         seconds=seconds,
@@ -132,7 +134,7 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
     )
     assert told == list(dict.fromkeys(service.calls))  # each size, before it is run
     executor.close()
-    return profile, service.calls
+    return {api: one.chunks for api, one in rehearsed.items()}, service.calls
 
 
 def test_what_is_slow_once_does_not_count() -> None:
@@ -226,6 +228,39 @@ def test_files_and_requests_come_as_clients_send_them() -> None:
     file = UploadedFile(data=b"abc", content_type="application/octet-stream")
     assert [one for one in seen if isinstance(one, UploadedFile)] == [file] * 6
     assert [one for one in seen if isinstance(one, dict)] == [{"a": 1}] * 2
+
+
+def frame(rows: int) -> pd.DataFrame:
+    """A table."""
+    return pd.DataFrame({"a": np.ones(rows, np.float32), "b": ["text"] * rows})
+
+
+@pytest.mark.parametrize(
+    ("handler", "result"),
+    [
+        (lambda rows: np.ones((len(rows), 3), np.float16), RowResult(datatype="FP16", shape=[3])),
+        (lambda rows: np.array(["x"] * len(rows)), RowResult(datatype="BYTES", shape=[])),
+        (lambda rows: [{"a": 1.5}] * len(rows), RowResult(body=b'{"a":1.5}')),
+        (lambda rows: tuple([1, "a"] for _ in rows), RowResult(body=b'[1,"a"]')),
+        (lambda rows: np.full(len(rows), 1, np.longdouble), RowResult(body=b"1.0")),
+        (lambda rows: frame(len(rows)), RowResult(body=b'{"a":1.0,"b":"text"}')),
+        (lambda rows: {"a": [1] * len(rows)}, RowResult(body=b'{"a":1}')),
+        (lambda rows: ["x" * 70_000] * len(rows), None),
+        (lambda rows: [b"file"] * len(rows), None),
+        (lambda rows: [Rejected(422, "no")] * len(rows), None),
+    ],
+)
+def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: RowResult | None) -> None:
+    """The gateway learns from it what the api returns: of an array its kind is enough, of others the JSON."""
+
+    class Any_(Service):
+        @api(input=Json(), warmup=1, mb_max_batch_size=2)
+        def predict(self, items: list[Any]) -> Any:
+            return handler(items)
+
+    rehearsed = warm_up(Executor(Any_()), examples_of(Any_, []), seconds=60, tell=to_nobody)
+
+    assert rehearsed["predict"].result == result
 
 
 def test_an_example_that_is_not_valid_any_more_is_told() -> None:

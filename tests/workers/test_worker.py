@@ -11,7 +11,18 @@ import msgspec
 import pytest
 
 from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.frames import Batch, Failed, Frame, FrameError, Hello, Message, Ready, Reply, WarmUp
+from uncork_workers.frames import (
+    Batch,
+    Failed,
+    Frame,
+    FrameError,
+    Hello,
+    Message,
+    Ready,
+    Reply,
+    RowResult,
+    WarmUp,
+)
 from uncork_workers.outputs.kinds import UNASKED
 from uncork_workers.worker import EXIT_LOAD, EXIT_SETUP, main
 
@@ -177,6 +188,7 @@ def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
     assert isinstance(ready, Ready)
     assert {api: [rows for rows, _ in chunks] for api, chunks in ready.profile.items()} == {"echo": [1, 2, 3]}
     assert all(seconds > 0 for _, seconds in ready.profile["echo"])
+    assert ready.results == {"echo": RowResult(body=b'[["warm-up",1],["warm-up",1]]')}
     warmed = [["warm-up", rows] for rows in (1, 1, 2, 2, 3, 3)]
     assert msgspec.json.decode(payload) == [*warmed, ["x-1", 1]]
     assert code == 0

@@ -15,7 +15,7 @@ from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import JSON, ApiDescription, ServiceDescription
-from uncork_workers.frames import Batch, Failed
+from uncork_workers.frames import Batch, Failed, Ready
 from uncork_workers.overrides import Override, in_force
 from uncork_workers.processes import environment_of
 from uncork_workers.recycling import resident_bytes
@@ -214,9 +214,9 @@ class _Watch:
         """It runs its own examples."""
         self._tell(f"warm-up of {api} with {rows} row{'s'[: rows > 1]}")
 
-    def worker_profiled(self, worker: int, profile: dict[str, list[tuple[float, float]]]) -> None:
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
         """It has warmed up."""
-        self.profile = profile
+        self.profile = ready.profile
 
     def worker_ready(self, worker: int, index: int) -> None:
         """It takes batches."""

@@ -55,17 +55,25 @@ class Executor:
         handler = telling_of_blocks(handler, handler.__name__)
         return lambda rows: self._loop.run(handler(rows), context=copy_context())
 
-    def rehearse(self, batch: Batch, bodies: Sequence[bytes]) -> None:
-        """Run a batch for which nobody waits.
+    def rehearse(self, batch: Batch, bodies: Sequence[bytes]) -> object:
+        """Run a batch for which nobody waits; returns what the last call of the handler returned.
 
         Raises:
             Exception: what the handler raised, or why it was not called.
         """
+        returned: object = None
+
+        def handler(rows: object) -> object:
+            nonlocal returned
+            returned = self._handlers[batch.api](rows)
+            return returned
+
         with running(self._context(batch)):
-            run = _Running(self._apis[batch.api], self._handlers[batch.api], batch, bodies)
+            run = _Running(self._apis[batch.api], handler, batch, bodies)
             run.run()
             if not run.chunks:
                 raise InvalidInput(run.answers[0].decode())
+        return returned
 
     def _stream(self, batch: int, handler: Callable[[Any], Any], rows: Any) -> Rejected | None:
         """Send what a generator yields; returns what it yielded instead of an answer."""

@@ -62,14 +62,28 @@ class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
     rows: int
 
 
+class RowResult(msgspec.Struct, frozen=True):
+    """A handler's result for one row.
+
+    Of an array ``datatype`` and ``shape`` of the row, as in the Open Inference Protocol; of any other result
+    ``body``, its JSON.
+    """
+
+    body: bytes = b""
+    datatype: str = ""
+    shape: list[int] | None = None
+
+
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The worker has set its service up, and takes batches. By now the service is made of ``files``.
 
-    ``profile`` gives (cost, seconds) of batches with which it has warmed up, by api.
+    By api, ``profile`` gives (cost, seconds) of batches with which it has warmed up, and ``results`` what a
+    row of them gave, where it is JSON.
     """
 
     files: list[str] = []
     profile: dict[str, list[tuple[_Cost, _Seconds]]] = {}
+    results: dict[str, RowResult] = {}
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):

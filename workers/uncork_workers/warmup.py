@@ -10,11 +10,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
 from uncork_workers.execution import Executor
-from uncork_workers.frames import Batch, RawForm
+from uncork_workers.frames import Batch, RawForm, RowResult
+from uncork_workers.outputs import row_result
 from uncork_workers.overrides import Override, overridden
 from uncork_workers.service import Service, find_apis
 
@@ -32,13 +34,24 @@ class WarmupFailed(Exception):
     """A handler raised on its example. The message names the api, the cause is what was raised."""
 
 
+class Rehearsed(NamedTuple):
+    """What was learned of one api: how long batches took, and the result for a row if it is JSON."""
+
+    chunks: Chunks
+    result: RowResult | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What an api is warmed up with, and the settings that are in force for it."""
+    """What an api is warmed up with, and the settings that are in force for it.
+
+    ``answers_each`` is that of its description.
+    """
 
     api: str
     sample: Sample
     settings: ApiSettings
+    answers_each: bool = False
 
     @property
     def cost(self) -> float | None:
@@ -94,6 +107,7 @@ def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[E
             api=definition.name,
             sample=definition.sample,
             settings=overridden(definition.description, overrides).settings,
+            answers_each=definition.description.answers_each,
         )
         for definition in find_apis(service)
         if definition.sample is not None
@@ -115,8 +129,8 @@ def warm_up(
     seconds: float,
     tell: Callable[[str, int], object],
     clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Chunks]:
-    """Run batches of each example; how long they took, by api.
+) -> dict[str, Rehearsed]:
+    """Run batches of each example; what was learned, by api.
 
     Of each at least the smallest size is run; a larger one only if it can be expected to end before
     ``seconds`` have passed in all. ``tell`` is called before each with the api and the rows.
@@ -131,7 +145,7 @@ def warm_up(
         waiting = [one for one in waiting if one.next_size(ends)]
     for one in every:
         one.report()
-    return {one.api: one.chunks for one in every}
+    return {one.api: Rehearsed(one.chunks, one.result) for one in every}
 
 
 class _WarmingUp:
@@ -153,6 +167,7 @@ class _WarmingUp:
         self._took_s = 0.0
         self.api = example.api
         self.chunks: Chunks = []
+        self.result: RowResult | None = None
 
     def next_size(self, ends: float) -> bool:
         """Run the next size, unless there is none or it would not end in time; whether it ran."""
@@ -182,9 +197,12 @@ class _WarmingUp:
         bodies = [self._example.sample.body] * rows
         began = self._clock()
         try:
-            self._executor.rehearse(batch, bodies)
+            results = self._executor.rehearse(batch, bodies)
         except (Exception, SystemExit) as error:
             raise WarmupFailed(
                 f"{self.api} raised {type(error).__name__} on its example (rows: {rows}): {error}"
             ) from error
-        return self._clock() - began
+        took_s = self._clock() - began
+        if not self._done and not self._example.answers_each:
+            self.result = row_result(results)
+        return took_s

@@ -114,7 +114,7 @@ def _warm_up_and_run(
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
-        profile = warm_up(
+        rehearsed = warm_up(
             executor,
             examples,
             seconds=options.warmup_seconds,
@@ -124,7 +124,9 @@ def _warm_up_and_run(
         link.send(_failed(options.index, "warmup", str(error), error.__cause__))
         return EXIT_SETUP
     _keep_all()
-    link.send(Ready(files=service_files(options.target), profile=profile))
+    profile = {api: one.chunks for api, one in rehearsed.items()}
+    results = {api: one.result for api, one in rehearsed.items() if one.result is not None}
+    link.send(Ready(files=service_files(options.target), profile=profile, results=results))
     run_batches(executor, link)
     return 0
 

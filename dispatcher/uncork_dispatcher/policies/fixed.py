@@ -17,13 +17,13 @@ class FixedPolicy:
 
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:
         self.limit_rows = limit_rows
-        self._wait_s = wait_s
+        self.wait_s = wait_s
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full or when the wait is over."""
         if view.full:
             return Release(self.limit_rows, "full")
-        until = view.oldest + self._wait_s
+        until = view.oldest + self.wait_s
         if until <= view.now:
             return Release(self.limit_rows, "deadline")
         return Hold(until, "window")

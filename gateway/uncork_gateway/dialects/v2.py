@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled, TensorKey
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
@@ -31,13 +31,23 @@ class V2:
         model: the name under which the api is known to clients.
         takes_objects: whether a row may be an object, so that a request may have several inputs.
         weighs: whether rows have a cost, which is found in their JSON.
+        saw: called with the output tensors of each answer, before those that the client wants are chosen.
     """
 
-    def __init__(self, codec: Codec, *, model: str, takes_objects: bool, weighs: bool) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        model: str,
+        takes_objects: bool,
+        weighs: bool,
+        saw: Callable[[Sequence[Tensor]], object],
+    ) -> None:
         self._codec = codec
         self._model = model
         self._takes_objects = takes_objects
         self._weighs = weighs
+        self._saw = saw
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
         """Where the JSON ends; the content type says nothing more."""
@@ -66,6 +76,7 @@ class V2:
         outputs = tensors_from_rows(
             row_texts(reply.body), datatype=reply.datatype or None, binary=request.wants_binary
         )
+        self._saw(outputs)
         if request.wanted:
             outputs = _chosen(outputs, request.wanted)
         content = render_reply(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from uncork_gateway.models import models_of
+from uncork_gateway.models import Model
 from uncork_gateway.openapi.bodies import body_of
 from uncork_gateway.openapi.models import TAGS, paths_of_models
 from uncork_gateway.openapi.replies import PROBLEM, responses_of
@@ -28,11 +28,13 @@ _KEYS: Schema = {
 _ERRORS_ARE = "Errors are problem documents (RFC 9457), where an api is called at its own route."
 
 
-def make_openapi(service: ServiceDescription, *, version: str, wants_keys: bool = False) -> Schema:
-    """The document for the apis of a service. ``wants_keys`` says that a client needs an API key."""
+def make_openapi(
+    service: ServiceDescription, models: Mapping[str, Model], *, version: str, wants_keys: bool = False
+) -> Schema:
+    """Return the document for a service and its models. With ``wants_keys`` clients need an API key."""
     schemas: Schema = {"Problem": PROBLEM}
     paths = {api.route: {"post": _operation(api, service.name, schemas)} for api in service.apis}
-    of_models = paths_of_models(models_of(service))
+    of_models = paths_of_models(models)
     return {
         "openapi": "3.1.0",
         "info": {

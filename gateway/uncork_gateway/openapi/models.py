@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uncork_gateway.dialects.v2 import VERSION
-from uncork_gateway.models import Model, inputs_of
+from uncork_gateway.inputs import inputs_of
+from uncork_gateway.models import Model, metadata_of
 from uncork_gateway.openapi.bodies import example_of
 from uncork_gateway.openapi.replies import REPLY_HEADERS
 from uncork_workers.description import JSON, ApiDescription
@@ -54,7 +55,7 @@ def paths_of_models(models: Mapping[str, Model]) -> Schema:
         ),
         v1: _get(_V1, "v1.model", "Whether a model is ready", known),
         f"{v2}/infer": _post(_V2, "v2.infer", "Infer", known, _tensors),
-        v2: _get(_V2, "v2.model", "What a model takes", known),
+        v2: _metadata(known, models),
     }
 
 
@@ -82,6 +83,13 @@ def _get(tag: str, name: str, summary: str, known: Mapping[str, ApiDescription])
     return {"get": _operation(tag, name, summary, list(known))}
 
 
+def _metadata(known: Mapping[str, ApiDescription], models: Mapping[str, Model]) -> Schema:
+    described = _get(_V2, "v2.model", "What a model takes and returns", known)
+    examples = {name: {"value": metadata_of(models[name])} for name in known}
+    described["get"]["responses"]["200"]["content"][JSON]["examples"] = examples
+    return described
+
+
 def _operation(tag: str, name: str, summary: str, names: Sequence[str]) -> Schema:
     model = {"type": "string", "enum": names, "default": names[0]}
     return {
@@ -103,8 +111,9 @@ def _instances(api: ApiDescription, row: Any) -> Schema:
 def _tensors(api: ApiDescription, row: Any) -> Schema | None:
     """One row as tensors: an array, a value, or the fields of an object; None if it cannot be said so."""
     if api.input["kind"] == "ndarray":
-        [told] = inputs_of(api)
-        return {"inputs": [{**told, "shape": [1, *_lengths(row)], "data": [row]}]}
+        [(name, datatype, _)] = inputs_of(api)
+        shape = [1, *_lengths(row)]
+        return {"inputs": [{"name": name, "datatype": datatype, "shape": shape, "data": [row]}]}
     fields = row if isinstance(row, dict) else {"input-0": row}
     # A single tensor is the row itself, not an object with one field.
     if (isinstance(row, dict) and len(row) < 2) or any(

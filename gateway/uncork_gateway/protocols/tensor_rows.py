@@ -26,6 +26,9 @@ from uncork_gateway.protocols.tensors import (
     without_strings,
 )
 
+ONLY_OUTPUT = "output-0"
+"""The output of results that are not objects."""
+
 _INFERRED = ("BOOL", "INT64", "UINT64", "FP64", "BYTES")
 _BF16_NAN = 0x7FC0
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -62,8 +65,9 @@ def tensors_from_rows(
 ) -> list[Tensor]:
     """Output tensors from the JSON texts of results, one or more.
 
-    Numbers, booleans, strings and lists of one shape are one tensor, ``output-0``; objects with the same keys
-    are a tensor for each key; anything else is BYTES of the JSON texts. null is NaN in binary floats.
+    Numbers, booleans, strings and lists of one shape are one tensor, :data:`ONLY_OUTPUT`; objects with the
+    same keys are a tensor for each key; anything else is BYTES of the JSON texts. null is NaN in binary
+    floats.
 
     Args:
         rows: the results.
@@ -71,7 +75,7 @@ def tensors_from_rows(
             first of these that holds the values.
         binary: whether the tensor of a name is to be binary.
     """
-    columns = columns_of(rows) or {"output-0": list(rows)}
+    columns = columns_of(rows) or {ONLY_OUTPUT: list(rows)}
     return [_output(name, texts, datatype, binary(name)) for name, texts in columns.items()]
 
 

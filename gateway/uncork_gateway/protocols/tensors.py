@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -62,6 +62,14 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True):
     form: Form
     data: bytes
     parameters: dict[str, bytes] = {}
+
+
+class TensorSpec(NamedTuple):
+    """What the tensors of one name have in common; ``shape`` is that of a row, -1 an axis of any length."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
 
 
 def check_values(tensor: Tensor) -> None:

@@ -35,8 +35,6 @@ log = logging.getLogger("uncork.gateway")
 _SMALL_BYTES = 64 * 1024
 
 WorkerState = Literal["starting", "idle", "busy"]
-Profile = dict[str, list[tuple[float, float]]]
-"""By api: what batches cost, and the seconds that they took."""
 
 
 class Executed(NamedTuple):
@@ -68,8 +66,8 @@ class PoolListener(Protocol):
     def worker_ready(self, worker: int, index: int) -> None:
         """The worker of an index takes batches."""
 
-    def worker_profiled(self, worker: int, profile: Profile) -> None:
-        """A worker has warmed up with batches that took so long."""
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
+        """A worker that takes batches now has said what it learned when it warmed up."""
 
     def worker_lost(self, worker: int, index: int) -> None:
         """The connection to the worker of an index, which took batches, is gone."""
@@ -130,14 +128,18 @@ class WorkerConnection(asyncio.Protocol):
         self._is_retiring = False
         self._is_asked = False
         """Whether it was asked if it is there, and has said nothing since."""
-        self.is_ready = False
         self.hello: Hello | None = None
-        self.profile: Profile = {}
+        self.ready: Ready | None = None
 
     @property
     def index(self) -> int | None:
         """Which worker it is, once it has said so."""
         return None if self.hello is None else self.hello.index
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has set its service up."""
+        return self.ready is not None
 
     @property
     def state(self) -> WorkerState:
@@ -225,10 +227,8 @@ class WorkerConnection(asyncio.Protocol):
             case WarmUp(api=api, rows=rows):
                 if not self.standby and self.hello is not None:
                     self._listener.worker_warms_up(self.hello.index, api, rows)
-            case Ready(files=files, profile=profile):
-                self._listener.worker_imported(files)
-                self.profile = profile
-                self._is_now_ready()
+            case Ready():
+                self._is_now_ready(frame.message)
             case Failed():
                 self._listener.worker_failed(frame.message, standby=self.standby)
             case Reply():
@@ -247,14 +247,15 @@ class WorkerConnection(asyncio.Protocol):
             self._listener.worker_connected(hello.index)
             self._listener.worker_described(hello.service)
 
-    def _is_now_ready(self) -> None:
+    def _is_now_ready(self, ready: Ready) -> None:
         if self.hello is None:
             raise FrameError("a worker says which one it is before it is ready")
-        self.is_ready = True
+        self._listener.worker_imported(ready.files)
+        self.ready = ready
         if self.standby:
             self._listener.worker_stands_by(self.hello.pid)
         else:
-            self._listener.worker_profiled(self.number, self.profile)
+            self._listener.worker_profiled(self.number, ready)
             self._listener.worker_ready(self.number, self.hello.index)
 
     def _leave_if_idle(self) -> None:

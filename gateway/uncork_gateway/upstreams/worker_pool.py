@@ -157,7 +157,8 @@ class WorkerPool:
         del self._standbys[heir.number]
         heir.number, heir.standby = number, False
         self._connections[number] = heir
-        self._listener.worker_profiled(number, heir.profile)
+        assert heir.ready is not None
+        self._listener.worker_profiled(number, heir.ready)
 
     def index_of(self, worker: int) -> int:
         """The index of the worker behind a number; -1 if it has gone."""

@@ -33,7 +33,9 @@ def dialect(*, shape: list[int | None] | None = None, cost: float | str | None =
     codec: Codec = make_codec(
         {"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost
     )
-    return V2(codec, model="m", takes_objects=shape is None, weighs=cost is not None)
+    return V2(
+        codec, model="m", takes_objects=shape is None, weighs=cost is not None, saw=lambda outputs: None
+    )
 
 
 def read(speaks: V2, content: Content) -> Marshalled:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.upstreams.worker_connection import Executed, OnPiece, Profile
+from uncork_gateway.upstreams.worker_connection import Executed, OnPiece
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Batch, Failed, Hello, Ready
@@ -43,10 +43,10 @@ class Listener:
         """Note it."""
         self.news.put_nowait(("ready", worker))
 
-    def worker_profiled(self, worker: int, profile: Profile) -> None:
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
         """Note it, unless there is nothing in it."""
-        if profile:
-            self.news.put_nowait(("profiled", (worker, profile)))
+        if ready.profile:
+            self.news.put_nowait(("profiled", (worker, ready.profile)))
 
     def worker_lost(self, worker: int, index: int) -> None:
         """Note it."""

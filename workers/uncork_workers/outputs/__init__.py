@@ -10,13 +10,14 @@ import numpy as np
 
 from uncork_workers.adapters.tensors import BYTES, datatype_of
 from uncork_workers.description import CSV, JSON, NPY
+from uncork_workers.frames import RowResult
 from uncork_workers.outputs.answers import Rejected, Response, WrongResult
 from uncork_workers.outputs.blobs import DEFAULT_IMAGE, encode_image, is_image
 from uncork_workers.outputs.faults import no_results, wrong_count
 from uncork_workers.outputs.json import encode_json, values_of
 from uncork_workers.outputs.tables import as_rows, encode_csv
 
-__all__ = ["Answer", "Encoded", "Rejected", "Response", "WrongResult", "encode"]
+__all__ = ["Answer", "Encoded", "Rejected", "Response", "WrongResult", "encode", "row_result"]
 
 _OCTETS = "application/octet-stream"
 _TEXT = "text/plain; charset=utf-8"
@@ -24,6 +25,8 @@ _TEXT = "text/plain; charset=utf-8"
 _PLAIN = frozenset((float, int, str, bool, list, dict, type(None)))
 _OWN = (Rejected, Response, bytes, bytearray, memoryview)
 _OK = 200
+# It travels in the header of a frame; the outputs of an api whose rows are larger are learned from answers.
+_MOST_RESULT_BYTES = 64 * 1024
 
 
 class Answer(NamedTuple):
@@ -89,6 +92,20 @@ def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
     )
 
 
+def row_result(results: object) -> RowResult | None:
+    """Return the result for the first row, of results that :func:`encode` has written.
+
+    None if it is a whole answer, such as a file, or its JSON is large.
+    """
+    if isinstance(results, np.ndarray) and (datatype := datatype_of(results)):
+        return RowResult(datatype=datatype, shape=list(results.shape[1:]))
+    first = _as_sequence(results)[0]
+    if _is_own(first):
+        return None
+    [body] = encode_json([first])
+    return RowResult(body=body) if len(body) <= _MOST_RESULT_BYTES else None
+
+
 def encode_each(results: object, *, expected: int) -> Encoded:
     """Encode each of ``expected`` results as an answer of its own: bytes, text, JSON or a response.
 
@@ -129,14 +146,18 @@ def _content(body: Any, accept: str) -> tuple[bytes, str]:
 
 
 def _listed(results: object, expected: int) -> Sequence[Any]:
-    if isinstance(results, np.ndarray) and results.ndim > 0:
-        results = values_of(results)
-    elif not isinstance(results, list):
-        results = as_rows(results)
+    results = _as_sequence(results)
     if not isinstance(results, list | tuple):
         raise no_results(results, expected)
     _check_count(len(results), expected)
     return results
+
+
+def _as_sequence(results: object) -> Any:
+    """Results as a list, if there is one in them."""
+    if isinstance(results, np.ndarray) and results.ndim > 0:
+        return values_of(results)
+    return results if isinstance(results, list) else as_rows(results)
 
 
 def _raw(results: np.ndarray[Any, Any], expected: int, datatype: str) -> Encoded:

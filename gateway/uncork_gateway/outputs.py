@@ -1,0 +1,75 @@
+"""The output tensors of an api, learned from its results: no declaration says what a handler returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.protocols.tensor_rows import ONLY_OUTPUT, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensors import Tensor, TensorSpec
+
+_OK = 200
+# Reading the JSON of a result takes the event loop about 20 ms per megabyte.
+_MOST_BYTES = 2**20
+
+
+class Outputs:
+    """The outputs that V2 clients of an api get.
+
+    They hold for the first answer, or the warm-up, and for every V2 answer since. Where answers differ in
+    the length of an axis, it is -1. An output is left out for good once an answer lacks it, or has it with
+    another datatype or number of axes: the protocols cannot describe that.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[TensorSpec, ...] | None = None
+
+    def known(self) -> tuple[TensorSpec, ...]:
+        """The outputs; none before the first answer."""
+        return self._known or ()
+
+    def saw(self, tensors: Sequence[Tensor]) -> None:
+        """Learn from the output tensors of an answer."""
+        seen = tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
+        if seen != self._known:
+            self._learn(seen)
+
+    def saw_results(self, replies: Sequence[RowsReply]) -> None:
+        """Learn from the first result among these, if nothing is known yet."""
+        if self._known is not None:
+            return
+        rows = (reply for reply in replies if reply.status == _OK and not reply.content_type)
+        first = next(rows, None)
+        if first is None:
+            return
+        if first.shape is not None:
+            self._learn((TensorSpec(ONLY_OUTPUT, first.datatype, tuple(first.shape)),))
+        elif 0 < len(first.body) <= _MOST_BYTES:
+            self._saw_json(first)
+
+    def _saw_json(self, reply: RowsReply) -> None:
+        try:
+            rows = row_texts(reply.body)
+            tensors = tensors_from_rows(rows, datatype=reply.datatype or None, binary=lambda name: False)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # a V2 client whose answer this is gets the error
+        self.saw(tensors)
+
+    def _learn(self, seen: tuple[TensorSpec, ...]) -> None:
+        if self._known is None:
+            self._known = seen
+            return
+        by_name = {output.name: output for output in seen}
+        pairs = [(one, by_name[one.name]) for one in self._known if one.name in by_name]
+        self._known = tuple([_common(*pair) for pair in pairs if _are_alike(*pair)])
+
+
+def _are_alike(one: TensorSpec, other: TensorSpec) -> bool:
+    return one.datatype == other.datatype and len(one.shape) == len(other.shape)
+
+
+def _common(one: TensorSpec, other: TensorSpec) -> TensorSpec:
+    lengths = zip(one.shape, other.shape, strict=True)
+    return one._replace(shape=tuple([length if length == another else -1 for length, another in lengths]))
