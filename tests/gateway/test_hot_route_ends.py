@@ -232,7 +232,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: 
 class BrokenTally(ApiTally):
     """Counts with a fault."""
 
-    def answered(self, status: int, seconds: float) -> None:
+    def answered(self, status: int, seconds: float, rows: int = 0) -> None:
         """Fail."""
         raise ZeroDivisionError("a secret of ours")
 
