@@ -277,6 +277,8 @@ class WorkerConnection(asyncio.Protocol):
         batch, done, _ = self._running
         if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
             raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
+        if len(reply.forms) not in (1, len(reply.lengths)):
+            raise FrameError(f"it gives {len(reply.forms)} forms of {len(reply.lengths)} answers")
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))

@@ -13,7 +13,7 @@ POISON = "poison"
 class Models(Service):
     """Numbers and texts."""
 
-    @api(input=NdArray(dtype="float32", shape=(3,)), policy="fixed:30", mb_max_latency=10_000)
+    @api(input=NdArray(dtype="float32", shape=(3,)), policy="fixed:100", mb_max_latency=10_000)
     def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Twice each row, whose values are exact in 32 bits."""
         doubled: np.ndarray[Any, Any] = rows * 2
