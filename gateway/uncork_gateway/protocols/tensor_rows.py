@@ -52,8 +52,13 @@ def json_rows(tensor: Tensor) -> list[bytes]:
         return [msgspec.json.encode(row) for row in _array(tensor).tolist()]
     if tensor.form == "nested":
         return [row.strip(SPACE) for row in between_commas(tensor.data, range(1, rows + 1), leaves(inner))]
-    texts = between_commas(tensor.data, range(1, count + 1), 1) if count else []
-    texts = [text.strip(SPACE) for text in texts]
+    # Cut into innermost lists, not into values: those are many.
+    width = inner.pop() if inner else 1
+    lists = rows * math.prod(inner)
+    texts = between_commas(tensor.data, range(1, lists + 1), width) if lists else []
+    if len(tensor.shape) == 1:
+        return [text.strip(SPACE) for text in texts]
+    texts = [b"[%b]" % text for text in texts]
     while inner:
         length = inner.pop()
         lists = rows * math.prod(inner)

@@ -141,6 +141,14 @@ def test_json_rows_keep_the_text_of_values() -> None:
     assert json_rows(tensor(b"", 2, 0)) == [b"[]", b"[]"]
 
 
+def test_values_within_a_row_are_not_looked_at() -> None:
+    """They are cut where a list ends, not one by one: a row may have a million."""
+    text = b'1 ,"[,]", null,\n4'
+
+    assert json_rows(tensor(text, 2, 2)) == [b'[1 ,"[,]"]', b"[ null,\n4]"]
+    assert json_rows(tensor(text, 1, 2, 2)) == [b'[[1 ,"[,]"],[ null,\n4]]']
+
+
 def test_json_has_no_word_for_what_is_not_finite() -> None:
     """NaN and infinity are null in rows."""
     assert json_rows(binary(np.array([1, np.nan, np.inf], "<f4"), "FP32")) == [b"1.0", b"null", b"null"]
