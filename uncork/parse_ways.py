@@ -87,7 +87,7 @@ class Case:
             limit_rows=len(bodies),
             lengths=list(map(len, bodies)),
             rows=[1] * len(bodies),
-            form=self.form,
+            forms=(self.form,),
         )
         return lambda: executor.run(batch, bodies)[1]
 

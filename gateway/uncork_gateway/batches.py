@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from uncork_dispatcher import Job, Ran, Start, WorkerLost
-from uncork_gateway.codecs import AcceptKey, Marshalled, RawKey, TableKey, TensorKey
+from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_workers.description import ApiSettings
-from uncork_workers.frames import Batch, RowResult
+from uncork_workers.frames import Batch, RowResult, for_each, shared
 
 
 def to_frame(
     job: Job[Marshalled], settings: ApiSettings, *, batch_id: str, trace: tuple[str, str] | None = None
 ) -> tuple[Batch, list[bytes]]:
     """What a worker is told to run, and the bodies that go with it."""
-    accept, key = "", job.start.key
-    if isinstance(key, AcceptKey):
-        accept, key = key
+    key = job.start.key
     bodies = [asked.body for asked in job.payloads]
+    raw = [asked.raw for asked in job.payloads]
     batch = Batch(
         batch=job.start.batch,
         api=job.start.api,
@@ -27,9 +26,10 @@ def to_frame(
         costs=None if job.costs == job.rows else job.costs,
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        form=key.form() if isinstance(key, TensorKey | TableKey | RawKey) else None,
+        forms=shared([asked.form for asked in job.payloads]),
         metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
-        accept=accept,
+        accept=key.accept if isinstance(key, AcceptKey) else "",
+        raw=raw if any(raw) else None,
         id=batch_id,
         left_s=job.left_s,
         trace=trace,
@@ -42,10 +42,8 @@ def from_frame(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] |
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
-    results = [
-        RowsReply(status, body, reply.datatype, reply.shape)
-        for status, body in zip(reply.statuses, outcome.bodies, strict=True)
-    ]
+    forms = for_each(reply.forms, len(reply.statuses))
+    results = list(map(RowsReply, reply.statuses, outcome.bodies, forms))
     if reply.content_types is not None:
         headers = reply.headers or [[]] * len(results)
         results = [
@@ -63,4 +61,4 @@ def from_frame(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] |
 
 def result_of_row(row: RowResult) -> RowsReply:
     """The result of a warm-up as that of a request of one row."""
-    return RowsReply(200, row.body, row.datatype, row.shape)
+    return RowsReply(200, row.body, row.form)

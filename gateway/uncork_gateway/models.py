@@ -81,7 +81,6 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
         codec,
         model=model.name,
         takes_objects=api.input["kind"] in KINDS_WITH_FIELDS,
-        weighs=api.settings.cost is not None,
         saw=model.outputs.saw,
     )
     for path in (f"/v2/models/{model.name}/infer", f"/v2/models/{model.name}/{version}/infer"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.protocols.tensor_rows import ONLY_OUTPUT, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensor_rows import OUTPUT, row_texts, tensors_from_rows
 from uncork_gateway.protocols.tensors import Tensor, TensorSpec
 
 _OK = 200
@@ -44,15 +44,15 @@ class Outputs:
         first = next(rows, None)
         if first is None:
             return
-        if first.shape is not None:
-            self._learn((TensorSpec(ONLY_OUTPUT, first.datatype, tuple(first.shape)),))
+        if first.form is not None:
+            self._learn((TensorSpec(OUTPUT, first.form.datatype, first.form.shape),))
         elif 0 < len(first.body) <= _MOST_BYTES:
             self._saw_json(first)
 
     def _saw_json(self, reply: RowsReply) -> None:
         try:
             rows = row_texts(reply.body)
-            tensors = tensors_from_rows(rows, datatype=reply.datatype or None, binary=lambda name: False)
+            tensors = tensors_from_rows(rows, binary=lambda name: False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # a V2 client whose answer this is gets the error
         self.saw(tensors)

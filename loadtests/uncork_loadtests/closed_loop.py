@@ -82,8 +82,12 @@ def main(
     warmup: Annotated[float, typer.Option(help="Discarded time before, in seconds.")] = 1.0,
     think: Annotated[float, typer.Option(help="Pause after each answer, in seconds.")] = 0.0,
     content_type: Annotated[str, typer.Option(help="Content-Type sent.")] = "application/json",
+    header: Annotated[
+        list[str] | None, typer.Option(help="Header field of every request, NAME:VALUE; repeat for more.")
+    ] = None,
 ) -> None:
     """Load a server from keep-alive connections and print what came back as JSON."""
+    fields = [one.partition(":") for one in header or []]
     try:
         plan = Plan(
             url=url,
@@ -96,6 +100,7 @@ def main(
             warmup_s=warmup,
             think_s=think,
             content_type=content_type,
+            headers=tuple((name, value.strip()) for name, _, value in fields),
         )
     except (OSError, ValueError) as error:
         typer.echo(f"closed_loop: {error}", err=True)

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,8 @@ class Traffic:
     """The answer each body must get; wrk does not look at answers."""
     connections: int
     seconds: float
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further header fields of every request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +88,12 @@ def measure(server: Server, *, traffic: Traffic, generator: str) -> Trial:
 def _closed_loop(url: str, *, traffic: Traffic) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         bodies, expected = Path(folder, "bodies"), Path(folder, "expected")
-        bodies.write_bytes(_lines(traffic.bodies))
-        expected.write_bytes(_lines(traffic.expected))
-        command = [sys.executable, "-m", "uncork_loadtests.closed_loop", url, "--lines"]
+        command = [sys.executable, "-m", "uncork_loadtests.closed_loop", url]
+        command += [part for header in traffic.headers.items() for part in ("--header", ": ".join(header))]
+        if len(traffic.bodies) > 1:
+            command.append("--lines")
+        bodies.write_bytes(_content(traffic.bodies))
+        expected.write_bytes(_content(traffic.expected))
         command += ["--body-file", str(bodies), "--expected-file", str(expected)]
         command += ["--connections", str(traffic.connections)]
         command += ["--seconds", str(traffic.seconds), "--warmup", str(WARMUP_SECONDS)]
@@ -106,7 +111,10 @@ def _closed_loop(url: str, *, traffic: Traffic) -> Seen:
     )
 
 
-def _lines(items: Sequence[bytes]) -> bytes:
+def _content(items: Sequence[bytes]) -> bytes:
+    """A file with one item, or with a line for each."""
+    if len(items) == 1:
+        return items[0]
     if any(b"\n" in item for item in items):
         raise BenchError("a body or answer holds a line break, the generator reads lines")
     return b"\n".join(items) + b"\n"
@@ -129,10 +137,10 @@ def _fault(result: Result) -> str:
 def _wrk(url: str, *, traffic: Traffic) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "post.lua")
-        script.write_bytes(
-            b'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n'
-            b"wrk.body = [==[" + traffic.bodies[0] + b"]==]\n"
-        )
+        fields = {"Content-Type": "application/json", **traffic.headers}
+        lines = "".join(f'wrk.headers["{name}"] = "{value}"\n' for name, value in fields.items())
+        body = b"wrk.body = [==[" + traffic.bodies[0] + b"]==]\n"
+        script.write_bytes(b'wrk.method = "POST"\n' + lines.encode() + body)
         command = ["wrk", "-t1", f"-c{traffic.connections}", "--latency", "-s", str(script)]
         # wrk has no warm-up of its own and takes whole seconds only.
         warmup = parse_wrk(_wrk_run(command, url=url, seconds=WARMUP_SECONDS), cpu=0.0)

@@ -175,13 +175,15 @@ def spread(first: Sequence[float | None], *, by: Sequence[float | None]) -> Spre
     return Spread(median=statistics.median(ratios), low=min(ratios), high=max(ratios))
 
 
-def ask_alone(server: Server, *, path: str, bodies: Sequence[bytes]) -> list[bytes]:
+def ask_alone(
+    server: Server, *, path: str, bodies: Sequence[bytes], headers: Mapping[str, str] | None = None
+) -> list[bytes]:
     """Answers to `bodies` sent one after the other; BenchError if one is not answered with 200."""
     connection = http.client.HTTPConnection(HOST, server.port, timeout=30.0)
     answers = []
     try:
         for body in bodies:
-            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            connection.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
             reply = connection.getresponse()
             answers.append(reply.read())
             if reply.status != 200:

@@ -1,4 +1,4 @@
-"""Measure how the gateway scales: two workers, large bodies, many connections, many workers.
+"""Measure how the gateway scales: two workers, large bodies and answers, many connections, many workers.
 
 A report, never a test: a mark that is missed is no failure, faults are. With thousands of connections the
 limit of open files matters: it is raised as far as the system allows (`ulimit -Hn`).
@@ -39,7 +39,7 @@ class Report:
 
 def main(
     only: Annotated[
-        Literal["two-workers", "bodies", "connections", "workers"] | None,
+        Literal["two-workers", "bodies", "answers", "connections", "workers"] | None,
         typer.Option(help="Measure only this."),
     ] = None,
     connections: Annotated[str, typer.Option(help="Numbers of connections, one worker.")] = (
@@ -47,6 +47,9 @@ def main(
     ),
     workers: Annotated[str, typer.Option(help="Numbers of sleeping workers.")] = "1,2,4,8,16,32,64",
     body_bytes: Annotated[str, typer.Option(help="Sizes of bodies.")] = "100000,1000000",
+    answer_bytes: Annotated[
+        int, typer.Option(min=4, help="Size of the array in an answer; its JSON is five times as long.")
+    ] = 1_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each step.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each measurement.")] = 4.0,
     load: Annotated[
@@ -74,6 +77,7 @@ def main(
             connections=sorted(parse_connections(connections)),
             workers=sorted(parse_connections(workers)),
             body_bytes=sizes,
+            answer_bytes=answer_bytes,
         )
         findings = _measure([only] if only else [*KINDS], settings=settings, progress=progress)
         report = Report(
@@ -140,7 +144,9 @@ def sheet(finding: Finding) -> Sheet:
         ]
         for step in finding.steps
     ]
-    first = {"connections": "connections", "workers": "workers"}.get(finding.kind, "server")
+    first = {"connections": "connections", "workers": "workers", "answers": "answer"}.get(
+        finding.kind, "server"
+    )
     columns = [first, *(["MB/s"] if large else []), "req/s", "p50 ms", "p99 ms", "front cpu", "below cpu"]
     columns += ["rows/batch", "faults", f"{finding.figure} / {finding.base}", f"mark: {finding.bound}"]
     return Sheet(title=finding.title, columns=columns, rows=rows)

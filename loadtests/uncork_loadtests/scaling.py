@@ -1,4 +1,4 @@
-"""How the gateway scales: with workers, with the size of bodies, with connections."""
+"""How the gateway scales: with workers, with the size of bodies and of answers, with connections."""
 
 import contextlib
 import json
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from uncork_loadtests.answer_forms import NPY, V2_BINARY, answer_forms, vectors_service
 from uncork_loadtests.batch_counts import batches
 from uncork_loadtests.generators import Traffic, Trial, measure
 from uncork_loadtests.intervals import Interval, median_interval
@@ -26,6 +27,7 @@ _MIDDLE = ModelPoint(intercept_ms=5, slope_ms=0.1)
 _SLOW = ModelPoint(intercept_ms=100, slope_ms=1)
 _CLIENTS_PER_WORKER = 32
 _BODY_CLIENTS = 16
+_ANSWER_CLIENTS = (1, 16)
 _CROWD = 256
 # Beside the connections: open files of a process that serves them.
 _OTHER_FILES = 512
@@ -46,6 +48,8 @@ class Settings:
     connections: Sequence[int]
     workers: Sequence[int]
     body_bytes: Sequence[int]
+    answer_bytes: int
+    """Of the array in an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +125,25 @@ def large_bodies(settings: Settings, *, tell: Tell) -> list[Finding]:
         return [_bodies(servers, size, settings=settings, tell=tell) for size in settings.body_bytes]
 
 
+def large_answers(settings: Settings, *, tell: Tell) -> list[Finding]:
+    """Processor time of the gateway per request over the form in which clients get one array."""
+    tell("starting uncork")
+    command = [*vectors_service(settings.answer_bytes), "--mb-max-latency", f"{_GOAL_MS:g}"]
+    with serve("uncork", command=command) as server:
+        there = answer_forms(server)
+        return [
+            _curve(
+                "answers",
+                _in_turns(there, settings=settings, connections=clients, tell=tell),
+                base=NPY,
+                judged=[V2_BINARY],
+                title=f"arrays of {settings.answer_bytes:,} bytes, clients: {clients}: "
+                "the gateway's processor time over the form of the answer",
+            )
+            for clients in _ANSWER_CLIENTS
+        ]
+
+
 def by_connections(settings: Settings, *, tell: Tell) -> list[Finding]:
     """Processor time of the gateway per request over the number of connections, one worker."""
     allow_open_files(max(settings.connections) + _OTHER_FILES)
@@ -171,6 +194,7 @@ def by_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
 KINDS: Mapping[str, Callable[..., list[Finding]]] = {
     "two-workers": two_workers,
     "bodies": large_bodies,
+    "answers": large_answers,
     "connections": by_connections,
     "workers": by_workers,
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import math
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +55,19 @@ def test_tritons_client_is_answered(server: Server, binary: bool) -> None:
     """The same values as from our own route, several rows at a time."""
     assert infer(server, ROWS[:3], binary=binary).tolist() == DOUBLED[:3]
     assert post(server, "/predict", ROWS[:3]).json() == DOUBLED[:3]
+
+
+def test_values_that_json_has_no_word_for_come_back_in_bytes(server: Server) -> None:
+    """NaN and infinity as they are; in JSON they are null."""
+    row = [math.inf, math.nan, -math.inf]
+
+    np.testing.assert_array_equal(infer(server, [row], binary=True), [row])
+    reply = httpx.post(**{**question("npy", row), "url": f"{server.base}/predict"}, timeout=30)
+    np.testing.assert_array_equal(told("npy", reply), row)
+    as_json = httpx.post(
+        f"{server.base}/predict", content=npy(row), headers={"content-type": NPY}, timeout=30
+    )
+    assert as_json.json() == [None] * 3
 
 
 def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
@@ -129,44 +144,83 @@ def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:
     assert items == [{"word": "a", "number": [1, 2]}, {"word": "größer", "number": [2**53 + 1, 4]}]
 
 
-def question(kind: int, row: list[float]) -> tuple[str, object]:
-    """Path and body of a request for one row: native, V1, V2, TensorFlow Serving."""
-    v2 = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": row}]}
-    return [
-        ("/predict", row),
-        ("/v1/models/models:predict", {"instances": [row]}),
-        ("/v2/models/models/infer", v2),
-        ("/v1/models/models/versions/1:predict", {"inputs": [row]}),
-    ][kind]
+NPY = "application/x-npy"
+
+
+def npy(row: list[float]) -> bytes:
+    """A row in NumPy's file format."""
+    file = io.BytesIO()
+    np.save(file, np.array(row, np.float32))
+    return file.getvalue()
+
+
+def binary(row: list[float], *, answer: bool) -> dict[str, Any]:
+    """A request of V2 with a binary input, for an answer that is binary or JSON."""
+    data = np.array(row, "<f4").tobytes()
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 3], "parameters": {"binary_data_size": len(data)}}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": answer}}).encode()
+    headers = {"inference-header-content-length": str(len(head))}
+    return {"url": "/v2/models/models/infer", "content": head + data, "headers": headers}
+
+
+def question(kind: str, row: list[float]) -> dict[str, Any]:
+    """A request for one row."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": row}
+    match kind:
+        case "native":
+            return {"url": "/predict", "json": row}
+        case "npy":
+            headers = {"content-type": NPY, "accept": NPY}
+            return {"url": "/predict", "content": npy(row), "headers": headers}
+        case "v1":
+            return {"url": "/v1/models/models:predict", "json": {"instances": [row]}}
+        case "v2":
+            return {"url": "/v2/models/models/infer", "json": {"inputs": [tensor]}}
+        case "tensorflow":
+            return {"url": "/v1/models/models/versions/1:predict", "json": {"inputs": [row]}}
+    return binary(row, answer=kind == "binary")
+
+
+def told(kind: str, reply: httpx.Response) -> list[float]:
+    """The row that it was answered with, in the form that it wanted."""
+    match kind:
+        case "native":
+            row = reply.json()
+        case "npy":
+            array = np.load(io.BytesIO(reply.content))
+            assert array.dtype == np.float32
+            row = array.tolist()
+        case "v1":
+            assert reply.json()["batchId"] == reply.headers["x-batch-id"]
+            [row] = reply.json()["predictions"]
+        case "tensorflow":
+            [row] = reply.json()["outputs"]
+        case _:
+            end = int(reply.headers.get("inference-header-content-length", len(reply.content)))
+            [output] = json.loads(reply.content[:end])["outputs"]
+            assert (output["shape"], output["datatype"]) == ([1, 3], "FP32")
+            assert ("data" in output) == (kind != "binary")
+            row = output.get("data") or np.frombuffer(reply.content[end:], "<f4").tolist()
+    return list(row)
 
 
 def test_clients_of_all_protocols_share_batches(server: Server) -> None:
-    """Each gets its own rows back, in its own form."""
+    """Whatever form they send and take, each gets its own rows back."""
+    kinds = ("native", "npy", "v1", "v2", "tensorflow", "binary", "binary in")
+    rows = ROWS[: 3 * len(kinds)]
 
     async def ask_all() -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=server.base, timeout=30) as client:
-            bodies = [question(at % 4, row) for at, row in enumerate(ROWS)]
-            return await asyncio.gather(*[client.post(path, json=body) for path, body in bodies])
+            asked = [question(kind, row) for kind, row in zip(kinds * 3, rows, strict=True)]
+            return await asyncio.gather(*[client.post(**one) for one in asked])
 
     replies = asyncio.run(ask_all())
-    found = []
-    for at, reply in enumerate(replies):
-        value = reply.json()
-        match at % 4:
-            case 0:
-                found.append(value)
-            case 1:
-                assert value["batchId"] == reply.headers["x-batch-id"]
-                found += value["predictions"]
-            case 2:
-                [output] = value["outputs"]
-                assert (output["shape"], output["datatype"]) == ([1, 3], "FP32")
-                found.append(output["data"])
-            case _:
-                found += value["outputs"]
 
-    assert found == DOUBLED
-    batches = [{reply.headers["x-batch-id"] for reply in replies[kind::4]} for kind in range(4)]
+    assert {reply.status_code for reply in replies} == {200}
+    assert [told(*one) for one in zip(kinds * 3, replies, strict=True)] == DOUBLED[: len(rows)]
+    batches = [
+        {reply.headers["x-batch-id"] for reply in replies[at :: len(kinds)]} for at in range(len(kinds))
+    ]
     assert set.intersection(*batches)
 
 

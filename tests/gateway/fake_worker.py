@@ -6,7 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
-from uncork_workers.frames import Batch, Frame, FrameDecoder, Hello, Message, Ready, Reply, encode_frame
+from uncork_workers.frames import (
+    Batch,
+    Frame,
+    FrameDecoder,
+    Hello,
+    Message,
+    Ready,
+    Reply,
+    RowsForm,
+    encode_frame,
+)
 
 
 def service(*apis: ApiDescription, name: str = "Fake") -> ServiceDescription:
@@ -73,7 +83,7 @@ class FakeWorker:
         statuses: Sequence[int] | None = None,
         worked: bool = True,
         chunks: Sequence[tuple[float, float]] | None = None,
-        datatype: str = "",
+        forms: Sequence[RowsForm] = (None,),
     ) -> None:
         """Send the reply to a batch: every request worked, in one call, unless something else is said."""
         reply = Reply(
@@ -83,7 +93,7 @@ class FakeWorker:
             statuses=list(statuses or [200] * len(bodies)),
             lengths=[len(body) for body in bodies],
             chunks=[(sum(batch.costs or batch.rows), 0.001)] if chunks is None else list(chunks),
-            datatype=datatype,
+            forms=tuple(forms),
         )
         self.send(reply, bodies)
 

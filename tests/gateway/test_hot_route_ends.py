@@ -13,6 +13,7 @@ from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.metrics import ApiTally
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.description import JSON as JSON_TYPE
 
 from .client import JSON, Client, Connection, request
@@ -264,6 +265,10 @@ class BrokenCodec:
         raise ZeroDivisionError("a secret of ours")
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+    def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Fail."""
         raise ZeroDivisionError("a secret of ours")
 

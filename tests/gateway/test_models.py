@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import struct
 import tempfile
@@ -10,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork_gateway.models import dialects_of, models_of
-from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
-from uncork_workers.frames import Hello, Ready, RowResult, TensorForm, split_payload
+from uncork_workers.adapters import NdArray
+from uncork_workers.description import JSON, NPY, ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.execution import Executor
+from uncork_workers.frames import Hello, ListForm, Ready, RowResult, TensorForm, split_payload
+from uncork_workers.service import Service, api
 
-from .client import Reply
+from .client import Reply, request
 from .fake_worker import FakeWorker, json_api, service
 from .gateway_stage import GatewayStage, gateway, problem
 from .protocols import v2_bodies
@@ -216,14 +221,12 @@ async def outputs_told(on: GatewayStage, model: str) -> list[dict[str, Any]]:
     return outputs
 
 
-async def infer(
-    on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: int = 1, datatype: str = ""
-) -> None:
+async def infer(on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: int = 1) -> None:
     """A V2 request to ``fake``, and the worker's answer to it."""
     tensor = {"name": "x", "shape": [rows], "datatype": "INT64", "data": [1] * rows}
     asking = on.post("/v2/models/fake/infer", {"inputs": [tensor]})
     batch, _ = await worker.batch()
-    worker.answer(batch, [answer], datatype=datatype)
+    worker.answer(batch, [answer])
     assert (await asking).status_code == 200
 
 
@@ -242,7 +245,7 @@ def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
 
             asking = on.post("/echo", 5)
             batch, _ = await worker.batch()
-            worker.answer(batch, [b"[1.5,2.5]"], datatype="FP32")
+            worker.answer(batch, [b"[1.5,2.5]"], forms=[ListForm("FP32", (2,))])
             assert (await asking).json() == [1.5, 2.5]
 
             output = {"name": "output-0", "datatype": "FP32", "shape": [-1, 2]}
@@ -257,8 +260,8 @@ def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("result", "outputs"),
     [
-        (RowResult(datatype="FP16", shape=[3, 4]), [("output-0", "FP16", [-1, 3, 4])]),
-        (RowResult(datatype="BYTES", shape=[]), [("output-0", "BYTES", [-1])]),
+        (RowResult(form=ListForm("FP16", (3, 4))), [("output-0", "FP16", [-1, 3, 4])]),
+        (RowResult(form=ListForm("BYTES", ())), [("output-0", "BYTES", [-1])]),
         (RowResult(body=b'{"a":[1.5,2],"b":"text"}'), [("a", "FP64", [-1, 2]), ("b", "BYTES", [-1])]),
         (RowResult(body=b"[1,[2]]"), [("output-0", "BYTES", [-1])]),
         (RowResult(body=b"{"), []),
@@ -544,12 +547,12 @@ def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
             reply = await asking
             plain, _ = await on.echo(worker, "/v1/models/fake:predict", {"instances": [[1, 2]]})
 
-            assert (batch.form, batch.rows) == (TensorForm("FP32", [2]), [2])
+            assert (batch.forms, batch.rows, batch.raw) == ((TensorForm("FP32", (2,)),), [2], [True])
             assert payload == tensor.block()
             assert reply.content[int(reply.headers[v2_bodies.HEADER.decode()]) :] == struct.pack(
                 "<4q", 1, 2, 3, 4
             )
-            assert plain.form is None
+            assert (plain.forms, plain.raw) == ((None,), None)
 
     run(scenario())
 
@@ -578,7 +581,7 @@ def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> 
             worker.answer(batch, [b"1", b"2"])
             replies = [await caller.reply() for caller in callers]
 
-            assert (batch.form, batch.rows, payload) == (None, [1, 1], b"[1.0,2.5][3,4]")
+            assert (batch.forms, batch.rows, payload) == ((None,), [1, 1], b"[1.0,2.5][3,4]")
             assert batch.costs == [len("[1.0,2.5]"), len("[3,4]")]
             assert [reply.status for reply in replies] == [200, 200]
 
@@ -588,7 +591,10 @@ def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> 
 class Asked:
     """A request of some rows of two integers in one of the forms that there are, and its answer."""
 
-    FORMS = ("native", "lone", "instances", "inputs", "tf", "columns", "flat", "nested", "binary")
+    FORMS = (
+        *("native", "lone", "file", "instances", "inputs", "tf", "columns"),
+        *("flat", "nested", "binary", "binary both"),
+    )
 
     def __init__(self, form: str, rows: list[list[int]], number: int) -> None:
         self.form = form
@@ -603,6 +609,11 @@ class Asked:
                 return front.ask(json.dumps(rows).encode(), b"/echo")
             case "lone":
                 return front.ask(json.dumps(rows[0]).encode(), b"/echo")
+            case "file":
+                types = [(name, b"application/x-npy") for name in (b"content-type", b"accept")]
+                caller = Caller(front)
+                caller.send(request(saved(rows), path=b"/echo", headers=types))
+                return caller
             case "instances" | "inputs":
                 return front.ask(json.dumps({self.form: rows}).encode(), b"/v1/models/fake:predict")
             case "tf":
@@ -612,16 +623,30 @@ class Asked:
             case "columns":
                 return front.ask(json.dumps({"inputs": rows}).encode(), b"/v1/models/fake/versions/1:predict")
         tensor = ints(*[value for row in rows for value in row], inner=[2], form=self.form)
-        if self.form == "binary":
+        if self.form.startswith("binary"):
             items = [struct.pack("<q", value) for row in rows for value in row]
             tensor = Written(name="x", datatype="INT64", inner=[2], form="binary", items=items)
-        content = v2_bodies.request(tensor, id=self.id)
+        more = {"parameters": {"binary_data_output": True}} if self.form == "binary both" else {}
+        content = v2_bodies.request(tensor, id=self.id, **more)
         return front.ask(content.body, b"/v2/models/fake/infer", *content.headers)
+
+    def read(self, reply: Reply) -> Any:
+        """What it got, of a binary tensor the values."""
+        if self.form == "file":
+            return np.load(io.BytesIO(reply.body)).tolist()
+        if self.form != "binary both":
+            return json.loads(reply.body)
+        end = int(reply.headers[v2_bodies.HEADER.decode()])
+        told = json.loads(reply.body[:end])
+        [output] = told["outputs"]
+        assert output.pop("parameters") == {"binary_data_size": len(reply.body) - end}
+        output["data"] = np.frombuffer(reply.body[end:], "<i8").tolist()
+        return told
 
     def answer(self, batch_id: str) -> Any:
         """What it must get from a model that gives back its rows."""
         match self.form:
-            case "native":
+            case "native" | "file":
                 return self.rows
             case "lone":
                 return self.rows[0]
@@ -636,37 +661,48 @@ class Asked:
         return {"model_name": "fake", "model_version": "1", "id": self.id, "outputs": [output]}
 
 
-async def give_back(worker: FakeWorker, batches: int) -> list[tuple[bool, int]]:
-    """Answer batches with the rows that they have; whether each was binary, and its requests."""
-    seen = []
-    for _ in range(batches):
-        batch, payload = await worker.batch()
-        bodies = split_payload(payload, batch.lengths)
-        if batch.form is not None:
-            pairs = [list(struct.iter_unpack("<2q", body)) for body in bodies]
-            bodies = [",".join(f"[{a},{b}]" for a, b in each).encode() for each in pairs]
-        worker.answer(batch, bodies)
-        seen.append((batch.form is not None, len(bodies)))
-    return seen
+class Echo(Service):
+    """What a worker would serve."""
+
+    @api(input=NdArray(dtype="int64", shape=(2,)))
+    def echo(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the rows."""
+        return rows
+
+
+def saved(rows: list[list[int]]) -> bytes:
+    """Rows in NumPy's file format."""
+    file = io.BytesIO()
+    np.save(file, np.array(rows, "<i8"))
+    return file.getvalue()
+
+
+async def give_back(worker: FakeWorker) -> int:
+    """Answer a batch with the rows that it has, raw to those who want them so; how many requests it had."""
+    batch, payload = await worker.batch()
+    bodies = split_payload(payload, batch.lengths)
+    executor = Executor(Echo())
+    reply, answers = executor.run(batch, bodies)
+    executor.close()
+    worker.answer(batch, answers, forms=reply.forms)
+    return len(bodies)
 
 
 @settings(max_examples=25)
 @given(forms=st.lists(st.tuples(st.sampled_from(Asked.FORMS), st.integers(1, 3)), min_size=1, max_size=9))
 def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
-    """One for all whose rows are JSON, one for binary tensors; each gets its own rows in its own form."""
+    """Whatever form they send, and whatever they take; each gets its own rows in its own form."""
     asked = [
         Asked(form, [[number * 10 + at, -at] for at in range(count)], number)
         for number, (form, count) in enumerate(forms)
     ]
-    binary = sum(one.form == "binary" for one in asked)
-    expected = sorted(each for each in [(False, len(asked) - binary), (True, binary)] if each[1])
 
     async def scenario(folder: Path) -> list[Reply]:
         async with gateway(folder) as on:
-            worker = await on.worker(serves=service(array_api("echo", "int64")))
+            worker = await on.worker(serves=service(array_api("echo", "int64", offers=(JSON, NPY))))
             front = Front(on.gateway)
             callers = [one.send(front) for one in asked]
-            assert sorted(await give_back(worker, len(expected))) == expected
+            assert await give_back(worker) == len(asked)
             replies = [await caller.reply() for caller in callers]
             await turns()
             return replies
@@ -675,4 +711,4 @@ def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) ->
         replies = run(scenario(Path(folder)))
     for one, reply in zip(asked, replies, strict=True):
         assert reply.status == 200
-        assert json.loads(reply.body) == one.answer(reply.headers["x-batch-id"])
+        assert one.read(reply) == one.answer(reply.headers["x-batch-id"])

@@ -7,6 +7,7 @@ import pytest
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.outputs import Outputs
 from uncork_gateway.protocols.tensors import TensorSpec
+from uncork_workers.frames import TensorForm
 
 NUMBER = TensorSpec("output-0", "INT64", ())
 
@@ -46,6 +47,6 @@ def test_the_first_result_of_a_batch_is_enough() -> None:
 def test_raw_rows_are_known_without_being_read() -> None:
     """However large they are."""
     outputs = Outputs()
-    outputs.saw_results([RowsReply(200, bytes(2**21), datatype="FP16", shape=[2**19, 2])])
+    outputs.saw_results([RowsReply(200, bytes(2**21), TensorForm("FP16", (2**19, 2)))])
 
     assert outputs.known() == (TensorSpec("output-0", "FP16", (2**19, 2)),)

@@ -13,7 +13,7 @@ from uncork_dispatcher import BatchFacts, Ending, Start
 from uncork_gateway.metrics import Metrics
 from uncork_gateway.model_statistics import DurationSum, InferenceStatistics, statistics_of
 from uncork_workers.description import ApiDescription, ApiSettings
-from uncork_workers.frames import Hello, Ready, RowResult
+from uncork_workers.frames import Hello, ListForm, Ready, RowResult
 
 from .fake_worker import json_api, service
 from .gateway_stage import gateway
@@ -44,7 +44,7 @@ def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
         async with gateway(tmp_path, overrides={"mb_max_batch_size": 16, "mb_max_latency": 250.0}) as on:
             worker = await on.connect()
             worker.send(Hello(index=0, pid=1, service=service(array_api(mb_max_batch_size=64))))
-            worker.send(Ready(results={"echo": RowResult(datatype="BYTES", shape=[3])}))
+            worker.send(Ready(results={"echo": RowResult(form=ListForm("BYTES", (3,)))}))
             await on.gateway.ready.wait()
             for path in ("/v2/models/fake/config", "/v2/models/fake/versions/1/config"):
                 assert told(await on.http.get(path)) == {

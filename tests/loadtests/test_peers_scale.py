@@ -4,6 +4,7 @@ import resource
 
 import pytest
 
+from uncork_loadtests.answer_forms import vectors_service
 from uncork_loadtests.batch_counts import read_batches
 from uncork_loadtests.generators import Seen, Trial
 from uncork_loadtests.intervals import Interval
@@ -93,3 +94,8 @@ def test_a_finding_is_a_table_with_its_mark() -> None:
         "mark: at least 0.5": "within the noise",
     }
     assert found.rows[1][-2:] == ["-", ""]
+
+
+def test_the_array_of_an_answer_is_of_the_size_that_is_asked_for() -> None:
+    """In whole values."""
+    assert "VECTOR_VALUES=250000" in vectors_service(1_000_003)

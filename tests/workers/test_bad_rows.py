@@ -156,7 +156,7 @@ def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixtur
 
     assert answers == [500] * 64
     assert len(service.calls) == 1 + 14
-    assert (reply.worked, reply.chunks, reply.datatype) == (False, [], "")
+    assert (reply.worked, reply.chunks, reply.forms) == (False, [], (None,))
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
     assert caplog.records[1].getMessage().startswith("api double failed on a batch of 64 rows [")
     assert caplog.text.count("Traceback") == 1

@@ -14,10 +14,12 @@ from uncork_workers.frames import (
     Batch,
     Cancel,
     Failed,
+    Form,
     Frame,
     FrameDecoder,
     FrameError,
     Hello,
+    ListForm,
     Message,
     Meta,
     Piece,
@@ -28,6 +30,8 @@ from uncork_workers.frames import (
     TensorForm,
     WarmUp,
     encode_frame,
+    for_each,
+    shared,
     split_payload,
 )
 
@@ -60,6 +64,8 @@ APIS = st.builds(
     streams=st.booleans(),
 )
 SERVICES = st.builds(ServiceDescription, name=st.text(), apis=st.lists(APIS, max_size=2))
+SHAPES = LISTS.map(tuple)
+TENSORS = st.builds(TensorForm, datatype=st.text(), shape=SHAPES)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, index=NUMBERS, pid=NUMBERS, service=SERVICES, files=st.lists(st.text(), max_size=2)),
     st.builds(WarmUp, api=st.text(), rows=st.integers(1, 2**31)),
@@ -80,12 +86,12 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         rows=LISTS,
         costs=st.none() | st.lists(COSTS, max_size=5),
         idempotent=st.booleans(),
-        form=st.none()
-        | st.builds(TensorForm, datatype=st.text(), shape=LISTS)
-        | st.builds(TableForm, header=st.text())
-        | st.just(RawForm()),
+        forms=st.lists(
+            st.none() | TENSORS | st.builds(TableForm, header=st.text()) | st.just(RawForm()), max_size=3
+        ).map(tuple),
         metas=st.none() | st.lists(METAS, max_size=2),
         accept=st.text(max_size=5),
+        raw=st.none() | st.lists(st.booleans(), max_size=3),
     ),
     st.builds(
         Reply,
@@ -95,8 +101,9 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         statuses=st.lists(st.integers(200, 599), max_size=5),
         lengths=LISTS,
         chunks=st.lists(st.tuples(COSTS, st.floats(0, 1e9)), max_size=3),
-        datatype=st.text(),
-        shape=st.none() | LISTS,
+        forms=st.lists(
+            st.none() | TENSORS | st.builds(ListForm, datatype=st.text(), shape=SHAPES), max_size=3
+        ).map(tuple),
         content_types=st.none() | st.lists(st.text(), max_size=2),
         headers=st.none() | st.lists(PAIRS, max_size=2),
     ),
@@ -133,6 +140,15 @@ def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st
     ]
 
     assert received == frames
+
+
+@given(forms=st.lists(st.none() | st.sampled_from([RawForm(), TensorForm("INT8", ())]), min_size=1))
+def test_the_forms_of_bodies_are_given_once_if_they_are_alike(forms: list[Form]) -> None:
+    """And are those of each again on the other side."""
+    given = shared(forms)
+
+    assert len(given) == (1 if len(set(forms)) == 1 else len(forms))
+    assert list(for_each(given, len(forms))) == forms
 
 
 @given(frame=FRAMES)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from uncork_workers.adapters import Json, NdArray
-from uncork_workers.description import CSV, NPY
+from uncork_workers.description import CSV
 from uncork_workers.execution import Executor
-from uncork_workers.frames import Batch, Reply
+from uncork_workers.frames import Batch, ListForm, Reply, TensorForm
 from uncork_workers.outputs import Rejected, Response
 from uncork_workers.outputs.kinds import Csv, Npy
 from uncork_workers.service import Service, api
@@ -28,6 +28,7 @@ class Offers(Service):
 
     def __init__(self) -> None:
         self.calls: list[int] = []
+        self._memory = np.zeros(9)
 
     def _note(self, rows: Any) -> None:
         self.calls.append(len(rows))
@@ -72,6 +73,12 @@ class Offers(Service):
         return rows[:-1]
 
     @api(input=NdArray(dtype="int64", shape=()))
+    def reused(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same memory in every call."""
+        self._memory[: len(rows)] = rows
+        return self._memory[: len(rows)]
+
+    @api(input=NdArray(dtype="int64", shape=()))
     def uneven(self, rows: np.ndarray[Any, Any]) -> Any:
         """Arrays whose shape, dtype or kind depends on the first row."""
         self._note(rows)
@@ -91,6 +98,7 @@ def run(
     requests: list[list[int]],
     *,
     accept: str = "",
+    raw: list[bool] | None = None,
     limit_rows: int = 100,
     service: Offers | None = None,
 ) -> tuple[Reply, list[bytes]]:
@@ -103,6 +111,7 @@ def run(
         lengths=list(map(len, bodies)),
         rows=list(map(len, requests)),
         accept=accept,
+        raw=raw,
     )
     reply, answers = Executor(service or Offers()).run(batch, bodies)
     assert reply.lengths == list(map(len, answers))
@@ -110,24 +119,48 @@ def run(
     return reply, answers
 
 
+RAW, LISTED = TensorForm("FP32", (2,)), ListForm("FP32", (2,))
+
+
 @pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
-def test_arrays_are_raw_rows_for_those_who_take_npy(limit_rows: int) -> None:
-    """The gateway is told what they are."""
-    reply, answers = run("halves", [[2], [4, 6, 8], [10]], accept=NPY, limit_rows=limit_rows)
+def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int) -> None:
+    """Raw or as JSON, in one batch; the gateway is told which is which."""
+    requests = [[2], [4, 6, 8], [10], [12, 14]]
 
-    assert (reply.statuses, reply.datatype, reply.shape) == ([200] * 3, "FP32", [2])
+    reply, answers = run("halves", requests, raw=[True, False, False, True], limit_rows=limit_rows)
+
+    assert (reply.statuses, reply.forms) == ([200] * 4, (RAW, LISTED, LISTED, RAW))
     assert (reply.content_types, reply.headers) == (None, None)
-    rows = [np.frombuffer(answer, "<f4").reshape(-1, 2).tolist() for answer in answers]
-    assert rows == [[[2, 1]], [[4, 2], [6, 3], [8, 4]], [[10, 5]]]
+    assert answers == [
+        np.array([2, 1], "<f4").tobytes(),
+        b"[4.0,2.0],[6.0,3.0],[8.0,4.0]",
+        b"[10.0,5.0]",
+        np.array([12, 6, 14, 7], "<f4").tobytes(),
+    ]
 
 
-def test_others_get_json_of_arrays() -> None:
-    """With the datatype, but no shape: the rows are not raw."""
-    for accept in ("", "application/json"):
-        reply, answers = run("halves", [[2], [4, 6]], accept=accept)
+def test_the_form_of_all_is_told_once() -> None:
+    """Whether all are raw, or none is."""
+    for raw, form in ((None, LISTED), ([False] * 2, LISTED), ([True] * 2, RAW)):
+        reply, _ = run("halves", [[2], [4, 6]], raw=raw)
 
-        assert (reply.datatype, reply.shape) == ("FP32", None)
-        assert answers == [b"[2.0,1.0]", b"[4.0,2.0],[6.0,3.0]"]
+        assert reply.forms == (form,)
+
+
+def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
+    """As models do that write their output into memory of their own."""
+    reply, answers = run("reused", [[2], [4], [6]], raw=[True] * 3, limit_rows=1)
+
+    assert reply.forms == (TensorForm("FP64", ()),)
+    assert np.frombuffer(b"".join(answers)).tolist() == [2, 4, 6]
+
+
+def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
+    """They are told so."""
+    reply, answers = run("frame", [[1], [2, 3]], raw=[True, False])
+
+    assert (reply.statuses, reply.forms) == ([200] * 2, (None,))
+    assert json.loads(answers[0]) == {"n": 1, "text": "1,\n"}
 
 
 @pytest.mark.parametrize("limit_rows", [1, 2, 100])
@@ -147,10 +180,10 @@ def test_each_request_gets_csv_of_its_own(limit_rows: int) -> None:
 
 def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
     """The gateway says what the callers take; nothing said is JSON, as other protocols have it."""
-    for accept in ("", "application/json", NPY):
+    for accept in ("", "application/json"):
         reply, answers = run("frame", [[1], [2, 3]], accept=accept)
 
-        assert (reply.content_types, reply.shape) == (None, None)
+        assert (reply.content_types, reply.forms) == (None, (None,))
         assert [json.loads(b"[%b]" % answer) for answer in answers] == [
             [{"n": row, "text": f"{row},\n"} for row in rows] for rows in ([1], [2, 3])
         ]
@@ -175,14 +208,15 @@ def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureF
     assert "a request of several rows cannot be answered with files or responses" in caplog.text
 
 
-@pytest.mark.parametrize("accept", ["", CSV, NPY, "image/png"])
+@pytest.mark.parametrize("accept", ["", CSV, "image/png"])
 @pytest.mark.parametrize("limit_rows", [1, 3, 100])
 def test_each_request_gets_what_the_handler_gave_in_its_place(accept: str, limit_rows: int) -> None:
     """Status, type and headers of one are not those of another, whatever comes first."""
     items = [0, 1, 2, 3, 0, 4, 1]
     row, kind = (b"0\r\n1.5\r\n", CSV) if accept == CSV else (b"1.5", "")
 
-    reply, answers = run("mixed", [[item] for item in items], accept=accept, limit_rows=limit_rows)
+    raw = None if accept else [True] * len(items)
+    reply, answers = run("mixed", [[item] for item in items], accept=accept, raw=raw, limit_rows=limit_rows)
 
     assert reply.statuses == [200, 422, 201, 200, 200, 204, 422]
     assert answers == [row, b"not this", b"made", b"raw", row, b"", b"not this"]
@@ -219,16 +253,14 @@ def test_everybody_is_answered_as_if_alone(items: list[int], limit_rows: int, ac
         assert (reply.headers or [[]] * 9)[at] == (one.headers or [[]])[0]
 
 
-@pytest.mark.parametrize(
-    ("accept", "shape", "body"),
-    [(NPY, [2], np.array([4, 2], "<f4").tobytes()), (CSV, None, b"0,1\r\n4.0,2.0\r\n")],
-)
-def test_the_neighbours_of_a_bad_row_get_what_they_take(accept: str, shape: object, body: bytes) -> None:
+def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:
     """They are run again, for the same callers."""
-    reply, answers = run("halves", [[2], [13], [4]], accept=accept)
+    reply, answers = run("halves", [[2], [13], [4]], accept=CSV)
+    assert (reply.statuses, answers[2]) == ([200, 500, 200], b"0,1\r\n4.0,2.0\r\n")
 
-    assert reply.statuses == [200, 500, 200]
-    assert (reply.shape, answers[2]) == (shape, body)
+    reply, answers = run("halves", [[2], [13], [4]], raw=[False, False, True])
+    assert (reply.statuses, reply.forms) == ([200, 500, 200], (LISTED, None, RAW))
+    assert (answers[0], answers[2]) == (b"[2.0,1.0]", np.array([4, 2], "<f4").tobytes())
 
 
 def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
@@ -250,16 +282,33 @@ def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("odd", [[1, 2], [2, 1], [1, 3], [3, 1], [1, 0], [0, 1]])
-@pytest.mark.parametrize("limit_rows", [1, 100])
-def test_raw_rows_of_one_batch_are_of_one_kind(odd: list[int], limit_rows: int) -> None:
-    """The gateway is told one. Who does not fit gets 500: nobody's bytes are read as something else."""
+@pytest.mark.parametrize("raw", [True, False])
+def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw: bool) -> None:
+    """Each is told what it got: nobody's bytes are read as something else."""
     first, second = odd
-    requests = [[first, 9], [13], [second, 9]] if limit_rows > 1 else [[first], [second]]
 
-    reply, answers = run("uneven", requests, accept=NPY, limit_rows=limit_rows)
+    reply, answers = run("uneven", [[first, 9], [13], [second, 9]], raw=[raw] * 3)
 
-    kind = {1: ("FP64", [2]), 2: ("FP64", [3]), 3: ("FP32", [2]), 0: ("", None)}[first]
-    assert reply.statuses == [200] + [500] * (len(requests) - 1)
-    assert (reply.datatype, reply.shape) == kind
-    count = len(requests[0])
-    assert len(answers[0]) == {1: 16, 2: 24, 3: 8, 0: 1}[first] * count + (count - 1) * (first == 0)
+    assert reply.statuses == [200, 500, 200]
+    forms = {1: ("FP64", (2,)), 2: ("FP64", (3,)), 3: ("FP32", (2,))}
+    kind = TensorForm if raw else ListForm
+    wanted = [kind(*forms[each]) if each else None for each in odd]
+    assert reply.forms == (wanted[0], None, wanted[1])
+    bytes_of_two = {1: 32, 2: 48, 3: 16}
+    values = {0: 0, 1: [0.0] * 2, 2: [0.0] * 3, 3: [0.0] * 2}
+    for each, answer in zip(odd, (answers[0], answers[2]), strict=True):
+        if raw and each:
+            assert answer == bytes(bytes_of_two[each])
+        else:
+            assert json.loads(b"[%b]" % answer) == [values[each]] * 2
+
+
+@pytest.mark.parametrize("odd", [[1, 2], [3, 1], [1, 0], [0, 1]])
+def test_arrays_of_calls_that_differ_are_json(odd: list[int]) -> None:
+    """A batch has one form for all that was merged; everybody is answered."""
+    reply, answers = run("uneven", [[each] for each in odd], raw=[True, False], limit_rows=1)
+
+    assert (reply.statuses, reply.forms) == ([200, 200], (None,))
+    assert [json.loads(answer) for answer in answers] == [
+        {0: 0, 1: [0, 0], 2: [0, 0, 0], 3: [0, 0]}[each] for each in odd
+    ]

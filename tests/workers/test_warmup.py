@@ -16,7 +16,7 @@ from uncork_workers.adapters import File, Json, NdArray, Requests, UploadedFile
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import ApiSettings
 from uncork_workers.execution import Executor
-from uncork_workers.frames import RowResult
+from uncork_workers.frames import ListForm, RowResult
 from uncork_workers.outputs import Rejected
 from uncork_workers.overrides import for_all_apis
 from uncork_workers.service import Service, api
@@ -238,8 +238,8 @@ def frame(rows: int) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("handler", "result"),
     [
-        (lambda rows: np.ones((len(rows), 3), np.float16), RowResult(datatype="FP16", shape=[3])),
-        (lambda rows: np.array(["x"] * len(rows)), RowResult(datatype="BYTES", shape=[])),
+        (lambda rows: np.ones((len(rows), 3), np.float16), RowResult(form=ListForm("FP16", (3,)))),
+        (lambda rows: np.array(["x"] * len(rows)), RowResult(form=ListForm("BYTES", ()))),
         (lambda rows: [{"a": 1.5}] * len(rows), RowResult(body=b'{"a":1.5}')),
         (lambda rows: tuple([1, "a"] for _ in rows), RowResult(body=b'[1,"a"]')),
         (lambda rows: np.full(len(rows), 1, np.longdouble), RowResult(body=b"1.0")),

@@ -15,12 +15,22 @@ from typing import Any
 from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
 from uncork_workers.context import Context, running
-from uncork_workers.frames import Batch, RawForm, Reply, TableForm, TensorForm
+from uncork_workers.frames import (
+    Batch,
+    Form,
+    RawForm,
+    Reply,
+    RowsForm,
+    TableForm,
+    TensorForm,
+    for_each,
+    shared,
+)
 from uncork_workers.hints import Hinting, telling_of_blocks
-from uncork_workers.outputs import Answer, Encoded, Rejected, WrongResult, encode, encode_each
-from uncork_workers.outputs.dealing import deal, joined
+from uncork_workers.outputs import Answer, Array, Encoded, Rejected, as_array, encode, encode_each
+from uncork_workers.outputs.dealing import Dealt, deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
-from uncork_workers.parts import Requests, cut
+from uncork_workers.parts import Requests, cut, interleaved
 from uncork_workers.service import ApiDefinition, Service, find_apis
 from uncork_workers.streaming import Outlet, Stream
 
@@ -120,7 +130,6 @@ class Executor:
         if failure is not None:
             run.run_parts(failure, took_s=time.perf_counter() - began)
         answers = run.answers
-        datatype, shape = run.kinds.pop() if len(run.kinds) == 1 else ("", None)
         reply = Reply(
             batch=batch.batch,
             worked=failure is None,
@@ -128,8 +137,7 @@ class Executor:
             statuses=run.statuses,
             lengths=list(map(len, answers)),
             chunks=run.chunks,
-            datatype=datatype,
-            shape=None if shape is None else list(shape),
+            forms=shared(run.forms),
             content_types=run.content_types,
             headers=run.headers,
         )
@@ -147,15 +155,15 @@ class _Running:
         self._sizes = api.description.settings.allowed_batch_sizes
         self._batch = batch
         costs = batch.rows if batch.costs is None else batch.costs
-        self._requests = Requests(bodies, batch.rows, costs, batch.metas or ())
+        forms = for_each(batch.forms, len(bodies))
+        self._requests = Requests(bodies, batch.rows, costs, forms, batch.metas or (), batch.raw or ())
         self._valid: Sequence[int] = range(len(bodies))
         self.statuses = [_OK] * len(bodies)
         self.answers = [b""] * len(bodies)
         self.chunks: list[tuple[float, float]] = []
         self.content_types: list[str] | None = None
         self.headers: list[list[tuple[str, str]]] | None = None
-        self.kinds: set[tuple[str, tuple[int, ...] | None]] = set()
-        """Datatype, and shape of a raw row, of the results of each call that worked."""
+        self.forms: list[RowsForm] = [None] * len(bodies)
 
     def run(self) -> None:
         """Answer all; only if they cannot be merged look for those to blame, and leave them out."""
@@ -166,12 +174,12 @@ class _Running:
             self._valid = [at for at in self._valid if self._is_valid(at)]
             requests = requests.pick(self._valid)
             merged = self._merge(requests) if self._valid else ()
-        answers = self._call(requests, merged)
-        if len(answers) == len(self.answers) and set(map(type, answers)) == {bytes}:
-            self.answers = answers  # type: ignore[assignment]
+        dealt = self._call(requests, merged)
+        if len(dealt.answers) == len(self.answers) and set(map(type, dealt.answers)) == {bytes}:
+            self.answers, self.forms = dealt  # type: ignore[assignment]
             return
-        for at, answer in zip(self._valid, answers, strict=True):
-            self._give(at, answer)
+        for at, answer, form in zip(self._valid, *dealt, strict=True):
+            self._give(at, answer, form)
 
     def run_parts(self, error: BaseException, *, took_s: float) -> None:
         """Answer all although :meth:`run` failed after ``took_s``: only those that fail alone get 500."""
@@ -183,17 +191,17 @@ class _Running:
         # Who looks for longer than the gateway waits is killed, and nobody is answered. No part takes longer.
         ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
         found = bisect(valid, lambda group: self._try(group) if time.perf_counter() < ends else error)
-        for at, answer in found.results.items():
-            self._give(at, answer)
+        for at, (answer, form) in found.results.items():
+            self._give(at, answer, form)
         for at, reason in found.culprits.items():
             self._fail([at], reason)
         if found.given_up:
             self._fail(found.given_up, error)
 
-    def _give(self, at: int, answer: bytes | Answer) -> None:
+    def _give(self, at: int, answer: bytes | Answer, form: RowsForm) -> None:
         """Answer a request with its rows, or with something of its own."""
         if isinstance(answer, bytes):
-            self.statuses[at], self.answers[at] = _OK, answer
+            self.statuses[at], self.answers[at], self.forms[at] = _OK, answer, form
             return
         self.statuses[at], self.answers[at] = answer.status, answer.body
         if answer.content_type:
@@ -203,20 +211,28 @@ class _Running:
             self.headers = self.headers or [[] for _ in self.answers]
             self.headers[at] = list(answer.headers)
 
-    def _try(self, group: Sequence[int]) -> Sequence[bytes | Answer] | BaseException:
+    def _try(self, group: Sequence[int]) -> Sequence[tuple[bytes | Answer, RowsForm]] | BaseException:
         """Run some requests by themselves, merged again: the handler may have changed what it was given."""
         requests = self._requests.pick(group)
         try:
-            return self._call(requests, self._merge(requests))
+            return list(zip(*self._call(requests, self._merge(requests)), strict=True))
         except (Exception, SystemExit) as error:
             return error
 
     def _merge(self, requests: Requests) -> Any:
-        bodies, rows, _, metas = requests
-        match self._batch.form:
+        """The rows of all requests; each form is parsed in one go."""
+        if len(set(requests.forms)) == 1:
+            return self._merge_alike(requests, requests.forms[0])
+        groups = requests.by_form()
+        merged = [self._merge_alike(requests.pick(group), form) for form, group in groups.items()]
+        return interleaved([*groups.values()], merged, requests.rows)
+
+    def _merge_alike(self, requests: Requests, form: Form) -> Any:
+        bodies, rows, metas = requests.bodies, requests.rows, requests.metas
+        match form:
             case None:
                 merged = self._adapter.merge(bodies)
-            case TensorForm() as form:
+            case TensorForm():
                 merged = self._adapter.merge_tensors(bodies, form, rows)
             case TableForm(header):
                 merged = self._adapter.merge_table(bodies, header, rows)
@@ -235,38 +251,30 @@ class _Running:
             return False
         return True
 
-    def _call(self, requests: Requests, merged: Any) -> Sequence[bytes | Answer]:
+    def _call(self, requests: Requests, merged: Any) -> Dealt:
         """Call the handler with one part of the rows after the other; returns one answer per request."""
         parts = cut(requests.rows, requests.costs, self._batch.limit_rows)
-        encoded: list[Encoded] = []
+        encoded: list[Encoded | Array] = []
         done = 0
         for count, cost in parts:
             began = time.perf_counter()
             rows = merged if len(parts) == 1 else merged[done : done + count]
             size = padded_size(count, self._sizes)
             results = self._handler(pad(rows, size))
-            encoded.append(without_surplus(self._encode(results, size), count))
+            some = without_surplus(self._encode(results, size, raw=any(requests.raw)), count)
+            if isinstance(some, Array) and len(parts) > 1:
+                # The next call of the handler may fill the same array again.
+                some = some._replace(values=some.values.copy())
+            encoded.append(some)
             self.chunks.append((cost, time.perf_counter() - began))
             done += count
-        if not encoded:
-            return []
-        whole = joined(encoded)
-        answers = deal(whole, requests.rows)
-        if whole.has_rows:
-            self._add_kind(whole.datatype, whole.shape)
-        return answers
+        return deal(joined(encoded), requests.rows, requests.raw) if encoded else Dealt([], [])
 
-    def _add_kind(self, datatype: str, shape: tuple[int, ...] | None) -> None:
-        """Note what results are; the gateway is told one shape of raw rows for the whole batch."""
-        kinds = self.kinds | {(datatype, shape)}
-        if len(kinds) > 1 and any(shape is not None for _, shape in kinds):
-            raise WrongResult("results of one batch are arrays of different datatypes or shapes")
-        self.kinds = kinds
-
-    def _encode(self, results: object, expected: int) -> Encoded:
+    def _encode(self, results: object, expected: int, *, raw: bool) -> Encoded | Array:
         if self._adapter.answers_each:
             return encode_each(results, expected=expected)
-        return encode(results, expected=expected, accept=self._batch.accept)
+        array = as_array(results, expected=expected) if raw else None
+        return encode(results, expected=expected, accept=self._batch.accept) if array is None else array
 
     def _fail(self, group: Sequence[int], error: BaseException) -> None:
         """Answer a group with an id, under which the log has the rest."""
@@ -281,9 +289,9 @@ class _Running:
 class _Streaming(_Running):
     """A batch of one request, whose answer leaves in pieces while the handler runs."""
 
-    def _call(self, requests: Requests, merged: Any) -> Sequence[bytes | Answer]:
+    def _call(self, requests: Requests, merged: Any) -> Dealt:
         """Call the handler with all rows; what is left to answer is nothing, or a refusal."""
         if not requests.bodies:
-            return []
+            return Dealt([], [])
         refusal = self._handler(merged)
-        return [b"" if refusal is None else Answer(refusal.status, refusal.detail.encode())]
+        return Dealt([b"" if refusal is None else Answer(refusal.status, refusal.detail.encode())], [None])

@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -46,6 +46,39 @@ class FrameError(ValueError):
     """The other side sent something that is not a frame, or not one that belongs here."""
 
 
+class TensorForm(msgspec.Struct, tag="tensor", frozen=True):
+    """The body is the raw rows of a tensor; datatype and shape of a row as in the Open Inference Protocol."""
+
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class ListForm(msgspec.Struct, tag="list", frozen=True):
+    """The body is the rows of such a tensor as JSON texts, with commas between them."""
+
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class TableForm(msgspec.Struct, tag="table", frozen=True):
+    """The body is lines of CSV, each with its line end, without the ``header``."""
+
+    header: str
+
+
+class RawForm(msgspec.Struct, tag="raw", frozen=True):
+    """The body is as the client sent it; a :class:`Meta` says what it is."""
+
+
+Form = TensorForm | TableForm | RawForm | None
+"""How the body of a request is written; None: JSON rows with commas between them."""
+
+RowsForm = TensorForm | ListForm | None
+"""How the rows of an answer are written; None: JSON texts of any kind, with commas between them."""
+
+F = TypeVar("F", Form, RowsForm)
+
+
 class Hello(msgspec.Struct, tag="hello", frozen=True):
     """The worker has imported its service, from ``files``."""
 
@@ -63,15 +96,10 @@ class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
 
 
 class RowResult(msgspec.Struct, frozen=True):
-    """A handler's result for one row.
-
-    Of an array ``datatype`` and ``shape`` of the row, as in the Open Inference Protocol; of any other result
-    ``body``, its JSON.
-    """
+    """A handler's result for one row: the ``form`` of an array's row, or the JSON of any other result."""
 
     body: bytes = b""
-    datatype: str = ""
-    shape: list[int] | None = None
+    form: ListForm | None = None
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -98,26 +126,6 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     traceback: str = ""
 
 
-class TensorForm(msgspec.Struct, tag="tensor", frozen=True):
-    """Bodies are raw tensors of rows; datatype and shape of a row as in the Open Inference Protocol."""
-
-    datatype: str
-    shape: list[int]
-
-
-class TableForm(msgspec.Struct, tag="table", frozen=True):
-    """Bodies are lines of CSV, each with its line end, without the ``header`` that they have in common."""
-
-    header: str
-
-
-class RawForm(msgspec.Struct, tag="raw", frozen=True):
-    """Bodies are as the clients sent them; a :class:`Meta` says what each is."""
-
-
-Form = TensorForm | TableForm | RawForm
-
-
 class Meta(msgspec.Struct, frozen=True):
     """What came with a body: its media type with parameters, the query, and headers in lower case."""
 
@@ -131,11 +139,12 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
 
     ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
     weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
-    run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, unless
-    ``form`` says otherwise; ``metas`` go with raw ones. ``accept`` is the media type that all callers
-    are to get; if it is empty, JSON rows. ``left_s`` is per request how many seconds were left for the worker
-    when the batch was released, negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of
-    the batch's span, if it has one.
+    run again, ``timeout_s`` how long the gateway waits for the reply. ``forms`` is the form of each body, or
+    the only one of all; ``metas`` go with :class:`RawForm`. ``accept`` is the media type that all callers
+    get; if it is empty, rows. ``raw`` says per request whether it gets the rows of an array raw; None: all
+    get JSON. ``left_s`` is per request how many seconds were left for the worker when the batch was released,
+    negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of the batch's span, if it has
+    one.
     """
 
     batch: int
@@ -146,9 +155,10 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     costs: list[_Cost] | None = None
     idempotent: bool = True
     timeout_s: _Seconds = 60.0
-    form: Form | None = None
+    forms: tuple[Form, ...] = (None,)
     metas: list[Meta] | None = None
     accept: str = ""
+    raw: list[bool] | None = None
     id: str = ""
     left_s: list[float] = []
     trace: tuple[str, str] | None = None
@@ -159,10 +169,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
 
     The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (cost, seconds) of
     each call of the handler that worked; ``worked`` says whether all of them did. ``seconds`` is how long the
-    worker took for the whole batch. ``datatype`` is that of the results in V2's words, empty if they were no
-    arrays, or not all of one datatype. Bodies of status 200 are JSON texts of rows, with commas between them;
-    raw rows of ``datatype`` and ``shape`` if that is given; or whole answers, if ``content_types`` says what
-    each is (with whatever status). ``headers`` are the handler's own, where it gave any.
+    worker took for the whole batch. Bodies of status 200 are rows, of which ``forms`` is the form of each
+    body, or the only one of all; or whole answers, if ``content_types`` says what each is (with whatever
+    status). ``headers`` are the handler's own, where it gave any.
     """
 
     batch: int
@@ -171,8 +180,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     statuses: list[_Status]
     lengths: list[int]
     chunks: list[tuple[_Cost, _Seconds]]
-    datatype: str = ""
-    shape: list[int] | None = None
+    forms: tuple[RowsForm, ...] = (None,)
     content_types: list[str] | None = None
     headers: list[list[tuple[str, str]]] | None = None
 
@@ -255,6 +263,16 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
         raise FrameError(f"{len(payload)} bytes of payload cannot be cut into lengths {list(lengths)[:8]}")
     ends = accumulate(lengths)
     return [payload[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+
+
+def shared(forms: Sequence[F]) -> tuple[F, ...]:
+    """The forms of bodies as a frame gives them: one if they are alike, else the form of each."""
+    return tuple(forms[:1] if len(set(forms)) == 1 else forms)
+
+
+def for_each(forms: Sequence[F], count: int) -> Sequence[F]:
+    """The form of each of so many bodies, from those that a frame gives."""
+    return [forms[0]] * count if len(forms) == 1 else forms
 
 
 class FrameDecoder:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from uncork_workers.outputs import Encoded
+from uncork_workers.outputs import Array, Encoded
 
 
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:
@@ -30,8 +30,10 @@ def pad(rows: Any, size: int) -> Any:
     return [*rows, *[last[0]] * missing]
 
 
-def without_surplus(encoded: Encoded, rows: int) -> Encoded:
+def without_surplus(encoded: Encoded | Array, rows: int) -> Encoded | Array:
     """What the handler said of the first rows."""
+    if isinstance(encoded, Array):
+        return encoded._replace(values=encoded.values[:rows])
     if len(encoded.rows) == rows:
         return encoded
     answers = {at: answer for at, answer in encoded.answers.items() if at < rows}

@@ -90,7 +90,7 @@ class Example:
             lengths=[len(body)] * rows,
             rows=[1] * rows,
             costs=None if cost is None else [cost] * rows,
-            form=None if meta is None else RawForm(),
+            forms=(None if meta is None else RawForm(),),
             metas=None if meta is None else [meta] * rows,
             id="warm-up",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from uncork_gateway.codecs.base import AcceptKey, Codec, Marshalled, RawKey, Sink, TableKey, TensorKey
+from uncork_gateway.codecs.base import AcceptKey, Codec, Marshalled, Sink
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.codecs.json import JsonCodec
@@ -12,7 +12,7 @@ from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.codecs.raw import RawCodec
 from uncork_gateway.codecs.text import TextCodec
 
-__all__ = ["AcceptKey", "Codec", "Marshalled", "RawKey", "Sink", "TableKey", "TensorKey", "make_codec"]
+__all__ = ["AcceptKey", "Codec", "Marshalled", "Sink", "make_codec"]
 
 
 def make_codec(description: dict[str, Any], cost: float | str | None = None) -> Codec:

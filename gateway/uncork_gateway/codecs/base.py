@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.description import JSON
-from uncork_workers.frames import AnswerHead, Form, Meta, RawForm, TableForm, TensorForm
+from uncork_workers.frames import AnswerHead, Form, Meta, TensorForm
 
 if TYPE_CHECKING:
     from uncork_gateway.traces import Span
@@ -32,11 +33,12 @@ class Sink(Protocol):
 class Marshalled(NamedTuple):
     """A request ready for the dispatcher.
 
-    ``body`` is JSON rows with commas between them, unless ``key`` is one of the keys below. ``key`` separates
-    requests that must not share a batch. ``single`` says that the client sent one row without the leading
-    axis, and gets its answer so. ``cost`` is what all its rows weigh together; None if the api gives no cost.
-    ``note`` is what the client's dialect wants to know again when it writes the answer. ``meta`` goes with a
-    raw body. ``sink`` is who takes the answer, if it is streamed. ``span`` is the request's, if it is traced.
+    ``form`` says how ``body`` is written. ``key`` separates requests that must not share a batch. ``single``
+    says that the client sent one row without the leading axis, and gets its answer so. ``cost`` is what all
+    its rows weigh together; None if the api gives no cost. ``raw`` says that the client takes the rows of an
+    array raw, else as JSON. ``note`` is what the client's dialect wants to know again when it writes the
+    answer. ``meta`` goes with a body as the client sent it. ``sink`` is who takes the answer, if it is
+    streamed. ``span`` is the request's, if it is traced.
     """
 
     body: bytes
@@ -44,39 +46,12 @@ class Marshalled(NamedTuple):
     key: Hashable = None
     single: bool = True
     cost: float | None = None
+    form: Form = None
+    raw: bool = False
     note: Any = None
     meta: Meta | None = None
     sink: Sink | None = None
     span: Span | None = None
-
-
-class TensorKey(NamedTuple):
-    """The batch key of bodies that are raw tensors: V2 datatype, and shape of a row."""
-
-    datatype: str
-    shape: tuple[int, ...]
-
-    def form(self) -> Form:
-        """What the worker is told."""
-        return TensorForm(self.datatype, list(self.shape))
-
-
-class TableKey(NamedTuple):
-    """The batch key of bodies that are lines of CSV: their header."""
-
-    header: str
-
-    def form(self) -> Form:
-        """What the worker is told."""
-        return TableForm(self.header)
-
-
-class RawKey(NamedTuple):
-    """The batch key of bodies that are as the clients sent them."""
-
-    def form(self) -> Form:
-        """What the worker is told."""
-        return RawForm()
 
 
 class AcceptKey(NamedTuple):
@@ -110,6 +85,20 @@ class Codec(Protocol):
         """
         ...
 
+    def marshal_tensor(self, tensor: Tensor) -> Marshalled:
+        """Count and weigh the rows of a tensor, which is JSON or binary.
+
+        Raises:
+            BadRequest: if they cannot be weighed, or cannot be rows of this input.
+        """
+        ...
+
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """The body of an answer from its rows: JSON texts with commas between them."""
         ...
+
+
+def raw_rows(tensor: Tensor, *, key: Hashable = None) -> Marshalled:
+    """Marshal a binary tensor as it is, for an api whose rows are not weighed."""
+    form = TensorForm(tensor.datatype, tensor.shape[1:])
+    return Marshalled(tensor.data, rows=tensor.shape[0], key=key, single=False, form=form)

@@ -9,13 +9,16 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from uncork_gateway.codecs.base import Marshalled, TableKey
+from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, read_lines, read_table, write_header
 from uncork_gateway.codecs.json import SPACE
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
+from uncork_gateway.protocols.tensor_rows import json_rows
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.description import CSV, JSON
+from uncork_workers.frames import TableForm
 
 _CSV = (CSV, "application/csv")
 _SPLIT = ({"columns", "data"}, {"columns", "data", "index"})
@@ -72,6 +75,10 @@ class DataFrameCodec:
         """Rows that are objects, with the right names."""
         return self._from_rows(b",".join(rows), rows)
 
+    def marshal_tensor(self, tensor: Tensor) -> Marshalled:
+        """Refuse the tensor: its rows are not objects."""
+        return self.marshal(json_rows(tensor))
+
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """The answer to one row, or an array of them."""
         return rows if single else b"[" + rows + b"]"
@@ -91,8 +98,8 @@ class DataFrameCodec:
         """Rows travel as lines; their weight is looked for in their JSON."""
         self._check_names(table.names)
         cost = None if self._weigh is unweighed else self._weigh(_json_rows(table))
-        key = TableKey(write_header(table.names))
-        return Marshalled(table.lines, rows=table.rows, key=key, single=False, cost=cost)
+        form = TableForm(write_header(table.names))
+        return Marshalled(table.lines, rows=table.rows, key=form, single=False, cost=cost, form=form)
 
     def _check_names(self, names: Collection[str]) -> None:
         """All, and no others."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import SPACE, check_json
 from uncork_gateway.codecs.npy import decode_npy
@@ -31,7 +31,8 @@ class NdArrayCodec:
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Count rows. Where the shape leaves lengths open, they become the batch key."""
         if media_type == NPY:
-            return self._from_npy(body)
+            tensor, single = decode_npy(body, row_axes=len(self._shape))
+            return self.marshal_tensor(tensor)._replace(single=single)
         depth = _depth(body)
         if depth == len(self._shape):
             check_json(body)
@@ -66,19 +67,22 @@ class NdArrayCodec:
             cost=self._weigh(rows),
         )
 
+    def marshal_tensor(self, tensor: Tensor) -> Marshalled:
+        """Leave a binary tensor as it is, unless its rows are weighed: their weight is that of JSON.
+
+        One of the wrong shape is refused here, so that no batch is searched for it.
+        """
+        if tensor.form != "binary" or self._weigh is not unweighed:
+            return self.marshal(json_rows(tensor))
+        wanted, got = self._shape, tensor.shape[1:]
+        if len(got) != len(wanted) or any(map(_differ, wanted, got)):
+            raise BadRequest(f"a row must have shape {_shown(wanted)}, got rows of shape {_shown(got)}")
+        open_lengths = tuple([length for each, length in zip(wanted, got, strict=True) if each is None])
+        return raw_rows(tensor, key=open_lengths or None)
+
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """One result, or an array of them."""
         return rows if single else b"[" + rows + b"]"
-
-    def _from_npy(self, body: bytes) -> Marshalled:
-        """The array travels as raw rows; their weight is looked for in their JSON."""
-        key, rows, single, data = decode_npy(body, row_axes=len(self._shape))
-        if self._weigh is unweighed:
-            return Marshalled(data, rows=rows, key=key, single=single)
-        tensor = Tensor(
-            name="body", datatype=key.datatype, shape=(rows, *key.shape), form="binary", data=data
-        )
-        return self.marshal(json_rows(tensor))._replace(single=single)
 
     def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
         """Lengths of a row along the axes whose length is open; rows that differ there cannot be merged."""
@@ -96,6 +100,14 @@ class NdArrayCodec:
                 raise BadRequest("a row has no values")
             row = items[0]
         return tuple(lengths)
+
+
+def _differ(wanted: int | None, got: int) -> bool:
+    return wanted is not None and wanted != got
+
+
+def _shown(shape: Sequence[int | None]) -> str:
+    return repr(tuple(shape)).replace("None", "any")
 
 
 def _depth(body: bytes) -> int:

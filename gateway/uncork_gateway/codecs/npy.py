@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from uncork_gateway.codecs.base import TensorKey
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.tensors import LAYOUTS
+from uncork_gateway.protocols.tensors import LAYOUTS, Tensor
 
 _DATATYPES = {np.dtype(layout): datatype for datatype, layout in LAYOUTS.items() if datatype != "BF16"}
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def decode_npy(body: bytes, *, row_axes: int) -> tuple[TensorKey, int, bool, bytes]:
-    """The key, the number of rows, whether it is one row without the leading axis, and the raw rows.
+def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
+    """The rows as a binary tensor, and whether there is one that came without the leading axis.
 
     Raises:
         BadRequest: if it is no such file, or one of objects or text, or has another number of axes.
@@ -34,10 +33,11 @@ def decode_npy(body: bytes, *, row_axes: int) -> tuple[TensorKey, int, bool, byt
         raise BadRequest(
             f"a row has {row_axes} axes, many rows have {row_axes + 1}; this array has {array.ndim}"
         )
-    rows, shape = (1, array.shape) if single else (array.shape[0], array.shape[1:])
     if not array.size:
         raise BadRequest("the body has no rows, or rows without values")
-    return TensorKey(datatype, shape), rows, single, array.tobytes()
+    shape = (1, *array.shape) if single else array.shape
+    tensor = Tensor(name="body", datatype=datatype, shape=shape, form="binary", data=array.tobytes())
+    return tensor, single
 
 
 def _read(body: bytes) -> np.ndarray[Any, Any]:

@@ -7,10 +7,11 @@ from typing import NoReturn
 
 import msgspec
 
-from uncork_gateway.codecs.base import Marshalled, RawKey
+from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest, UnsupportedMediaType
-from uncork_workers.frames import Meta
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_workers.frames import Meta, RawForm
 
 _ANY = "*"
 _OCTETS = "application/octet-stream"
@@ -42,11 +43,15 @@ class RawCodec:
                 f"content type {media_type!r} is not accepted; send {' or '.join(self._takes)}"
             )
         cost = self._weigh([body or b"\0"])
-        return Marshalled(body, rows=1, key=RawKey(), cost=cost, meta=Meta(content_type=media_type))
+        return Marshalled(body, rows=1, cost=cost, form=RawForm(), meta=Meta(content_type=media_type))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> NoReturn:
         """Other protocols have rows only."""
         raise BadRequest(f"this api takes {' or '.join(map(_name, self._takes))}, only at its own route")
+
+    def marshal_tensor(self, tensor: Tensor) -> NoReturn:
+        """Refuse the tensor: it is rows, too."""
+        self.marshal(())
 
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """The answer to one body is one JSON value."""

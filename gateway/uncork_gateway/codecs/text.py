@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import msgspec
 from multipart import parse_options_header  # type: ignore[import-untyped]
 
-from uncork_gateway.codecs.base import Marshalled
+from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.json import SPACE
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensor_rows import json_rows
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.description import JSON
 
 PLAIN = "text/plain"
@@ -48,6 +50,12 @@ class TextCodec:
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
         """Rows that are strings, which is the worker's to check."""
         return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
+
+    def marshal_tensor(self, tensor: Tensor) -> Marshalled:
+        """Leave a binary tensor as it is, unless its rows are weighed: their weight is that of JSON."""
+        if tensor.form == "binary" and self._weigh is unweighed:
+            return raw_rows(tensor)
+        return self.marshal(json_rows(tensor))
 
     def encode(self, rows: bytes, *, single: bool) -> bytes:
         """The answer to one text is one JSON value."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.hot_routes import Header
+from uncork_workers.frames import RowsForm
 
 JSON = b"content-type: application/json\r\n"
 
@@ -19,15 +20,13 @@ JSON = b"content-type: application/json\r\n"
 class RowsReply(NamedTuple):
     """What a worker says to one request: rows of the answer, or the reason for a status other than 200.
 
-    Rows are JSON texts with commas between them, or raw if ``shape`` says what one of them is. ``datatype``
-    is V2's for the rows, if they are of one; else empty. Where ``content_type`` is given, the body is the
-    whole answer, of any status, and goes with ``headers``.
+    ``form`` says how rows are written. Where ``content_type`` is given, the body is the whole answer, of any
+    status, and goes with ``headers``.
     """
 
     status: int
     body: bytes
-    datatype: str = ""
-    shape: Sequence[int] | None = None
+    form: RowsForm = None
     content_type: str = ""
     headers: Sequence[tuple[str, str]] = ()
 

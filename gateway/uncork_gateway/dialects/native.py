@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork_gateway.codecs import AcceptKey, Codec, Marshalled, RawKey
+from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
@@ -13,7 +13,7 @@ from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.hot_routes import Header, header_lines
 from uncork_workers.description import JSON as JSON_TYPE
 from uncork_workers.description import NPY
-from uncork_workers.frames import Meta
+from uncork_workers.frames import Meta, RawForm, TensorForm
 
 _PROBLEM = b"content-type: application/problem+json\r\n"
 _NPY = b"content-type: %b\r\n" % NPY.encode()
@@ -58,9 +58,11 @@ class Native:
         if _charset(headers) and _ANY not in self._codec.accepts:
             body = to_utf8(body, _content_type(headers))
         asked = self._codec.decode(body, _media_type(headers) or assumed)
-        if isinstance(asked.key, RawKey):
+        if isinstance(asked.form, RawForm):
             asked = asked._replace(meta=_meta(headers, assumed))
         accept = dict(headers)[_ACCEPT].decode()
+        if accept == NPY:
+            return asked._replace(raw=True)
         return asked._replace(key=AcceptKey(accept, asked.key)) if accept else asked
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
@@ -72,13 +74,9 @@ class Native:
             if (head.count(b"\r"), head.count(b"\n"), head.count(b"\0")) != (lines, lines, 0):
                 raise HandlerFailed("the answer has a header that is more than one line")
             return Reply(head, reply.body)
-        if reply.shape is not None:
-            array = encode_npy(
-                reply.body,
-                datatype=reply.datatype,
-                shape=(asked.rows, *reply.shape),
-                single=asked.single,
-            )
+        if isinstance(reply.form, TensorForm):
+            shape = (asked.rows, *reply.form.shape)
+            array = encode_npy(reply.body, datatype=reply.form.datatype, shape=shape, single=asked.single)
             return Reply(_NPY, array)
         return Reply(JSON, self._codec.encode(reply.body, single=asked.single))
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uncork_gateway.codecs import Codec, Marshalled, TensorKey
+from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.protocols.raw_json import written
 from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.protocols.tensor_rows import json_rows, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensor_rows import (
+    OUTPUT,
+    json_rows,
+    output_tensor,
+    row_texts,
+    tensors_from_rows,
+)
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import InferRequest, V2Wire
 from uncork_gateway.protocols.v2_message import JSON_LENGTH
@@ -24,29 +30,21 @@ _wire = V2Wire()
 
 
 class V2:
-    """Tensors of rows: those in JSON share batches with other protocols' clients, binary ones travel as such.
+    """Tensors of rows, which share batches with the rows of other protocols' clients.
 
     Args:
         codec: of the api's input.
         model: the name under which the api is known to clients.
         takes_objects: whether a row may be an object, so that a request may have several inputs.
-        weighs: whether rows have a cost, which is found in their JSON.
         saw: called with the output tensors of each answer, before those that the client wants are chosen.
     """
 
     def __init__(
-        self,
-        codec: Codec,
-        *,
-        model: str,
-        takes_objects: bool,
-        weighs: bool,
-        saw: Callable[[Sequence[Tensor]], object],
+        self, codec: Codec, *, model: str, takes_objects: bool, saw: Callable[[Sequence[Tensor]], object]
     ) -> None:
         self._codec = codec
         self._model = model
         self._takes_objects = takes_objects
-        self._weighs = weighs
         self._saw = saw
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
@@ -59,23 +57,20 @@ class V2:
             request = _wire.parse(Content(body, headers))
         except Unmergeable as error:
             raise BadRequest(f"this service cannot do that: {error}") from None
-        first, *others = request.inputs
-        if others:
+        if len(request.inputs) > 1:
             marshalled = self._codec.marshal(self._objects(request.inputs))
-        elif first.form == "binary" and not self._weighs:
-            key = TensorKey(first.datatype, first.shape[1:])
-            marshalled = Marshalled(first.data, rows=request.rows, key=key, single=False)
         else:
-            marshalled = self._codec.marshal(json_rows(first))
-        return marshalled._replace(note=request)
+            marshalled = self._codec.marshal_tensor(request.inputs[0])
+        return marshalled._replace(note=request, raw=request.wants_binary(OUTPUT))
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
         """Results as output tensors; those that were asked for, if any were."""
         require_rows(reply)
         request: InferRequest = asked.note
-        outputs = tensors_from_rows(
-            row_texts(reply.body), datatype=reply.datatype or None, binary=request.wants_binary
-        )
+        if reply.form is None:
+            outputs = tensors_from_rows(row_texts(reply.body), binary=request.wants_binary)
+        else:
+            outputs = [output_tensor(reply.body, reply.form, rows=asked.rows, binary=asked.raw)]
         self._saw(outputs)
         if request.wanted:
             outputs = _chosen(outputs, request.wanted)

@@ -25,13 +25,14 @@ from uncork_gateway.protocols.tensors import (
     leaves,
     without_strings,
 )
+from uncork_workers.frames import ListForm, TensorForm
 
-ONLY_OUTPUT = "output-0"
-"""The output of results that are not objects."""
+OUTPUT = "output-0"
+"""The name of the only tensor of results that are not objects."""
 
 _INFERRED = ("BOOL", "INT64", "UINT64", "FP64", "BYTES")
-_BF16_NAN = 0x7FC0
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_strings_decoder = msgspec.json.Decoder(list[str])
 _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
@@ -51,8 +52,13 @@ def json_rows(tensor: Tensor) -> list[bytes]:
         return [msgspec.json.encode(row) for row in _array(tensor).tolist()]
     if tensor.form == "nested":
         return [row.strip(SPACE) for row in between_commas(tensor.data, range(1, rows + 1), leaves(inner))]
-    texts = between_commas(tensor.data, range(1, count + 1), 1) if count else []
-    texts = [text.strip(SPACE) for text in texts]
+    # Cut into innermost lists, not into values: those are many.
+    width = inner.pop() if inner else 1
+    lists = rows * math.prod(inner)
+    texts = between_commas(tensor.data, range(1, lists + 1), width) if lists else []
+    if len(tensor.shape) == 1:
+        return [text.strip(SPACE) for text in texts]
+    texts = [b"[%b]" % text for text in texts]
     while inner:
         length = inner.pop()
         lists = rows * math.prod(inner)
@@ -60,23 +66,38 @@ def json_rows(tensor: Tensor) -> list[bytes]:
     return texts
 
 
-def tensors_from_rows(
-    rows: Sequence[bytes], *, datatype: str | None, binary: Callable[[str], bool]
-) -> list[Tensor]:
+def output_tensor(body: bytes, form: TensorForm | ListForm, *, rows: int, binary: bool) -> Tensor:
+    """The output tensor of results that are an array.
+
+    Args:
+        body: the rows that a worker gave. Numbers and booleans are in the form that the client wants.
+        form: how they are written.
+        rows: how many there are.
+        binary: whether the client wants binary; strings come as JSON either way.
+    """
+    tensor = Tensor(name=OUTPUT, datatype=form.datatype, shape=(rows, *form.shape), form="binary", data=body)
+    if isinstance(form, TensorForm):
+        return tensor
+    values = _flattened(body, tensor.shape)
+    if binary:
+        strings = _strings_decoder.decode(b"[%b]" % values)
+        return msgspec.structs.replace(tensor, data=_prefixed([string.encode() for string in strings]))
+    return msgspec.structs.replace(tensor, form="flat", data=values)
+
+
+def tensors_from_rows(rows: Sequence[bytes], *, binary: Callable[[str], bool]) -> list[Tensor]:
     """Output tensors from the JSON texts of results, one or more.
 
-    Numbers, booleans, strings and lists of one shape are one tensor, :data:`ONLY_OUTPUT`; objects with the
-    same keys are a tensor for each key; anything else is BYTES of the JSON texts. null is NaN in binary
-    floats.
+    Numbers, booleans, strings and lists of one shape are one tensor, :data:`OUTPUT`; objects with the same
+    keys are a tensor for each key; anything else is BYTES of the JSON texts. A tensor has the first datatype
+    of BOOL, INT64, UINT64, FP64 and BYTES that holds its values. null is NaN in binary floats.
 
     Args:
         rows: the results.
-        datatype: of the tensors whose values it can hold; others are BOOL, INT64, UINT64, FP64 or BYTES, the
-            first of these that holds the values.
         binary: whether the tensor of a name is to be binary.
     """
-    columns = columns_of(rows) or {ONLY_OUTPUT: list(rows)}
-    return [_output(name, texts, datatype, binary(name)) for name, texts in columns.items()]
+    columns = columns_of(rows) or {OUTPUT: list(rows)}
+    return [_output(name, texts, binary(name)) for name, texts in columns.items()]
 
 
 def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
@@ -114,9 +135,9 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
     return values.reshape(tensor.shape)
 
 
-def _output(name: str, texts: Sequence[bytes], datatype: str | None, binary: bool) -> Tensor:
+def _output(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
     try:
-        return _regular(name, texts, datatype, binary)
+        return _regular(name, texts, binary)
     except (Malformed, msgspec.ValidationError, OverflowError):
         # Not one shape, not one kind, or a number that no datatype holds.
         data = _prefixed(texts) if binary else msgspec.json.encode([text.decode() for text in texts])[1:-1]
@@ -124,7 +145,7 @@ def _output(name: str, texts: Sequence[bytes], datatype: str | None, binary: boo
         return Tensor(name=name, datatype="BYTES", shape=(len(texts),), form=form, data=data)
 
 
-def _regular(name: str, texts: Sequence[bytes], datatype: str | None, binary: bool) -> Tensor:
+def _regular(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
     """A tensor of values.
 
     Raises:
@@ -139,12 +160,12 @@ def _regular(name: str, texts: Sequence[bytes], datatype: str | None, binary: bo
     check_values(tensor)
     for _ in shape[1:]:
         values = list(chain.from_iterable(values))
-    datatype = _datatype(name, values, datatype)
+    datatype = _datatype(name, values)
     if binary:
         return msgspec.structs.replace(
             tensor, datatype=datatype, form="binary", data=_encoded(values, datatype)
         )
-    return msgspec.structs.replace(tensor, datatype=datatype, form="flat", data=_flattened(tensor))
+    return msgspec.structs.replace(tensor, datatype=datatype, form="flat", data=_flattened(data, shape))
 
 
 def _shape(values: list[Any]) -> tuple[int, ...]:
@@ -159,11 +180,11 @@ def _shape(values: list[Any]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _datatype(name: str, values: Sequence[Any], wanted: str | None) -> str:
+def _datatype(name: str, values: Sequence[Any]) -> str:
     if not values:
-        return wanted or "FP64"
+        return "FP64"
     kinds = set(map(type, values))
-    for datatype in (wanted, *_INFERRED) if wanted else _INFERRED:
+    for datatype in _INFERRED:
         if _holds(datatype, kinds, values):
             return datatype
     raise Malformed(f"tensor {name!r}: values of different kinds")
@@ -174,35 +195,29 @@ def _holds(datatype: str, kinds: set[type], values: Sequence[Any]) -> bool:
         return kinds == {str}
     if datatype == "BOOL":
         return kinds == {bool}
-    if "INT" not in datatype:
+    if datatype == "FP64":
         return kinds <= {int, float, type(None)}
     limits = np.iinfo(LAYOUTS[datatype])
     return kinds == {int} and limits.min <= min(values) and max(values) <= limits.max
 
 
-def _flattened(tensor: Tensor) -> bytes:
-    if 0 in tensor.shape:
+def _flattened(text: bytes, shape: Sequence[int]) -> bytes:
+    """Values without the lists around them."""
+    if 0 in shape:
         return b""
-    marks = np.frombuffer(without_strings(tensor.data), np.uint8)
-    kept: bytes = np.frombuffer(tensor.data, np.uint8)[(marks != ord("[")) & (marks != ord("]"))].tobytes()
+    if b'"' not in text:
+        return text.translate(None, b"[]")
+    marks = np.frombuffer(without_strings(text), np.uint8)
+    kept: bytes = np.frombuffer(text, np.uint8)[(marks != ord("[")) & (marks != ord("]"))].tobytes()
     return kept
 
 
 def _encoded(values: Iterable[Any], datatype: str) -> bytes:
     if datatype == "BYTES":
         return _prefixed([value.encode() for value in values])
-    if "F" not in datatype:
-        return np.array(values, LAYOUTS[datatype]).tobytes()
-    numbers = [math.nan if value is None else float(value) for value in values]
-    # What is too large for the datatype is infinite in it.
-    with np.errstate(over="ignore"):
-        if datatype != "BF16":
-            return np.array(numbers, LAYOUTS[datatype]).tobytes()
-        singles = np.array(numbers, "<f4")
-    bits = singles.view("<u4").astype("<u8")
-    # To the nearest, ties to even. Rounding the bits of a NaN could turn it into something else.
-    rounded = np.where(np.isnan(singles), _BF16_NAN, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
-    return rounded.astype("<u2").tobytes()
+    if datatype == "FP64":
+        values = [math.nan if value is None else float(value) for value in values]
+    return np.array(values, LAYOUTS[datatype]).tobytes()
 
 
 def _prefixed(elements: Iterable[bytes]) -> bytes:

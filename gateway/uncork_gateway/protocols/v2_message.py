@@ -134,12 +134,15 @@ def raw_members(members: dict[str, msgspec.Raw] | None) -> dict[str, bytes]:
 
 def write(members: Sequence[bytes], tensors_name: bytes, tensors: Sequence[Tensor]) -> Content:
     """A body: members of its object as JSON, then the tensors under their name."""
-    described = b'"%b":[%b]' % (tensors_name, b",".join([_described(tensor) for tensor in tensors]))
-    text = b"{%b}" % b",".join([*members, described])
+    # Joined at once: large values are copied once.
+    text = [b"{", *[b"%b," % each for each in members], b'"%b":[' % tensors_name]
+    for at, tensor in enumerate(tensors):
+        text += (b"," if at else b"", *_described(tensor))
+    text.append(b"]}")
     blocks = [tensor.data for tensor in tensors if tensor.form == "binary"]
     if not blocks:
-        return Content(text, (_JSON,))
-    return Content(b"".join([text, *blocks]), (_OCTETS, (JSON_LENGTH, b"%d" % len(text))))
+        return Content(b"".join(text), (_JSON,))
+    return Content(b"".join([*text, *blocks]), (_OCTETS, (JSON_LENGTH, b"%d" % sum(map(len, text)))))
 
 
 def member(name: str, value: bytes) -> bytes:
@@ -210,16 +213,15 @@ def _block_bytes(wire: WireTensor, size: bytes) -> int:
     return number
 
 
-def _described(tensor: Tensor) -> bytes:
-    parameters, data = tensor.parameters, b""
+def _described(tensor: Tensor) -> tuple[bytes, ...]:
+    """Pieces of the JSON of a tensor."""
+    parameters = tensor.parameters
     if tensor.form == "binary":
         parameters = {**parameters, _BINARY_SIZE: b"%d" % len(tensor.data)}
-    else:
-        data = b',"data":[%b]' % tensor.data
-    return b'{"name":%b,"shape":[%b],"datatype":"%b"%b%b}' % (
+    start = b'{"name":%b,"shape":[%b],"datatype":"%b"%b' % (
         msgspec.json.encode(tensor.name),
         ",".join(map(str, tensor.shape)).encode(),
         tensor.datatype.encode(),
         b',"parameters":' + json_object(parameters) if parameters else b"",
-        data,
     )
+    return (start, b"}") if tensor.form == "binary" else (start, b',"data":[', tensor.data, b"]}")

@@ -282,6 +282,8 @@ class WorkerConnection(asyncio.Protocol):
             raise FrameError(
                 f"its reply has lists of {lengths} items, the batch had {len(batch.lengths)} requests"
             )
+        if len(reply.forms) not in (1, len(reply.lengths)):
+            raise FrameError(f"it gives {len(reply.forms)} forms of {len(reply.lengths)} answers")
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))

@@ -15,7 +15,7 @@ class Models(Service):
 
     @api(
         input=NdArray(dtype="float32", shape=(3,)),
-        policy="fixed:30",
+        policy="fixed:100",
         mb_max_latency=10_000,
         warmup=[1, 2, 3],
         mb_max_batch_size=32,

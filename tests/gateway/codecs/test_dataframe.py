@@ -9,13 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from uncork_gateway.codecs.base import Marshalled, TableKey
+from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.csv import read_lines, read_table, write_header
 from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensors import Form, Tensor
 from uncork_workers.adapters import InvalidInput
 from uncork_workers.adapters.dataframe import DataFrame
+from uncork_workers.frames import TableForm
 
 from .bodies import SCALARS, VALUES, mutated, written
 
@@ -66,9 +68,8 @@ def test_rows_are_counted_and_travel_with_their_fields(
 
     marshalled = ANY.decode(body, CSV)
 
-    assert marshalled == Marshalled(
-        marshalled.body, rows=len(rows), key=TableKey(write_header(names)), single=False
-    )
+    form = TableForm(write_header(names))
+    assert marshalled == Marshalled(marshalled.body, rows=len(rows), key=form, single=False, form=form)
     assert rows_in(marshalled) == rows
     assert marshalled.body.endswith(b"\n")
 
@@ -94,13 +95,13 @@ def test_whatever_is_accepted_shifts_no_other(body: bytes) -> None:
         accepted = ANY.decode(body, CSV)
     except BadRequest:
         return
-    assert isinstance(accepted.key, TableKey)
+    assert isinstance(accepted.form, TableForm)
     names = read_table(body).names
     adapter = DataFrame(dtypes=dict.fromkeys(names, "str"))
     neighbour = (",".join(f"n{at}" for at in range(len(names))) + "\n").encode()
 
     counts = [1, accepted.rows, 1]
-    merged = adapter.merge_table([neighbour, accepted.body, neighbour], accepted.key.header, counts)
+    merged = adapter.merge_table([neighbour, accepted.body, neighbour], accepted.form.header, counts)
 
     assert list(merged.columns) == list(names)
     assert len(merged) == sum(counts)
@@ -302,6 +303,11 @@ def test_rows_of_other_protocols_are_rows() -> None:
     )
     with pytest.raises(BadRequest, match="the body must be rows that are objects"):
         AB.marshal([b"[1,2]"])
+    forms: dict[Form, bytes] = {"flat": b"1,2", "binary": b"\1\2"}
+    for form, data in forms.items():
+        tensor = Tensor(name="a", datatype="INT8", shape=(2,), form=form, data=data)
+        with pytest.raises(BadRequest, match="the body must be rows that are objects"):
+            AB.marshal_tensor(tensor)
 
 
 def test_rows_of_csv_are_weighed_as_those_of_json() -> None:

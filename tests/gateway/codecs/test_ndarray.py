@@ -3,6 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.adapters import InvalidInput, NdArray
+from uncork_workers.frames import TensorForm
 
 from .bodies import mutated, written
 
@@ -77,6 +80,39 @@ def test_requests_have_one_key_exactly_if_they_can_be_merged(shape: Shape, data:
     else:
         with pytest.raises(InvalidInput, match="rows are of different lengths"):
             adapter.merge([first.body, second.body])
+
+
+@given(case=cases())
+def test_a_tensor_shares_batches_with_json(case: Case) -> None:
+    """Of any datatype; it travels as it is."""
+    array = np.array(case.rows, "<f4")
+    sent = Tensor(name="x", datatype="FP32", shape=array.shape, form="binary", data=array.tobytes())
+    as_json = case.codec.decode(json.dumps(case.rows).encode())
+
+    raw = case.codec.marshal_tensor(sent)
+
+    form = TensorForm("FP32", array.shape[1:])
+    assert raw == as_json._replace(body=sent.data, form=form)
+    flat = msgspec.structs.replace(sent, form="flat", data=json.dumps(array.ravel().tolist())[1:-1].encode())
+    again = case.codec.marshal_tensor(flat)
+    assert (again.key, again.rows, again.form) == (raw.key, raw.rows, None)
+    assert json.loads(b"[%b]" % again.body) == array.tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "got", "message"),
+    [
+        ((2,), (4, 3), r"^a row must have shape \(2,\), got rows of shape \(3,\)$"),
+        ((None, 2), (1, 2), r"^a row must have shape \(any, 2\), got rows of shape \(2,\)$"),
+        ((), (3, 1), r"^a row must have shape \(\), got rows of shape \(1,\)$"),
+    ],
+)
+def test_a_tensor_of_another_shape_is_refused(shape: Shape, got: tuple[int, ...], message: str) -> None:
+    """Before it shares a batch: nobody else's rows are looked through for it."""
+    tensor = Tensor(name="x", datatype="INT8", shape=got, form="binary", data=bytes(int(np.prod(got))))
+
+    with pytest.raises(BadRequest, match=message):
+        NdArrayCodec(shape=shape).marshal_tensor(tensor)
 
 
 def test_rows_of_different_lengths_have_different_keys() -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from uncork_gateway.codecs.base import TensorKey
 from uncork_gateway.codecs.npy import decode_npy, encode_npy
 from uncork_gateway.errors import BadRequest
 
@@ -41,11 +40,11 @@ def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool
         array = array.reshape(1)
     body = saved(np.asarray(array, order="F" if fortran else "C"))
 
-    key, rows, was_single, data = decode_npy(body, row_axes=array.ndim if single else array.ndim - 1)
+    tensor, was_single = decode_npy(body, row_axes=array.ndim if single else array.ndim - 1)
 
-    assert (rows, was_single) == (1 if single else len(array), single)
-    assert key.shape == (array.shape if single else array.shape[1:])
-    answer = encode_npy(data, datatype=key.datatype, shape=(rows, *key.shape), single=single)
+    assert was_single == single
+    assert tensor.shape == ((1, *array.shape) if single else array.shape)
+    answer = encode_npy(tensor.data, datatype=tensor.datatype, shape=tensor.shape, single=single)
     back = np.load(io.BytesIO(answer))
     np.testing.assert_array_equal(back, array)
     assert (back.dtype, back.shape) == (array.dtype.newbyteorder("<"), array.shape)
@@ -54,12 +53,12 @@ def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool
 @pytest.mark.parametrize(
     ("dtype", "datatype"), [("?", "BOOL"), ("i1", "INT8"), (">u2", "UINT16"), ("f2", "FP16"), (">f8", "FP64")]
 )
-def test_the_key_is_that_of_tensors(dtype: str, datatype: str) -> None:
-    """So that they share batches with clients of V2; no dtype is taken for bfloat16."""
-    key, rows, single, data = decode_npy(saved(np.ones((2, 3), dtype)), row_axes=1)
+def test_a_file_is_a_binary_tensor(dtype: str, datatype: str) -> None:
+    """As clients of V2 send it; no dtype is taken for bfloat16."""
+    tensor, single = decode_npy(saved(np.ones((2, 3), dtype)), row_axes=1)
 
-    assert (key, rows, single) == (TensorKey(datatype, (3,)), 2, False)
-    assert data == np.ones(6, np.dtype(dtype).newbyteorder("<")).tobytes()
+    assert (tensor.datatype, tensor.shape, tensor.form, single) == (datatype, (2, 3), "binary", False)
+    assert tensor.data == np.ones(6, np.dtype(dtype).newbyteorder("<")).tobytes()
 
 
 def test_rows_without_values_can_be_answered() -> None:
@@ -155,9 +154,9 @@ def test_any_bytes_are_read_or_refused(body: bytes, row_axes: int) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers that Python 2 wrote
-            key, rows, _, data = decode_npy(body, row_axes=row_axes)
+            tensor, _ = decode_npy(body, row_axes=row_axes)
     except BadRequest:
         return
-    assert (key.datatype, len(key.shape)) == ("FP64", row_axes)
-    assert all(type(length) is int for length in key.shape)
-    assert len(data) == 8 * rows * int(np.prod(key.shape))
+    assert (tensor.datatype, len(tensor.shape)) == ("FP64", 1 + row_axes)
+    assert all(type(length) is int for length in tensor.shape)
+    assert len(tensor.data) == 8 * int(np.prod(tensor.shape))

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_gateway.codecs import Marshalled, RawKey, make_codec
+from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.raw import RawCodec
 from uncork_gateway.errors import BadRequest, UnsupportedMediaType
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.adapters import Adapter, File, Image, Requests
-from uncork_workers.frames import Meta
+from uncork_workers.frames import Meta, RawForm
 
 IMAGES = RawCodec(accepts=["image/*", "multipart/form-data"])
 
@@ -27,7 +28,7 @@ def test_it_is_the_codec_of_all_whose_bodies_only_the_worker_reads(adapter: Adap
 def test_any_body_is_one_row_and_travels_as_it_came(body: bytes) -> None:
     """All share batches; what the body is goes with it."""
     assert RawCodec(accepts=["*"]).decode(body, "a/b") == Marshalled(
-        body, rows=1, key=RawKey(), meta=Meta(content_type="a/b")
+        body, rows=1, form=RawForm(), meta=Meta(content_type="a/b")
     )
 
 
@@ -65,6 +66,9 @@ def test_rows_of_other_protocols_are_refused(accepts: list[str], named: str) -> 
         BadRequest, match=f"^this api takes {named}.*, only at its own route$|only at its own"
     ):
         RawCodec(accepts=accepts).marshal([b"1"])
+    tensor = Tensor(name="x", datatype="INT8", shape=(1,), form="binary", data=b"1")
+    with pytest.raises(BadRequest, match=f"^this api takes {named}"):
+        RawCodec(accepts=accepts).marshal_tensor(tensor)
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(None, (None, None)), (2.5, (2.5, 2.5)), ("bytes", (4, 1))])

@@ -10,8 +10,10 @@ from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.adapters import InvalidInput, Text
 from uncork_workers.description import JSON
+from uncork_workers.frames import TensorForm
 
 from .bodies import mutated, written
 
@@ -27,6 +29,19 @@ def test_a_text_is_the_same_plain_and_as_json(text: str, data: st.DataObject) ->
 
     assert plain[1:] == as_json[1:] == Marshalled(b"", rows=1)[1:]
     assert Text().merge([plain.body, as_json.body]) == [text, text]
+
+
+def test_a_tensor_of_strings_shares_batches_with_other_texts() -> None:
+    """It travels as it is; to be weighed, it becomes JSON."""
+    tensor = Tensor(name="x", datatype="BYTES", shape=(2,), form="binary", data=b"\1\0\0\0a\0\0\0\0")
+
+    asked = CODEC.marshal_tensor(tensor)
+    weighed = TextCodec(make_weigh("bytes")).marshal_tensor(tensor)
+
+    form = TensorForm("BYTES", ())
+    assert asked == Marshalled(tensor.data, rows=2, single=False, form=form)
+    assert asked.key == CODEC.decode(b"a", PLAIN).key
+    assert weighed == Marshalled(b'"a",""', rows=2, single=False, cost=5)
 
 
 def test_it_is_the_codec_of_the_adapter() -> None:

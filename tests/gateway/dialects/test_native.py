@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from uncork_gateway.codecs import AcceptKey, TensorKey, make_codec
+from uncork_gateway.codecs import AcceptKey, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.errors import UnsupportedMediaType
 from uncork_workers import outputs
@@ -158,7 +158,7 @@ def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
 
 
 def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path) -> None:
-    """And in the same batch as binary tensors of V2."""
+    """The worker is told that nobody wants its rows raw."""
 
     async def scenario() -> None:
         async with working(tmp_path) as on:
@@ -166,7 +166,8 @@ def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path)
             [batch] = await on.work()
             reply = await asking
 
-        assert (batch.form, batch.rows, batch.accept) == (TensorForm("FP32", [2]), [2], "")
+        assert (batch.forms, batch.rows, batch.accept) == ((TensorForm("FP32", (2,)),), [2], "")
+        assert batch.raw is None
         assert (reply.headers["content-type"], reply.json()) == (JSON, [[2, 4], [6, 8]])
 
     run(scenario())
@@ -199,14 +200,14 @@ def test_what_is_no_such_file_is_refused(
     run(scenario())
 
 
-def test_a_file_of_another_shape_is_refused_by_the_worker(tmp_path: Path) -> None:
-    """The codec knows how many axes there are, not what each must be."""
+def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
+    """At once, so that it does not share a batch."""
 
     async def scenario() -> None:
         async with working(tmp_path) as on:
-            reply = await on.answer("/predict", npy([1, 2, 3]), content_type=NPY, accept=NPY)
+            reply = await on.ask("/predict", npy([1, 2, 3]), content_type=NPY, accept=NPY)
 
-        assert problem(reply, 400).startswith("got a row of shape (3,); a row must have shape (2,), ")
+        assert problem(reply, 400) == "a row must have shape (2,), got rows of shape (3,)"
 
     run(scenario())
 
@@ -383,10 +384,9 @@ TYPE, TAKES = b"Content-Type", b"ACCEPT"
         ([(TYPE, b"Application/JSON; charset=utf-8"), (TAKES, b"*/*")], ""),
         ([(TAKES, b"application/json")], ""),
         ([(TAKES, b"text/csv")], CSV),
-        ([(TAKES, b"text/html"), (TAKES, b"application/x-npy;q=0.1")], NPY),
     ],
 )
-def test_only_those_who_take_something_else_have_batches_of_their_own(
+def test_only_those_who_take_text_of_another_kind_have_batches_of_their_own(
     headers: list[tuple[bytes, bytes]], accept: str
 ) -> None:
     """Nothing is kept of the heads of all others."""
@@ -399,14 +399,17 @@ def test_only_those_who_take_something_else_have_batches_of_their_own(
     assert asked == NUMBERS.decode(b"[1, 2]", JSON)._replace(key=AcceptKey(accept, None) if accept else None)
 
 
-def test_files_have_a_key_of_their_own() -> None:
-    """Under what their clients take."""
+def test_files_share_batches_with_json() -> None:
+    """Whether they are sent or taken."""
     dialect = Native(NUMBERS, offers=(JSON, NPY))
-    key = TensorKey("FP32", (2,))
+    as_json = dialect.read(b"[1.0, 2.0]", ())
 
-    for takes, expected in ((b"*/*", key), (b"application/x-npy", AcceptKey(NPY, key))):
-        kept = dialect.keep([(TYPE, NPY.encode()), (TAKES, takes)], b"/")
-        assert dialect.read(npy([1, 2]), kept).key == expected
+    for kind, body in ((NPY, npy([1, 2])), (JSON, b"[1.0, 2.0]")):
+        for takes, raw in ((b"*/*", False), (b"text/html, application/x-npy;q=0.1", True)):
+            asked = dialect.read(body, dialect.keep([(TYPE, kind.encode()), (TAKES, takes)], b"/"))
+
+            assert asked == as_json._replace(body=asked.body, form=asked.form, raw=raw)
+            assert asked.form == (TensorForm("FP32", (2,)) if kind == NPY else None)
 
 
 @pytest.mark.parametrize("media_type", ["text/csv", "application/x-npz", "application/*", "json"])

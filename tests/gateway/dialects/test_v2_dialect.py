@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_gateway.codecs import Codec, Marshalled, TensorKey, make_codec
+from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import V2
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.wire import Content
+from uncork_workers.frames import ListForm, RowsForm, TensorForm
 
 from ..client import Reply, Server, request
 from ..protocols import v2_bodies
@@ -33,9 +34,7 @@ def dialect(*, shape: list[int | None] | None = None, cost: float | str | None =
     codec: Codec = make_codec(
         {"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost
     )
-    return V2(
-        codec, model="m", takes_objects=shape is None, weighs=cost is not None, saw=lambda outputs: None
-    )
+    return V2(codec, model="m", takes_objects=shape is None, saw=lambda outputs: None)
 
 
 def read(speaks: V2, content: Content) -> Marshalled:
@@ -43,9 +42,9 @@ def read(speaks: V2, content: Content) -> Marshalled:
     return speaks.read(content.body, speaks.keep(content.headers, b"/"))
 
 
-def answer(speaks: V2, asked: Marshalled, reply: bytes, datatype: str = "") -> tuple[Any, list[Written]]:
+def answer(speaks: V2, asked: Marshalled, reply: bytes, form: RowsForm = None) -> tuple[Any, list[Written]]:
     """What a client is told, if a handler returns this: other members, and the outputs."""
-    head, body = speaks.write(RowsReply(200, reply, datatype), asked, batch_id="g-1")
+    head, body = speaks.write(RowsReply(200, reply, form), asked, batch_id="g-1")
     headers = []
     for line in head.splitlines():
         name, _, value = line.partition(b": ")
@@ -111,18 +110,18 @@ def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
             assert [list(row) for row in json.loads(b"[%b]" % asked.body)] == [names] * asked.rows
         elif first.form == "binary":
             assert asked.body == first.block()
-            assert asked.key == TensorKey(first.datatype, tuple(first.inner))
+            assert (asked.key, asked.form) == (None, TensorForm(first.datatype, tuple(first.inner)))
         else:
             assert len(json.loads(b"[%b]" % asked.body)) == asked.rows
 
 
 def test_a_binary_tensor_travels_as_it_is() -> None:
-    """Its datatype and inner shape are its key: it shares batches only with its like."""
+    """It shares batches with JSON."""
     content = v2_bodies.request(doubles(1.5, -0.0, math.nan))
 
     asked = read(dialect(), content)
 
-    assert (asked.rows, asked.key) == (3, TensorKey("FP64", ()))
+    assert (asked.rows, asked.key, asked.form) == (3, None, TensorForm("FP64", ()))
     assert asked.body == struct.pack("<3d", 1.5, -0.0, math.nan)
     assert asked.cost is None
 
@@ -205,27 +204,67 @@ def test_any_bytes_are_read_or_refused(body: bytes, length: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "datatype", "told"),
+    ("reply", "form", "told"),
     [
-        (b"1,2", "", ("INT64", [], ["1", "2"])),
-        (b"1,2", "FP32", ("FP32", [], ["1", "2"])),
-        (b"1.5,2", "", ("FP64", [], ["1.5", "2"])),
-        (b"[1,2],[3,4]", "INT32", ("INT32", [2], ["1", "2", "3", "4"])),
-        (b"true,false", "", ("BOOL", [], ["true", "false"])),
-        (b'"a","b"', "", ("BYTES", [], ['"a"', '"b"'])),
-        (b'[1],"b"', "", ("BYTES", [], ['"[1]"', '"\\"b\\""'])),
+        (b"1,2", None, ("INT64", [], ["1", "2"])),
+        (b"1,2", ListForm("FP32", ()), ("FP32", [], ["1", "2"])),
+        (b"1.5,2", None, ("FP64", [], ["1.5", "2"])),
+        (b"[1,2],[3,4]", ListForm("INT32", (2,)), ("INT32", [2], ["1", "2", "3", "4"])),
+        (b"[[1,null]],[[3,4]]", ListForm("FP16", (1, 2)), ("FP16", [1, 2], ["1", "null", "3", "4"])),
+        (b"true,false", None, ("BOOL", [], ["true", "false"])),
+        (b'"a","b"', None, ("BYTES", [], ['"a"', '"b"'])),
+        (b'["]"],["\\"["]', ListForm("BYTES", (1,)), ("BYTES", [1], ['"]"', '"\\"["'])),
+        (b'[1],"b"', None, ("BYTES", [], ['"[1]"', '"\\"b\\""'])),
     ],
 )
-def test_results_are_one_tensor(reply: bytes, datatype: str, told: tuple[str, list[int], list[str]]) -> None:
-    """Of the datatype that the handler returned, if it returned one that holds them."""
+def test_results_are_one_tensor(reply: bytes, form: RowsForm, told: tuple[str, list[int], list[str]]) -> None:
+    """Of the datatype and shape that the handler returned, if it returned an array."""
     asked = read(dialect(), v2_bodies.request(ints(1, 2)))
 
-    members, [output] = answer(dialect(), asked, reply, datatype)
+    members, [output] = answer(dialect(), asked, reply, form)
 
     assert members == {"model_name": "m", "model_version": "1"}
     assert output.name == "output-0"
     items = [item.text if isinstance(item, v2_bodies.Number) else json.dumps(item) for item in output.items]
     assert (output.datatype, list(output.inner), items) == told
+
+
+@pytest.mark.parametrize(
+    ("reply", "form"),
+    [
+        (struct.pack("<3f", 1.5, math.nan, math.inf), TensorForm("FP32", (3,))),
+        (b"\2\0\0\0\xc3\xa9\0\0\0\0\1\0\0\0]", ListForm("BYTES", (3,))),
+    ],
+)
+def test_rows_of_an_array_are_binary_as_they_are(reply: bytes, form: TensorForm | ListForm) -> None:
+    """Numbers as the worker gave them, not finite ones too; text with its lengths."""
+    asked = read(dialect(), v2_bodies.request(ints(1), parameters={"binary_data_output": True}))
+    text = '["é","","]"]'.encode()
+
+    _, [output] = answer(dialect(), asked, reply if isinstance(form, TensorForm) else text, form)
+
+    assert asked.raw
+    assert (output.name, output.datatype, output.form) == ("output-0", form.datatype, "binary")
+    assert output.shape == [1, 3]
+    assert output.block() == reply
+
+
+@pytest.mark.parametrize(
+    ("request_", "raw"),
+    [
+        ({}, False),
+        ({"parameters": {"binary_data_output": True}}, True),
+        ({"outputs": outputs(("output-0", True))}, True),
+        ({"outputs": outputs(("output-0", False)), "parameters": {"binary_data_output": True}}, False),
+        ({"outputs": outputs(("output-0", None)), "parameters": {"binary_data_output": True}}, True),
+        ({"outputs": outputs(("other", True))}, False),
+    ],
+)
+def test_the_worker_is_asked_for_raw_rows_only_if_they_are_wanted(
+    request_: dict[str, Any], raw: bool
+) -> None:
+    """By the output that an array is."""
+    assert read(dialect(), v2_bodies.request(ints(1), **request_)).raw == raw
 
 
 def test_objects_are_a_tensor_for_each_key() -> None:
@@ -252,13 +291,13 @@ def test_all_outputs_may_be_wanted_binary() -> None:
         ),
     )
 
-    _, tensors = answer(dialect(), asked, b'{"a": 1, "b": 2}', "INT8")
+    _, tensors = answer(dialect(), asked, b'{"a": 1, "b": 2}')
 
     assert [(one.name, one.datatype, one.form) for one in tensors] == [
-        ("a", "INT8", "binary"),
-        ("b", "INT8", "flat"),
+        ("a", "INT64", "binary"),
+        ("b", "INT64", "flat"),
     ]
-    assert tensors[0].items == [b"\x01"]
+    assert tensors[0].items == [struct.pack("<q", 1)]
 
 
 def test_an_output_that_there_is_not_is_refused() -> None:
@@ -300,7 +339,7 @@ class Route(Stage):
 
 
 def test_requests_share_a_batch_and_get_their_own() -> None:
-    """Flat and nested ones do; a binary one is a batch of its own. Each has its id and form."""
+    """Flat, nested and binary ones do. Each has its id and form."""
 
     async def scenario() -> None:
         stage = Route(dialect())
@@ -310,8 +349,8 @@ def test_requests_share_a_batch_and_get_their_own() -> None:
         stage.runner.reply = lambda body: RowsReply(200, body if body.startswith(b"[") else b"[7],[8]")
         replies = await stage.ask(flat, binary, nested)
 
-        assert stage.runner.batches == [[b"[1,2],[3,4]", b"[5,6]"], [struct.pack("<2d", 1, 2)]]
-        assert [job.rows for job in stage.runner.jobs] == [[2, 1], [2]]
+        assert stage.runner.batches == [[b"[1,2],[3,4]", struct.pack("<2d", 1, 2), b"[5,6]"]]
+        assert [job.rows for job in stage.runner.jobs] == [[2, 2, 1]]
         told = [json.loads(reply.body) for reply in replies]
         assert [one.get("id") for one in told] == ["flat", "binary", None]
         assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [
@@ -319,7 +358,7 @@ def test_requests_share_a_batch_and_get_their_own() -> None:
             ([2, 1], [7, 8]),
             ([1, 2], [5, 6]),
         ]
-        assert [reply.headers["x-batch-size"] for reply in replies] == ["3", "2", "3"]
+        assert [reply.headers["x-batch-size"] for reply in replies] == ["5", "5", "5"]
         assert {reply.headers["content-type"] for reply in replies} == {"application/json"}
 
     run(scenario())

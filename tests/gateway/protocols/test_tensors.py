@@ -7,13 +7,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.tensor_rows import columns_of, json_rows, row_texts, tensors_from_rows
+from uncork_gateway.protocols.tensor_rows import (
+    columns_of,
+    json_rows,
+    output_tensor,
+    row_texts,
+    tensors_from_rows,
+)
 from uncork_gateway.protocols.tensors import Form, Malformed, Tensor, check_values, concatenate, deal
+from uncork_workers.frames import ListForm, TensorForm
 
 DTYPES = {
     "BOOL": "?",
@@ -134,6 +141,14 @@ def test_json_rows_keep_the_text_of_values() -> None:
     assert json_rows(tensor(b"", 2, 0)) == [b"[]", b"[]"]
 
 
+def test_values_within_a_row_are_not_looked_at() -> None:
+    """They are cut where a list ends, not one by one: a row may have a million."""
+    text = b'1 ,"[,]", null,\n4'
+
+    assert json_rows(tensor(text, 2, 2)) == [b'[1 ,"[,]"]', b"[ null,\n4]"]
+    assert json_rows(tensor(text, 1, 2, 2)) == [b'[[1 ,"[,]"],[ null,\n4]]']
+
+
 def test_json_has_no_word_for_what_is_not_finite() -> None:
     """NaN and infinity are null in rows."""
     assert json_rows(binary(np.array([1, np.nan, np.inf], "<f4"), "FP32")) == [b"1.0", b"null", b"null"]
@@ -148,21 +163,6 @@ def test_bf16_is_read_as_others_read_it(bits: Any) -> None:
     expected[~np.isfinite(array)] = None
 
     assert [json.loads(row) for row in json_rows(binary(bits, "BF16"))] == expected.tolist()
-
-
-@settings(max_examples=50)
-@given(values=st.lists(st.floats(width=32), min_size=1))
-@example(values=[1 + 1 / 256, 1 + 3 / 256, -1 - 3 / 256, 2.0**127 * (2 - 2**-23)])
-def test_bf16_is_written_as_others_write_it(values: list[float]) -> None:
-    """Rounded to the nearest, ties to even."""
-    rows = [b"null" if not math.isfinite(value) else json.dumps(value).encode() for value in values]
-    (one,) = tensors_from_rows(rows, datatype="BF16", binary=lambda name: True)
-
-    finite = np.array([value if math.isfinite(value) else math.nan for value in values], np.float32)
-    with np.errstate(over="ignore"):
-        expected = finite.astype(ml_dtypes.bfloat16)
-    got = np.frombuffer(one.data, ml_dtypes.bfloat16)
-    np.testing.assert_array_equal(got.astype(np.float32), expected.astype(np.float32))
 
 
 def test_binary_strings_are_json_strings() -> None:
@@ -183,11 +183,13 @@ def test_a_tensor_without_values_has_no_rows_to_give() -> None:
 @settings(max_examples=50)
 @given(drawn=arrays(), as_binary=st.booleans())
 def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary: bool) -> None:
-    """With the datatype given, in the form that is wanted."""
+    """Given what they are, in the form that is wanted."""
     datatype, array = drawn
-    rows = [json.dumps(row).encode() for row in array.tolist()]
+    rows, inner = json.dumps(array.tolist())[1:-1].encode(), array.shape[1:]
+    form = TensorForm(datatype, inner) if as_binary else ListForm(datatype, inner)
+    body = array.tobytes() if as_binary else rows
 
-    (one,) = tensors_from_rows(rows, datatype=datatype, binary=lambda name: as_binary)
+    one = output_tensor(body, form, rows=len(array), binary=as_binary)
 
     check_values(one)
     assert (one.name, one.datatype, one.shape) == ("output-0", datatype, array.shape)
@@ -199,40 +201,53 @@ def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted", "datatype", "shape", "data"),
+    ("text", "inner", "flat", "block"),
     [
-        ([b"true", b"false"], None, "BOOL", (2,), b"true,false"),
-        ([b"1", b"2"], None, "INT64", (2,), b"1,2"),
-        ([b"1", b"2"], "UINT8", "UINT8", (2,), b"1,2"),
-        ([b"1", b"256"], "UINT8", "INT64", (2,), b"1,256"),
-        ([b"1", b"18446744073709551615"], None, "UINT64", (2,), b"1,18446744073709551615"),
-        ([b"-1", b"18446744073709551615"], None, "FP64", (2,), b"-1,18446744073709551615"),
-        ([b"1", b"2.50", b"null"], None, "FP64", (3,), b"1,2.50,null"),
-        ([b"1", b"2"], "FP16", "FP16", (2,), b"1,2"),
-        ([b"0.5"], "INT32", "FP64", (1,), b"0.5"),
-        ([b'"a"', b'"[,]"'], None, "BYTES", (2,), b'"a","[,]"'),
-        ([b'"a"'], "FP32", "BYTES", (1,), b'"a"'),
-        ([b"[[1,2]]", b"[[3,4]]"], None, "INT64", (2, 1, 2), b"1,2,3,4"),
-        ([b'["]"]', b'["["]'], None, "BYTES", (2, 1), b'"]","["'),
-        ([b"[]", b"[]"], None, "FP64", (2, 0), b""),
-        ([b"[]"], "INT8", "INT8", (1, 0), b""),
-        ([b"[1]", b"[1, 2]"], None, "BYTES", (2,), b'"[1]","[1, 2]"'),
-        ([b"[1]", b"2"], None, "BYTES", (2,), b'"[1]","2"'),
-        ([b"1", b"true"], None, "BYTES", (2,), b'"1","true"'),
-        ([b'"a"', b"1"], "INT8", "BYTES", (2,), b'"\\"a\\"","1"'),
-        ([b"1e400"], "FP64", "BYTES", (1,), b'"1e400"'),
-        ([b"[" * 65 + b"]" * 65], None, "BYTES", (1,), b'"%b"' % (b"[" * 65 + b"]" * 65)),
-        ([b'{"a":1}', b'{"b":1}'], None, "BYTES", (2,), b'"{\\"a\\":1}","{\\"b\\":1}"'),
-        ([b'{"a":1}', b"1"], None, "BYTES", (2,), b'"{\\"a\\":1}","1"'),
-        ([b"[{}]"], None, "BYTES", (1,), b'"[{}]"'),
-        ([b"{}"], None, "BYTES", (1,), b'"{}"'),
+        (b'"]","["', (), b'"]","["', b"\1\0\0\0]\1\0\0\0["),
+        (b'[["a"]],[["\\"]"]]', (1, 1), b'"a","\\"]"', b'\1\0\0\0a\2\0\0\0"]'),
+        (b"[[],[]],[[],[]]", (2, 0), b"", b""),
     ],
 )
-def test_what_results_become(
-    rows: list[bytes], wanted: str | None, datatype: str, shape: tuple[int, ...], data: bytes
+def test_strings_become_the_tensor_that_they_were(
+    text: bytes, inner: tuple[int, ...], flat: bytes, block: bytes
 ) -> None:
-    """The datatype wanted if it holds them, else the first that does, else the texts themselves."""
-    (one,) = tensors_from_rows(rows, datatype=wanted, binary=lambda name: False)
+    """Brackets in them stay."""
+    for binary, data in ((False, flat), (True, block)):
+        one = output_tensor(text, ListForm("BYTES", inner), rows=2, binary=binary)
+
+        check_values(one)
+        form: Form = "binary" if binary else "flat"
+        assert one == Tensor(name="output-0", datatype="BYTES", shape=(2, *inner), form=form, data=data)
+
+
+@pytest.mark.parametrize(
+    ("rows", "datatype", "shape", "data"),
+    [
+        ([b"true", b"false"], "BOOL", (2,), b"true,false"),
+        ([b"1", b"2"], "INT64", (2,), b"1,2"),
+        ([b"1", b"18446744073709551615"], "UINT64", (2,), b"1,18446744073709551615"),
+        ([b"-1", b"18446744073709551615"], "FP64", (2,), b"-1,18446744073709551615"),
+        ([b"1", b"2.50", b"null"], "FP64", (3,), b"1,2.50,null"),
+        ([b"0.5"], "FP64", (1,), b"0.5"),
+        ([b'"a"', b'"[,]"'], "BYTES", (2,), b'"a","[,]"'),
+        ([b"[[1,2]]", b"[[3,4]]"], "INT64", (2, 1, 2), b"1,2,3,4"),
+        ([b'["]"]', b'["["]'], "BYTES", (2, 1), b'"]","["'),
+        ([b"[]", b"[]"], "FP64", (2, 0), b""),
+        ([b"[1]", b"[1, 2]"], "BYTES", (2,), b'"[1]","[1, 2]"'),
+        ([b"[1]", b"2"], "BYTES", (2,), b'"[1]","2"'),
+        ([b"1", b"true"], "BYTES", (2,), b'"1","true"'),
+        ([b'"a"', b"1"], "BYTES", (2,), b'"\\"a\\"","1"'),
+        ([b"1e400"], "BYTES", (1,), b'"1e400"'),
+        ([b"[" * 65 + b"]" * 65], "BYTES", (1,), b'"%b"' % (b"[" * 65 + b"]" * 65)),
+        ([b'{"a":1}', b'{"b":1}'], "BYTES", (2,), b'"{\\"a\\":1}","{\\"b\\":1}"'),
+        ([b'{"a":1}', b"1"], "BYTES", (2,), b'"{\\"a\\":1}","1"'),
+        ([b"[{}]"], "BYTES", (1,), b'"[{}]"'),
+        ([b"{}"], "BYTES", (1,), b'"{}"'),
+    ],
+)
+def test_what_results_become(rows: list[bytes], datatype: str, shape: tuple[int, ...], data: bytes) -> None:
+    """The first datatype that holds them, or the texts themselves."""
+    (one,) = tensors_from_rows(rows, binary=lambda name: False)
 
     assert one == Tensor(name="output-0", datatype=datatype, shape=shape, form="flat", data=data)
 
@@ -241,11 +256,11 @@ def test_objects_become_a_tensor_for_each_key() -> None:
     """Each in the form that is wanted of it."""
     rows = [b'{"label":"a","p":[0.5,1]}', b'{"p": [2,null] ,"label":"b"}']
 
-    label, p = tensors_from_rows(rows, datatype="FP32", binary=lambda name: name == "p")
+    label, p = tensors_from_rows(rows, binary=lambda name: name == "p")
 
     assert (label.name, label.datatype, label.form, label.data) == ("label", "BYTES", "flat", b'"a","b"')
-    assert (p.name, p.datatype, p.shape, p.form) == ("p", "FP32", (2, 2), "binary")
-    np.testing.assert_array_equal(np.frombuffer(p.data, "<f4"), np.array([0.5, 1, 2, np.nan], "<f4"))
+    assert (p.name, p.datatype, p.shape, p.form) == ("p", "FP64", (2, 2), "binary")
+    np.testing.assert_array_equal(np.frombuffer(p.data, "<f8"), np.array([0.5, 1, 2, np.nan]))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +272,7 @@ def test_objects_become_a_tensor_for_each_key() -> None:
 )
 def test_binary_strings_have_their_lengths(rows: list[bytes], data: bytes) -> None:
     """In four bytes each; also the texts of what is no tensor."""
-    (one,) = tensors_from_rows(rows, datatype=None, binary=lambda name: True)
+    (one,) = tensors_from_rows(rows, binary=lambda name: True)
 
     assert one == Tensor(name="output-0", datatype="BYTES", shape=(2,), form="binary", data=data)
 

@@ -87,6 +87,26 @@ def test_an_answer_without_a_batch_is_nonsense(tmp_path: Path, caplog: pytest.Lo
     assert "it answers batch 5, which it was not given" in caplog.text
 
 
+@pytest.mark.parametrize("count", [0, 3])
+def test_forms_of_other_answers_are_nonsense(
+    tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is one for all answers, or one for each."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready()
+            executing = on.execute(number)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"1", b"2"], forms=[None] * count)
+
+            with pytest.raises(WorkerLost):
+                await executing
+
+    run(scenario())
+    assert f"it gives {count} forms of 2 answers" in caplog.text
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [[Piece(5)], [Piece(5, HEAD), Piece(5, HEAD)], [Piece(6, HEAD)]],

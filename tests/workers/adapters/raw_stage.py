@@ -65,7 +65,7 @@ def run(
         limit_rows=limit_rows,
         lengths=[len(sent.body) for sent in requests],
         rows=[1] * len(requests),
-        form=RawForm(),
+        forms=(RawForm(),),
         metas=[sent.meta for sent in requests],
     )
     reply, bodies = Executor(Served()).run(batch, [sent.body for sent in requests])

@@ -164,7 +164,7 @@ def test_other_types_than_objects_will_do(kind: Any, good: bytes, bad: bytes) ->
 def pair_of(kind: Any) -> Any:
     """Rows of a tensor of two integers."""
     body = bytes([1, 2, 3, 4])
-    return Json(type=kind).merge_tensors([body[:2], body[2:]], TensorForm("UINT8", [2]), [1, 1])
+    return Json(type=kind).merge_tensors([body[:2], body[2:]], TensorForm("UINT8", (2,)), [1, 1])
 
 
 class Pair(pydantic.RootModel[tuple[int, int]]):

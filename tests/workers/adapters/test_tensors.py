@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from uncork_workers.adapters import Adapter, InvalidInput, Json, NdArray
-from uncork_workers.adapters.tensors import datatype_of, read_tensors
-from uncork_workers.frames import Meta, TensorForm
+from uncork_workers.adapters.tensors import form_of, read_tensors
+from uncork_workers.frames import ListForm, Meta, TensorForm
 
 DTYPES = {
     "BOOL": "bool",
@@ -45,7 +45,7 @@ def tensors_of(datatype: str, array: np.ndarray[Any, Any], rows: list[int]) -> T
     """Cut an array into requests."""
     parts = np.split(array, np.cumsum(rows)[:-1])
     return Tensors(
-        TensorForm(datatype=datatype, shape=list(array.shape[1:])),
+        TensorForm(datatype=datatype, shape=array.shape[1:]),
         rows,
         [texts_to_bytes(part) if datatype == "BYTES" else part.tobytes() for part in parts],
         [json.dumps(part.tolist())[1:-1].encode() for part in parts],
@@ -195,68 +195,68 @@ def test_a_tensor_of_another_size_is_refused(sent: Tensors, data: st.DataObject)
 WRONG: dict[str, tuple[Adapter, TensorForm, bytes, str]] = {
     "too short": (
         NdArray(),
-        TensorForm("FP64", [2]),
+        TensorForm("FP64", (2,)),
         bytes(15),
         r"1 rows of FP64 of shape \(2,\) are 16 byt",
     ),
     "too long": (
         Json(),
-        TensorForm("INT8", []),
+        TensorForm("INT8", ()),
         bytes(2),
         r"1 rows of INT8 of shape \(\) are 1 bytes, got 2",
     ),
     "unknown": (
         Json(),
-        TensorForm("FP8", [1]),
+        TensorForm("FP8", (1,)),
         b"1",
         "datatype 'FP8' is not known; it must be one of BOOL, ",
     ),
-    "no values": (Json(), TensorForm("FP32", [2, 0]), b"", r"a row of shape \(2, 0\) has no values"),
-    "negative": (Json(), TensorForm("FP32", [-1, -1]), bytes(4), r"a row of shape \(-1, -1\) has no values"),
-    "dimensions": (Json(), TensorForm("INT8", [1] * 99), b"1", "a tensor has too many dimensions"),
-    "huge": (Json(), TensorForm("INT8", [2**62, 2**62]), b"1", "are 2126764"),
-    "not bool": (Json(), TensorForm("BOOL", [2]), b"\1\2", "a value of BOOL is a byte 0 or 1, got 2"),
+    "no values": (Json(), TensorForm("FP32", (2, 0)), b"", r"a row of shape \(2, 0\) has no values"),
+    "negative": (Json(), TensorForm("FP32", (-1, -1)), bytes(4), r"a row of shape \(-1, -1\) has no values"),
+    "dimensions": (Json(), TensorForm("INT8", (1,) * 99), b"1", "a tensor has too many dimensions"),
+    "huge": (Json(), TensorForm("INT8", (2**62, 2**62)), b"1", "are 2126764"),
+    "not bool": (Json(), TensorForm("BOOL", (2,)), b"\1\2", "a value of BOOL is a byte 0 or 1, got 2"),
     "shape": (
         NdArray(shape=(3,)),
-        TensorForm("FP64", [1]),
+        TensorForm("FP64", (1,)),
         bytes(8),
         r"got a row of shape \(1,\); a row must",
     ),
-    "depth": (NdArray(), TensorForm("FP64", [1, 1]), bytes(8), r"got a row of shape \(1, 1\); a row must"),
-    "text for numbers": (NdArray(), TensorForm("BYTES", [1]), bytes(4), "got a tensor of BYTES; a row must"),
-    "bool for floats": (NdArray(), TensorForm("BOOL", [1]), b"\1", "got a tensor of BOOL; a row must"),
-    "floats for bool": (NdArray(dtype="bool"), TensorForm("FP32", [1]), bytes(4), "got a tensor of FP32; a"),
-    "floats for ints": (NdArray(dtype="int8"), TensorForm("FP16", [1]), bytes(2), "got a tensor of FP16; a"),
+    "depth": (NdArray(), TensorForm("FP64", (1, 1)), bytes(8), r"got a row of shape \(1, 1\); a row must"),
+    "text for numbers": (NdArray(), TensorForm("BYTES", (1,)), bytes(4), "got a tensor of BYTES; a row must"),
+    "bool for floats": (NdArray(), TensorForm("BOOL", (1,)), b"\1", "got a tensor of BOOL; a row must"),
+    "floats for bool": (NdArray(dtype="bool"), TensorForm("FP32", (1,)), bytes(4), "got a tensor of FP32; a"),
+    "floats for ints": (NdArray(dtype="int8"), TensorForm("FP16", (1,)), bytes(2), "got a tensor of FP16; a"),
     "above": (
         NdArray(dtype="int8"),
-        TensorForm("UINT8", [2]),
+        TensorForm("UINT8", (2,)),
         b"\0\x80",
         "128 out of bounds for int8; a row",
     ),
     "below": (
         NdArray(dtype="uint64"),
-        TensorForm("INT8", [1]),
+        TensorForm("INT8", (1,)),
         b"\xff",
         "-1 out of bounds for uint64; a row",
     ),
     "large": (
         NdArray(dtype="float16"),
-        TensorForm("UINT16", [1]),
+        TensorForm("UINT16", (1,)),
         b"\xff\xff",
         "too large for float16; a row",
     ),
-    "no length": (Json(), TensorForm("BYTES", []), b"\0\0\0", "a tensor of 1 BYTES ends within element 0"),
+    "no length": (Json(), TensorForm("BYTES", ()), b"\0\0\0", "a tensor of 1 BYTES ends within element 0"),
     "no text": (
         Json(),
-        TensorForm("BYTES", [2]),
+        TensorForm("BYTES", (2,)),
         b"\0\0\0\0\1\0\0\0",
         "a tensor of 2 BYTES ends within elem",
     ),
-    "long text": (Json(), TensorForm("BYTES", []), b"\xff\xff\xff\xffab", "a tensor of 1 BYTES ends within "),
-    "rest": (Json(), TensorForm("BYTES", []), b"\0\0\0\0ab", "has 2 bytes after its last element"),
+    "long text": (Json(), TensorForm("BYTES", ()), b"\xff\xff\xff\xffab", "a tensor of 1 BYTES ends within "),
+    "rest": (Json(), TensorForm("BYTES", ()), b"\0\0\0\0ab", "has 2 bytes after its last element"),
     "no UTF-8": (
         Json(),
-        TensorForm("BYTES", []),
+        TensorForm("BYTES", ()),
         b"\1\0\0\0\xff",
         "element 0 of a tensor of BYTES is not UTF",
     ),
@@ -294,7 +294,7 @@ class Lines(Adapter):
 def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
     """The client is told."""
     with pytest.raises(InvalidInput, match=r"^this api does not take binary tensors$"):
-        Lines().merge_tensors([b"1"], TensorForm("INT8", []), [1])
+        Lines().merge_tensors([b"1"], TensorForm("INT8", ()), [1])
     with pytest.raises(InvalidInput, match=r"^this api does not take CSV$"):
         Lines().merge_table([b"1\n"], "a", [1])
     with pytest.raises(InvalidInput, match=r"^this api does not take bodies of this kind$"):
@@ -310,12 +310,21 @@ def test_tensors_are_read_in_order(sent: Tensors) -> None:
 @pytest.mark.parametrize(("datatype", "dtype"), [*DTYPES.items(), ("FP32", ">f4"), ("BYTES", "U5")])
 def test_an_array_has_a_datatype(datatype: str, dtype: str) -> None:
     """Whatever the order of its bytes here: they are not sent as they are."""
-    assert datatype_of(np.zeros(2, dtype)) == datatype
+    assert form_of(np.zeros((2, 3, 1), dtype)) == ListForm(datatype, (3, 1))
 
 
 @pytest.mark.parametrize(
-    "results", [[1.0], (1,), None, np.zeros(2, complex), np.zeros(2, "longdouble"), np.zeros(2, object)]
+    "results",
+    [
+        [1.0],
+        (1,),
+        None,
+        np.zeros(2, complex),
+        np.zeros(2, "longdouble"),
+        np.zeros(2, object),
+        np.ma.masked_array([1.0, 2.0], mask=[True, False]),
+    ],
 )
 def test_what_is_no_array_of_numbers_has_no_datatype(results: object) -> None:
     """It shows in the results themselves."""
-    assert datatype_of(results) == ""
+    assert form_of(results) is None

@@ -72,10 +72,10 @@ def test_texts_come_as_tensors_too() -> None:
     texts = ["é", ""]
     body = b"".join(struct.pack("<I", len(text.encode())) + text.encode() for text in texts)
 
-    assert Text().merge_tensors([body], TensorForm("BYTES", []), [2]) == texts
+    assert Text().merge_tensors([body], TensorForm("BYTES", ()), [2]) == texts
 
 
-@pytest.mark.parametrize("form", [TensorForm("INT64", []), TensorForm("BYTES", [1])])
+@pytest.mark.parametrize("form", [TensorForm("INT64", ()), TensorForm("BYTES", (1,))])
 def test_other_tensors_are_no_texts(form: TensorForm) -> None:
     """Neither numbers, nor lists of texts."""
     with pytest.raises(InvalidInput, match=r"with the shape \(rows,\), got "):

@@ -98,7 +98,7 @@ class NdArray(Adapter):
         self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
     ) -> np.ndarray[Any, Any]:
         """As :meth:`merge`, under the same rules, but NaN and infinity are fine: here they can be said."""
-        self._check_shape(tuple(form.shape))
+        self._check_shape(form.shape)
         array = read_tensors(bodies, form, rows)
         if array.dtype.kind not in _TENSORS[self._dtype.kind]:
             raise InvalidInput(self._wrong(f"got a tensor of {form.datatype}"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from uncork_workers.adapters.base import InvalidInput
-from uncork_workers.frames import TensorForm
+from uncork_workers.frames import ListForm, TensorForm
 
 BYTES = "BYTES"
 _BF16 = "BF16"
@@ -35,12 +35,16 @@ _NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _DTYPES.items()}
 _LENGTH = struct.Struct("<I")
 
 
-def datatype_of(results: object) -> str:
-    """The V2 datatype of an array; empty if it is none, or there is no datatype for its dtype."""
-    if not isinstance(results, np.ndarray):
-        return ""
+def form_of(results: object) -> ListForm | None:
+    """What the rows of an array are; None if it is no array, or V2 has no datatype for its dtype.
+
+    A masked array is none: its masked values are null in JSON, and anything in memory.
+    """
+    if not isinstance(results, np.ndarray) or isinstance(results, np.ma.MaskedArray):
+        return None
     dtype = results.dtype
-    return BYTES if dtype.kind == "U" else _NAMES.get((dtype.kind, dtype.itemsize), "")
+    datatype = BYTES if dtype.kind == "U" else _NAMES.get((dtype.kind, dtype.itemsize))
+    return None if datatype is None else ListForm(datatype, results.shape[1:])
 
 
 def read_tensors(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
@@ -50,7 +54,7 @@ def read_tensors(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int])
         InvalidInput: if the datatype is not known, or a body is not as many rows of it as ``rows`` says.
     """
     if min(form.shape, default=1) < 1:
-        raise InvalidInput(f"a row of shape {_shown(form)} has no values")
+        raise InvalidInput(f"a row of shape {form.shape} has no values")
     flat = _read_texts(bodies, form, rows) if form.datatype == BYTES else _read_numbers(bodies, form, rows)
     try:
         return flat.reshape(sum(rows), *form.shape)
@@ -67,7 +71,7 @@ def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
     for body, count in zip(bodies, rows, strict=True):
         if len(body) != count * row_bytes:
             raise InvalidInput(
-                f"{count} rows of {form.datatype} of shape {_shown(form)} are {count * row_bytes} bytes, "
+                f"{count} rows of {form.datatype} of shape {form.shape} are {count * row_bytes} bytes, "
                 f"got {len(body)}"
             )
     # An array over bytes would be read-only.
@@ -100,7 +104,3 @@ def _texts(body: bytes, count: int) -> Iterator[str]:
             raise InvalidInput(f"element {at} of a tensor of BYTES is not UTF-8: {error}") from error
     if end != len(body):
         raise InvalidInput(f"a tensor of {count} BYTES has {len(body) - end} bytes after its last element")
-
-
-def _shown(form: TensorForm) -> tuple[int, ...]:
-    return tuple(form.shape)

@@ -35,7 +35,7 @@ class Text(Adapter):
         if form.datatype != BYTES or form.shape:
             raise InvalidInput(
                 f"each row must be one text: a tensor of {BYTES} with the shape (rows,), "
-                f"got {form.datatype} with rows of shape {tuple(form.shape)}"
+                f"got {form.datatype} with rows of shape {form.shape}"
             )
         texts: list[str] = read_tensors(bodies, form, rows).tolist()
         return texts

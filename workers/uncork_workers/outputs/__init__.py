@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uncork_workers.adapters.tensors import BYTES, datatype_of
-from uncork_workers.description import CSV, JSON, NPY
-from uncork_workers.frames import RowResult
+from uncork_workers.adapters.tensors import BYTES, form_of
+from uncork_workers.description import CSV, JSON
+from uncork_workers.frames import ListForm, RowResult
 from uncork_workers.outputs.answers import Rejected, Response, WrongResult
 from uncork_workers.outputs.blobs import DEFAULT_IMAGE, encode_image, is_image
 from uncork_workers.outputs.faults import no_results, wrong_count
 from uncork_workers.outputs.json import encode_json, values_of
 from uncork_workers.outputs.tables import as_rows, encode_csv
 
-__all__ = ["Answer", "Encoded", "Rejected", "Response", "WrongResult", "encode", "row_result"]
+__all__ = ["Answer", "Array", "Encoded", "Rejected", "Response", "WrongResult", "encode", "row_result"]
 
 _OCTETS = "application/octet-stream"
 _TEXT = "text/plain; charset=utf-8"
@@ -40,15 +40,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Results, one text or block for each row.
+    """Results, one text for each row.
 
     Attributes:
-        rows: JSON texts, lines of CSV, or raw rows of an array.
+        rows: JSON texts, or lines of CSV.
         content_type: what the body of an answer is; empty for rows that the gateway makes a body of.
         head: what comes before the rows of an answer.
         between: what comes between them.
-        datatype: V2's, if results are an array.
-        shape: of a raw row; None if they are not raw.
+        form: of the rows, if they are JSON of an array.
         answers: by position, what is given in the place of a row.
     """
 
@@ -56,8 +55,7 @@ class Encoded:
     content_type: str = ""
     head: bytes = b""
     between: bytes = b","
-    datatype: str = ""
-    shape: tuple[int, ...] | None = None
+    form: ListForm | None = None
     answers: Mapping[int, Answer] = field(default_factory=dict)
 
     @property
@@ -66,18 +64,40 @@ class Encoded:
         return len(self.answers) < len(self.rows)
 
 
+class Array(NamedTuple):
+    """Results that are one array of numbers or booleans, and what they are as JSON."""
+
+    values: np.ndarray[Any, Any]
+    form: ListForm
+
+    def as_json(self) -> Encoded:
+        """The same, one JSON text for each row."""
+        return encode(self.values, expected=len(self.values))
+
+
+def as_array(results: object, *, expected: int) -> Array | None:
+    """Results whose rows can be dealt out raw; None if they are no array, or one of anything else.
+
+    Raises:
+        WrongResult: if there are not ``expected`` rows.
+    """
+    form = form_of(results)
+    if not isinstance(results, np.ndarray) or results.ndim == 0 or form is None or form.datatype == BYTES:
+        return None
+    _check_count(len(results), expected)
+    return Array(results, form)
+
+
 def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
     """Encode ``expected`` results in the media type ``accept``, if they can be; else as JSON, files or bytes.
 
     Raises:
         WrongResult: if there are not so many results, or one cannot be written.
     """
-    datatype = datatype_of(results)
-    if accept == NPY and datatype not in ("", BYTES) and isinstance(results, np.ndarray):
-        return _raw(results, expected, datatype)
+    form = form_of(results)
     rows = _listed(results, expected)
-    if accept != CSV and (datatype or _PLAIN.issuperset(map(type, rows))):
-        return Encoded(rows=encode_json(rows), datatype=datatype)
+    if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
+        return Encoded(rows=encode_json(rows), form=form)
     answers = {at: _own(row, accept) for at, row in enumerate(rows) if _is_own(row)}
     left = [at for at in range(len(rows)) if at not in answers]
     others = [rows[at] for at in left]
@@ -85,7 +105,7 @@ def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
         head, lines = encode_csv(others)
         encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
     else:
-        encoded = Encoded(rows=encode_json(others, places=left), datatype=datatype)
+        encoded = Encoded(rows=encode_json(others, places=left))
     texts = iter(encoded.rows)
     return replace(
         encoded, rows=[b"" if at in answers else next(texts) for at in range(len(rows))], answers=answers
@@ -97,8 +117,8 @@ def row_result(results: object) -> RowResult | None:
 
     None if it is a whole answer, such as a file, or its JSON is large.
     """
-    if isinstance(results, np.ndarray) and (datatype := datatype_of(results)):
-        return RowResult(datatype=datatype, shape=list(results.shape[1:]))
+    if (form := form_of(results)) is not None:
+        return RowResult(form=form)
     first = _as_sequence(results)[0]
     if _is_own(first):
         return None
@@ -158,16 +178,6 @@ def _as_sequence(results: object) -> Any:
     if isinstance(results, np.ndarray) and results.ndim > 0:
         return values_of(results)
     return results if isinstance(results, list) else as_rows(results)
-
-
-def _raw(results: np.ndarray[Any, Any], expected: int, datatype: str) -> Encoded:
-    if results.ndim == 0:
-        raise no_results(results, expected)
-    _check_count(len(results), expected)
-    data = results.astype(results.dtype.newbyteorder("<"), order="C", copy=False).tobytes()
-    size = len(data) // max(1, expected)
-    rows = [data[at * size : (at + 1) * size] for at in range(expected)]
-    return Encoded(rows=rows, between=b"", datatype=datatype, shape=results.shape[1:])
 
 
 def _check_count(got: int, expected: int) -> None:
