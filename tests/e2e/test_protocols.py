@@ -104,7 +104,7 @@ def test_tritons_client_sees_configuration_statistics_and_index(server: Server) 
     with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
         config = client.get_model_config("models", "1")
         assert (config["max_batch_size"], config["input"][0]["dims"]) == (32, [3])
-        assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 30_000
+        assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 100_000
         [before] = client.get_inference_statistics("models")["model_stats"]
         infer(server, ROWS[:3], binary=True)
         [after] = client.get_inference_statistics("models", "1")["model_stats"]
