@@ -161,7 +161,7 @@ class Way:
 class _SilentTally(ApiTally):
     """Counts nothing."""
 
-    def answered(self, status: int, seconds: float) -> None:
+    def answered(self, status: int, seconds: float, *, is_refusal: bool = False) -> None:
         """Forget it."""
 
 

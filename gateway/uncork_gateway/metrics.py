@@ -41,6 +41,7 @@ _SECONDS = np.array(
 )
 _SIZES = np.array([2.0**power for power in range(13)])
 _MEASURED = ("worked", "failed")
+_FIRST_SERVER_ERROR = 500
 # Values that are counted together: enough for numpy to pay, few enough to take no time.
 _MANY = 500
 
@@ -142,6 +143,7 @@ class ApiTally:
 
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
+        self.errors: Counter[int] = Counter()
         self.releases: Counter[str] = Counter()
         self.endings: Counter[str] = Counter()
         self.sheds: Counter[str] = Counter()
@@ -158,9 +160,14 @@ class ApiTally:
             setattr(copied, name, counts.copy())
         return copied
 
-    def answered(self, status: int, seconds: float) -> None:
-        """A client got its reply ``seconds`` after its request came; 499 if it had left."""
+    def answered(self, status: int, seconds: float, *, is_refusal: bool = False) -> None:
+        """A client got its reply ``seconds`` after its request came; 499 if it had left.
+
+        A 5xx is an error unless it ``is_refusal``: the gateway declined to execute the request.
+        """
         self.statuses[status] += 1
+        if status >= _FIRST_SERVER_ERROR and not is_refusal:
+            self.errors[status] += 1
         self.duration.observe(seconds)
 
 
@@ -223,6 +230,7 @@ class Metrics(Collector):
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_requests", "Requests answered.", "status", lambda api: api.statuses),
+    ("uncork_errors", "Answers 5xx that are no refusals.", "status", lambda api: api.errors),
     ("uncork_releases", "Batches released.", "reason", lambda api: api.releases),
     ("uncork_batches", "Batches that ended.", "outcome", lambda api: api.endings),
     ("uncork_shed", "Requests refused.", "reason", lambda api: api.sheds),
