@@ -15,12 +15,13 @@ from typing import Any
 from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
 from uncork_workers.context import Context, running
-from uncork_workers.frames import Batch, RawForm, Reply, TableForm, TensorForm
+from uncork_workers.frames import Batch, Raised, RawForm, Reply, TableForm, TensorForm
 from uncork_workers.hints import Hinting, telling_of_blocks
 from uncork_workers.outputs import Answer, Encoded, Rejected, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
 from uncork_workers.parts import Requests, cut
+from uncork_workers.raised import describe
 from uncork_workers.service import ApiDefinition, Service, find_apis
 from uncork_workers.streaming import Outlet, Stream
 
@@ -124,6 +125,7 @@ class Executor:
             shape=None if shape is None else list(shape),
             content_types=run.content_types,
             headers=run.headers,
+            raised=run.raised or ([] if failure is None else [describe(failure)]),
         )
         return reply, answers
 
@@ -148,6 +150,8 @@ class _Running:
         self.headers: list[list[tuple[str, str]]] | None = None
         self.kinds: set[tuple[str, tuple[int, ...] | None]] = set()
         """Datatype, and shape of a raw row, of the results of each call that worked."""
+        self.raised: list[Raised] = []
+        """For what requests got 500."""
 
     def run(self) -> None:
         """Answer all; only if they cannot be merged look for those to blame, and leave them out."""
@@ -265,6 +269,7 @@ class _Running:
         error_id = uuid.uuid4().hex[:12]
         api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
         log.error("api %s failed on a batch of %d rows [%s]", api, rows, error_id, exc_info=error)
+        self.raised.append(describe(error, error_id=error_id, requests=len(group)))
         answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:
             self.statuses[at], self.answers[at] = _FAILED, answer
