@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job
+from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.batches import from_frame, to_frame
@@ -21,11 +21,14 @@ from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import LiveState, Metrics
 from uncork_gateway.models import Model
 from uncork_gateway.service_pages import ServicePages
-from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.board import Board, Shown
+from uncork_gateway.status.document import Failure
+from uncork_gateway.status.failures import Failures
+from uncork_gateway.status.places import Place
 from uncork_gateway.status.recorder import Recorder
 from uncork_gateway.status.words import SERVICE
 from uncork_gateway.troubles import Start, Troubles
-from uncork_gateway.upstreams.worker_connection import Profile
+from uncork_gateway.upstreams.worker_connection import Executed, Profile
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import Failed, FrameError
@@ -70,7 +73,12 @@ class Gateway:
         self._metrics = Metrics()
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._traces = settings.traces
-        recorder = Recorder(self._metrics, index_of=self._pool.index_of)
+        self._failures = Failures(show_messages=settings.admin)
+        recorder = Recorder(
+            self._metrics,
+            sample=lambda api: self._dispatcher.sample(api),
+            index_of=self._pool.index_of,
+        )
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
             self, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
         )
@@ -177,6 +185,10 @@ class Gateway:
             name: Shown(api.route, weighs=api.settings.cost is not None, streams=api.streams)
             for name, api in self._apis.in_force.items()
         }
+
+    def failure(self, api: str) -> Failure | None:
+        """The exception that the handler of an api raised last; its message only with an admin port."""
+        return self._failures.last(api)
 
     def places(self) -> list[Place]:
         """The workers that are connected, and those that have ended and are not ready again."""
@@ -337,14 +349,14 @@ class Gateway:
         trace = None if self._traces is None else self._traces.begin_batch(self._batch_head, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
+
+        def came(outcome: Executed | WorkerLost) -> None:
+            if isinstance(outcome, Executed):
+                self._failures.note(start.api, outcome.reply.raised)
+            ended(from_frame(start, outcome))
+
         try:
-            self._pool.execute(
-                start.worker,
-                batch,
-                bodies,
-                lambda outcome: ended(from_frame(start, outcome)),
-                on_piece=on_piece,
-            )
+            self._pool.execute(start.worker, batch, bodies, came, on_piece=on_piece)
         except FrameError as error:
             asyncio.get_running_loop().call_soon(ended, error)
             return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,10 +139,19 @@ class Distribution:
         family.add_metric(labels, list(zip(bounds, cumulated, strict=True)), self._sum)
 
 
-class ApiTally:
-    """What is counted of one api."""
+def _nothing() -> None:
+    pass
 
-    def __init__(self) -> None:
+
+class ApiTally:
+    """The counts of one api.
+
+    Args:
+        before_answer: called before an answer is counted.
+    """
+
+    def __init__(self, before_answer: Callable[[], object] = _nothing) -> None:
+        self._before_answer = before_answer
         self.statuses: Counter[int] = Counter()
         self.errors: Counter[int] = Counter()
         self.releases: Counter[str] = Counter()
@@ -156,8 +166,8 @@ class ApiTally:
     def copy(self) -> ApiTally:
         """One that does not change when this one counts on."""
         copied = ApiTally()
-        for name, counts in vars(self).items():
-            setattr(copied, name, counts.copy())
+        for name in vars(copied).keys() - {"_before_answer"}:
+            setattr(copied, name, getattr(self, name).copy())
         return copied
 
     def answered(self, status: int, seconds: float, *, is_refusal: bool = False) -> None:
@@ -165,6 +175,7 @@ class ApiTally:
 
         A 5xx is an error unless it ``is_refusal``: the gateway declined to execute the request.
         """
+        self._before_answer()
         self.statuses[status] += 1
         if status >= _FIRST_SERVER_ERROR and not is_refusal:
             self.errors[status] += 1
@@ -175,15 +186,26 @@ class Metrics(Collector):
     """All that one gateway counts, in a registry of its own. It is the dispatcher's observer."""
 
     def __init__(self) -> None:
-        self._apis: defaultdict[str, ApiTally] = defaultdict(ApiTally)
+        self._apis: dict[str, ApiTally] = {}
+        self._before_answer: Callable[[str], object] = lambda api: None
         self.registry = CollectorRegistry()
         self.registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
 
+    def watch_answers(self, before: Callable[[str], object]) -> None:
+        """Have ``before`` called with the name of an api before an answer of that api is counted.
+
+        This holds for apis that are counted from now on.
+        """
+        self._before_answer = before
+
     def api(self, name: str) -> ApiTally:
         """The counts of an api; they stay when the api is changed."""
-        return self._apis[name]
+        tally = self._apis.get(name)
+        if tally is None:
+            tally = self._apis[name] = ApiTally(partial(self._before_answer, name))
+        return tally
 
     def render(self) -> bytes:
         """The exposition, as Prometheus scrapes it."""
@@ -193,7 +215,7 @@ class Metrics(Collector):
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Count a release."""
-        tally = self._apis[start.api]
+        tally = self.api(start.api)
         tally.releases[start.reason] += 1
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
@@ -201,14 +223,14 @@ class Metrics(Collector):
 
     def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
         """Count how it ended, and measure it if it came back."""
-        tally = self._apis[batch.start.api]
+        tally = self.api(batch.start.api)
         tally.endings[ending] += 1
         if ending in _MEASURED:
             tally.batch_duration.observe(batch.seconds)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """Count a refusal."""
-        self._apis[api].sheds[reason] += 1
+        self.api(api).sheds[reason] += 1
 
     # The registry's collector
 
