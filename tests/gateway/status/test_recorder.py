@@ -215,6 +215,16 @@ def test_arrivals_at_a_steady_load_are_those_of_the_window(told: Told) -> None:
             assert recent.arrived_rows / recent.seconds == pytest.approx(6 / 5, rel=0.01)
 
 
+def test_rows_are_their_cost_where_there_is_one(told: Told) -> None:
+    """As limits, arrivals and the estimate count them; only the batches that are kept know both."""
+    start = Start(1, 10, "a", None, (1,), 50.0, "idle", 0.004)
+    for observer in (told.recorder, told.metrics):
+        observer.batch_started(start, 2, [0.001])
+
+    assert told.recent().released_rows == 50
+    assert told.recent().mean_rows == 50
+
+
 def test_who_asks_changes_nothing(told: Told) -> None:
     """Figures are the same for one who has looked all the time as for one who looks for the first time."""
     other = Told()

@@ -83,14 +83,15 @@ export class View {
     this.#releases(api.releases);
     this.#answers(api.requests, api.sheds);
     this.#none("whyRefused", !api.why_refused, api.why_refused);
-    this.#failure(api.failure, now);
+    this.#failure(api, now);
   }
 
-  #failure(failure, now) {
+  #failure({ failure, errors }, now) {
     this.#fields.failure.hidden = !failure;
     if (!failure) return;
     const { error, place, message, error_id, requests, first, last } = failure;
     const since = new Date(1000 * first).toLocaleTimeString();
+    this.#fields.failure.dataset.tone = sum(errors) ? "bad" : "muted";
     this.#text("failure", `Last exception: ${error}${place && ` at ${place}`}${message ? `: ${message}` : ""}. `
       + `${counted(requests, "request")} since ${since}, the last ${duration(Math.max(0, now - last))} ago; error id ${error_id}.`);
   }
@@ -167,7 +168,7 @@ export class View {
       if (!link.childElementCount) link.replaceChildren(document.createElement("b"), document.createElement("small"));
       link.href = `#${encodeURIComponent(name)}`;
       link.toggleAttribute("aria-current", name === shown.name);
-      link.classList.toggle("advised", advice.some(({ code }) => !CALM.has(code)));
+      link.classList.toggle("advised", state !== "ok" || advice.some(({ code }) => !CALM.has(code)));
       link.classList.toggle("failing", state === "failing");
       put(link.firstChild, name);
       put(link.lastChild, rate_rows === null ? "" : `${number(rate_rows)} rows/s`);
