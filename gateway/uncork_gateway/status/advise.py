@@ -75,10 +75,17 @@ def _add_workers(figures: Figures, names: Names) -> str | None:
         why = f"{refused} of the requests were refused, because {too_much(figures, names)}"
     elif figures.is_late:
         why = f"{compared_with_goal(figures, names)}: {load(figures, names)}"
+    elif figures.waits_for_workers:
+        why = f"{_time_spent(figures)}: {load(figures, names)}"
     else:
         why = f"there is no room for bursts: {load(figures, names)}"
     more = count(figures.missing_workers, names.worker, names.workers)
     return f"{why}; add {more} ({names.add})"
+
+
+def _time_spent(figures: Figures) -> str:
+    recent = figures.recent
+    return f"requests spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in their batches"
 
 
 def _raise_cap(figures: Figures, names: Names) -> str | None:
@@ -151,9 +158,8 @@ def _shared_workers(figures: Figures, names: Names) -> str | None:
     if other is None or figures.others_share < MOSTLY or recent.queue_s <= recent.run_s:
         return None
     return (
-        f"requests spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in their batches: other "
-        f"{names.api}s take {percent(figures.others_share)} of the time, most of it {other}: give {other} a "
-        f"server of its own, or add {names.workers} ({names.add})"
+        f"{_time_spent(figures)}: other {names.api}s take {percent(figures.others_share)} of the time, most "
+        f"of it {other}: give {other} a server of its own, or add {names.workers} ({names.add})"
     )
 
 

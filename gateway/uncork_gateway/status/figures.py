@@ -159,7 +159,7 @@ class Figures:
         """Whether more arrives than the workers can do, beside what other apis have them do."""
         if self.recent.is_few:
             return False
-        if self.recent.refused_for_load > A_FEW or self._waits_for_workers:
+        if self.recent.refused_for_load > A_FEW or self.waits_for_workers:
             return True
         capacity = self.capacity
         if capacity is None or not self.recent.batches:
@@ -167,7 +167,7 @@ class Figures:
         return self.recent.rate > _FULL_LOAD * capacity * (1 - min(1.0, self.others_share))
 
     @property
-    def _waits_for_workers(self) -> bool:
+    def waits_for_workers(self) -> bool:
         """Whether requests wait longer than they run, though the policy never has them wait."""
         return not self.merges and self.recent.queue_s > self.recent.run_s > 0
 
