@@ -7,7 +7,7 @@ from uncork_gateway.status.document import Limit
 from uncork_gateway.status.figures import A_FEW, Figures
 from uncork_gateway.status.health import state_of, what_failed
 from uncork_gateway.status.recent import ENOUGH_REQUESTS, WINDOW_S
-from uncork_gateway.status.words import Names, count, ms, number, percent, plus_minus, times
+from uncork_gateway.status.words import Names, count, ms, number, percent, plus_minus, times, were
 
 # From this gain on, a larger batch is worth asking for.
 _WORTH = 1.2
@@ -169,7 +169,7 @@ def _refused(figures: Figures) -> str:
     recent = figures.recent
     if recent.refused_share <= A_FEW:
         return ""
-    return f"{recent.refused} of {count(recent.answered, 'request')} were refused."
+    return f"{recent.refused} of {count(recent.answered, 'request')} {were(recent.refused)} refused."
 
 
 def _traffic(figures: Figures) -> str:
@@ -178,7 +178,9 @@ def _traffic(figures: Figures) -> str:
         running = sum(batch.requests for batch in figures.work.running if batch.api == figures.stats.name)
         waiting = figures.stats.queued_requests + running
         if waiting:
-            return f"No answer in the last {WINDOW_S:g} s: {count(waiting, 'request')} are queued or running."
+            verb = "is" if waiting == 1 else "are"
+            now = f"{count(waiting, 'request')} {verb} queued or running"
+            return f"No answer in the last {WINDOW_S:g} s: {now}."
         return f"No request in the last {WINDOW_S:g} s."
     if recent.is_few:
         too_few = "too few" if recent.requests < ENOUGH_REQUESTS else "too early"

@@ -12,7 +12,7 @@ from uncork_gateway.status.explain import (
     workers,
 )
 from uncork_gateway.status.figures import Figures
-from uncork_gateway.status.words import Names, count, ms, number, percent
+from uncork_gateway.status.words import Names, count, ms, number, percent, were
 
 
 def why_this_size(figures: Figures, names: Names) -> str:
@@ -91,7 +91,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     ]
     colon = ":" if len(reasons) > 1 else ""
     of_all = f"{recent.refused} of {count(recent.answered, 'request')} ({percent(recent.refused_share)})"
-    return f"{of_all} were refused{colon} {'; '.join(told)}."
+    return f"{of_all} {were(recent.refused)} refused{colon} {'; '.join(told)}."
 
 
 def _refusal(figures: Figures, names: Names, reason: str) -> str:

@@ -106,6 +106,11 @@ def count(value: float, one: str, many: str | None = None) -> str:
     return f"{text} {one if text == '1' else many or one + 's'}"
 
 
+def were(number_of: int) -> str:
+    """The verb for so many things."""
+    return "was" if number_of == 1 else "were"
+
+
 def plus_minus(share: float) -> str:
     """A relative deviation."""
     return f"±{max(1.0, 100 * share):.0f} %"

@@ -215,11 +215,11 @@ FIGURES: dict[str, Callable[[Api], tuple[str, ...]]] = {
         str(sum(api.errors.values())),
         str(api.answered),
     ),
-    r"(\d+) of (\d+) requests? (?:\([^)]*\) )?were refused": lambda api: (
+    r"(\d+) of (\d+) requests? (?:\([^)]*\) )?(?:was|were) refused": lambda api: (
         str(api.refused),
         str(api.answered),
     ),
-    r"(?:requests? \(|^)([^(]* %)\)? (?:of the requests )?were refused": lambda api: (
+    r"(?:requests? \(|^)([^(]* %)\)? (?:of the requests )?(?:was|were) refused": lambda api: (
         percent(api.refused_share or 0.0),
     ),
     r"goal(?: of)? \(?(?:\w* )?([\d.]+ m?s)": lambda api: (time_of(api, "goal_ms"),),

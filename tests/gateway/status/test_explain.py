@@ -84,6 +84,18 @@ def test_an_api_that_refuses() -> None:
     assert " 100 of 200 requests got a 4xx. " in sentence(made, SERVICE)
 
 
+def test_one_request_is_one() -> None:
+    """Not several."""
+    refused = figures(stats(queued_requests=1), recent(sheds={"no_worker": 1}))
+    assert sentence(refused, SERVICE).startswith(
+        "1 of 1 request was refused. 1 request in the last 30 s: too"
+    )
+    assert str(why_refused(refused, SERVICE)).startswith("1 of 1 request (100 %) was refused with 503")
+    assert sentence(figures(stats(queued_requests=1)), SERVICE).startswith(
+        "No answer in the last 30 s: 1 request is queued or running. "
+    )
+
+
 def test_requests_that_wait_and_are_not_answered() -> None:
     """As where a batch hangs."""
     running = RUNNING._replace(requests=2)
