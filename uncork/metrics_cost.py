@@ -161,7 +161,7 @@ class Way:
 class _SilentTally(ApiTally):
     """Counts nothing."""
 
-    def answered(self, status: int, seconds: float, rows: int = 0) -> None:
+    def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
         """Forget it."""
 
 

@@ -22,13 +22,14 @@ from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran
 from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.policy import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.stats import ApiStats, Holding, RunningBatch, WorkStats
+from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
     "POLICIES",
     "Answer",
     "ApiRules",
+    "ApiSample",
     "ApiStats",
     "AsyncDispatcher",
     "BatchFacts",

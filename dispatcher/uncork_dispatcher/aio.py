@@ -21,7 +21,7 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.stats import ApiStats, WorkStats
+from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
 log = logging.getLogger("uncork.dispatcher")
 
@@ -231,6 +231,10 @@ class AsyncDispatcher(Generic[P, R]):
     def stats(self) -> list[ApiStats]:
         """What each api holds and what is known about it."""
         return self._core.stats(now=self._now())
+
+    def sample(self, api: str) -> ApiSample:
+        """Totals and beliefs of one api; :class:`KeyError` if there is no such api."""
+        return self._core.sample(api)
 
     def work(self) -> WorkStats:
         """Which workers there are, and what they run."""

@@ -16,7 +16,7 @@ from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.returns import Returns
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Running, Slots
-from uncork_dispatcher.stats import ApiStats, Holding
+from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
 
 # Capacity is judged by the higher of the rates over a short and this longer time.
 _LASTING_S = 5.0
@@ -55,6 +55,7 @@ class Api:
         """When the last of those who were refused is to come back."""
         self.refused = 0
         """How many were told when to come back."""
+        self._arrived_rows = 0.0
         self.requests = 0
         self.rows = 0.0
         self.size_bytes = 0
@@ -115,6 +116,7 @@ class Api:
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
         """A request has come, whether it is taken in or not."""
+        self._arrived_rows += rows
         self._arrivals.arrived(rows, now=now)
         self._lasting.arrived(rows, now=now)
         if not self._returns.arrived(source, now=now):
@@ -223,6 +225,10 @@ class Api:
             self._smallest_s = self.estimate.seconds(self._smallest_rows)
         self._judge()
 
+    def sample(self) -> ApiSample:
+        """Totals and beliefs, for figures over time."""
+        return ApiSample(self.estimate, self._transport_s, self._arrived_rows, self.rows)
+
     def stats(
         self, now: float, *, running: int = 0, oldest_s: float = 0.0, holding: Holding | None = None
     ) -> ApiStats:
@@ -238,10 +244,9 @@ class Api:
             self.estimate,
             self.rules,
             self.policy.limit_rows,
-            self._lasting.per_second(now=now),
             max(0.0, 1.0 - unexpected / rate) if rate > 0 else 0.0,
             self.requests + running + self._returns.clients,
-            self._smallest_s + self._transport_s if self._smallest_rows < math.inf else 0.0,
+            self._smallest_rows if self._smallest_rows < math.inf else 0.0,
             self._estimator.known_rows,
             oldest_s,
             holding,

@@ -31,7 +31,7 @@ from uncork_dispatcher.policy import Hold, Release
 from uncork_dispatcher.queue import Entry, RequestQueue
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.slots import Running, Slots
-from uncork_dispatcher.stats import ApiStats, Holding, RunningBatch, WorkStats
+from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 
 
 class Dispatcher:
@@ -246,6 +246,14 @@ class Dispatcher:
                 holding = Holding(decision.until - self._now, decision.reason)
         oldest = min((queue.oldest.arrival for queue in queues), default=self._now)
         return api.stats(self._now, running=running, oldest_s=self._now - oldest, holding=holding)
+
+    def sample(self, api: str) -> ApiSample:
+        """Totals and beliefs of one api.
+
+        Raises:
+            KeyError: if there is no such api.
+        """
+        return self._apis[api].sample()
 
     def work(self, *, now: float) -> WorkStats:
         """Which workers there are, and what they run."""

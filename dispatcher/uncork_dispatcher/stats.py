@@ -29,20 +29,33 @@ class ApiStats(NamedTuple):
     rules: ApiRules
     limit_rows: int
     """The most rows that the policy puts into one batch of several requests."""
-    lasting_rate: float
-    """Arrivals in rows per second, over about five seconds."""
     returning_share: float
     """Share of the arrivals that came from clients who were expected back after an answer."""
     clients: int
     """How many clients there seem to be: those whose requests are held or run, and those expected back."""
-    needed_s: float
-    """What the smallest request takes on an idle worker, with the way there and back; 0 if not known."""
+    smallest_rows: float
+    """Rows of the smallest request that was answered; 0 before the first."""
     known_rows: tuple[float, float] | None
     """Sizes of the smallest and the largest batch that the estimate rests on; None before the first."""
     oldest_s: float
     """How long the request has been held that is held longest; 0 if none is."""
     holding: Holding | None
     """What the policy waits for; None if nothing is held, or if it waits for a worker."""
+
+
+class ApiSample(NamedTuple):
+    """Totals and beliefs of one api that are cheap to read, for figures over time.
+
+    Attributes:
+        estimate: of the time in the worker.
+        transport_s: on the way to the worker and back, on average.
+        arrived_rows: since the start, also those that were refused.
+    """
+
+    estimate: Estimate
+    transport_s: float
+    arrived_rows: float
+    queued_rows: float
 
 
 class RunningBatch(NamedTuple):

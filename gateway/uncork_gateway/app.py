@@ -21,7 +21,10 @@ from uncork_gateway.http import HttpProtocol
 from uncork_gateway.metrics import ApiTally, LiveState, Metrics
 from uncork_gateway.models import Model
 from uncork_gateway.service_pages import ServicePages
-from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.board import Board, Shown
+from uncork_gateway.status.document import Failure
+from uncork_gateway.status.failures import Failures
+from uncork_gateway.status.places import Place
 from uncork_gateway.status.recorder import Recorder
 from uncork_gateway.status.words import SERVICE
 from uncork_gateway.troubles import Start, Troubles
@@ -70,7 +73,12 @@ class Gateway:
         self._metrics = Metrics()
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._traces = settings.traces
-        recorder = Recorder(self._metrics, index_of=self._pool.index_of)
+        self._failures = Failures(show_messages=settings.admin)
+        recorder = Recorder(
+            self._metrics,
+            sample=lambda api: self._dispatcher.sample(api),
+            index_of=self._pool.index_of,
+        )
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
             self, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
         )
@@ -179,6 +187,10 @@ class Gateway:
             name: Shown(api.route, weighs=api.settings.cost is not None, streams=api.streams)
             for name, api in self._apis.in_force.items()
         }
+
+    def failure(self, api: str) -> Failure | None:
+        """The exception that the handler of an api raised last; its message only with an admin port."""
+        return self._failures.last(api)
 
     def places(self) -> list[Place]:
         """The workers that are connected, and those that have ended and are not ready again."""
@@ -356,6 +368,8 @@ class Gateway:
         def done(outcome: Executed | WorkerLost) -> None:
             ran = from_frame(start, outcome)
             ended(ran)
+            if isinstance(outcome, Executed):
+                self._failures.note(start.api, outcome.reply.raised)
             if outputs is not None and isinstance(ran, Ran):
                 outputs.saw_results(ran.results)
 

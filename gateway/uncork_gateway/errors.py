@@ -10,7 +10,8 @@ GatewayError
 ├── HandlerFailed        500  the handler raised; text has an id    (worker)
 ├── BadGateway           502  the worker died                       (dispatcher)
 ├── Unavailable          503  shed, full, no worker, draining       (dispatcher)
-└── TimedOut             504  batch timeout, or the client's own    (dispatcher)
+└── TimedOut             504  the batch ran past its timeout        (dispatcher)
+    └── ClientTimedOut   504  the client's own deadline has passed  (dispatcher)
 """
 
 from __future__ import annotations
@@ -32,9 +33,14 @@ CLIENT_GONE = 499
 
 
 class GatewayError(Exception):
-    """An answer that is not 200; the message is for the client."""
+    """An answer that is not 200; the message is for the client.
+
+    Attributes:
+        is_refusal: the gateway declined to execute the request, which is no error of the service.
+    """
 
     status = 500
+    is_refusal = False
 
     def headers(self) -> Headers:
         """Headers that the answer carries beside content type and length."""
@@ -103,6 +109,7 @@ class Unavailable(GatewayError):
     """The request was refused; ``retry_after_s`` is when it makes sense to try again."""
 
     status = 503
+    is_refusal = True
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -114,9 +121,15 @@ class Unavailable(GatewayError):
 
 
 class TimedOut(GatewayError):
-    """The batch ran past the api's timeout, or the client's own deadline passed."""
+    """The batch ran past the api's timeout."""
 
     status = 504
+
+
+class ClientTimedOut(TimedOut):
+    """The deadline that the client itself set passed before its request was executed."""
+
+    is_refusal = True
 
 
 _SHED: dict[ShedReason, str] = {
@@ -131,7 +144,7 @@ def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
     """Say in HTTP what became of a request in the dispatcher; ``executor`` is what runs batches."""
     match error:
         case RequestShed(reason="client_deadline"):
-            return TimedOut("the time that X-Request-Timeout-Ms allows has passed")
+            return ClientTimedOut("the time that X-Request-Timeout-Ms allows has passed")
         case RequestShed():
             return Unavailable(_SHED[error.reason].format(executor=executor), error.retry_after_s)
         case BatchTimedOut():

@@ -229,7 +229,8 @@ class BodyExchange(ABC):
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read
         content_type, body = self._to.error(failure.status, str(failure))
-        self._reply(failure.status, header_lines(failure.headers()) + content_type, body)
+        head = header_lines(failure.headers()) + content_type
+        self._reply(failure.status, head, body, is_refusal=failure.is_refusal)
 
     def _failure(self, error: Exception) -> GatewayError:
         """What to tell of an error."""
@@ -237,13 +238,13 @@ class BodyExchange(ABC):
             error = from_dispatcher(error, executor=self._to.executor)
         return error if isinstance(error, GatewayError) else unexpected(error)
 
-    def _reply(self, status: int, head: bytes, body: bytes) -> None:
+    def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
         self._connection.reply(self, status, head, body)
-        self._count(status)
+        self._count(status, is_refusal=is_refusal)
 
-    def _count(self, status: int) -> None:
+    def _count(self, status: int, *, is_refusal: bool = False) -> None:
         seconds = time.perf_counter() - self._arrived
-        self._to.tally.answered(status, seconds, self._rows)
+        self._to.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
         request_log, traces, answer = self._connection.request_log, self._connection.traces, self._answer
         if request_log is not None:
             batch_id = "" if answer is None else self._to.batch_head.id_of(answer.batch.start.batch)

@@ -9,7 +9,8 @@ from typing import Any
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.metrics import ApiTally, Metrics
-from uncork_gateway.status.recorder import WINDOW_S, Recorder
+from uncork_gateway.status.recent import WINDOW_S
+from uncork_gateway.status.recorder import Recorder
 
 UNKNOWN = "(unknown)"
 """The API that requests for all other models share. Their batch keys keep the models apart."""
@@ -72,7 +73,6 @@ class KnownModels:
         if len(self._used) < _MOST or any(self._forget(other) for other in list(self._used)):
             self._used[model] = self._clock()
             self._dispatcher.set_api(self._rules(model))
-            self._recorder.watch(model)
 
     def expire(self) -> None:
         """Forget the models that nobody has asked for in an hour. To be called before names are read."""

@@ -223,10 +223,10 @@ class MergedRequest(BodyExchange):
         except WrongReply as error:
             raise BadGateway(str(error)) from error
 
-    def _reply(self, status: int, head: bytes, body: bytes) -> None:
+    def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
         if 200 <= status < 300:
             self._route.models.add(self._route.model)
-        super()._reply(status, head, body)
+        super()._reply(status, head, body, is_refusal=is_refusal)
 
     async def _relay(self, body: bytes) -> None:
         """It goes alone, and comes back as it is."""

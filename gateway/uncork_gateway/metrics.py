@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ _SECONDS = np.array(
 )
 _SIZES = np.array([2.0**power for power in range(13)])
 _MEASURED = ("worked", "failed")
+_FIRST_SERVER_ERROR = 500
 # Values that are counted together: enough for numpy to pay, few enough to take no time.
 _MANY = 500
 
@@ -139,11 +141,21 @@ class Distribution:
         family.add_metric(labels, list(zip(bounds, cumulated, strict=True)), self._sum)
 
 
-class ApiTally:
-    """What is counted of one api."""
+def _nothing() -> None:
+    pass
 
-    def __init__(self) -> None:
+
+class ApiTally:
+    """The counts of one api.
+
+    Args:
+        before_answer: called before an answer is counted.
+    """
+
+    def __init__(self, before_answer: Callable[[], object] = _nothing) -> None:
+        self._before_answer = before_answer
         self.statuses: Counter[int] = Counter()
+        self.errors: Counter[int] = Counter()
         self.releases: Counter[str] = Counter()
         self.endings: Counter[str] = Counter()
         self.sheds: Counter[str] = Counter()
@@ -157,16 +169,20 @@ class ApiTally:
     def copy(self) -> ApiTally:
         """One that does not change when this one counts on."""
         copied = ApiTally()
-        for name, counts in vars(self).items():
-            setattr(copied, name, counts.copy())
+        for name in vars(copied).keys() - {"_before_answer"}:
+            setattr(copied, name, getattr(self, name).copy())
         return copied
 
-    def answered(self, status: int, seconds: float, rows: int = 0) -> None:
+    def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
         """Count the reply to a request, ``seconds`` after it came; 499 if its client had left.
 
-        ``rows`` are those of the request, 0 if its body was not read.
+        ``rows`` are those of the request, 0 if its body was not read. A 5xx is an error unless it
+        ``is_refusal``: the gateway declined to execute the request.
         """
+        self._before_answer()
         self.statuses[status] += 1
+        if status >= _FIRST_SERVER_ERROR and not is_refusal:
+            self.errors[status] += 1
         self.duration.observe(seconds)
         self.inference.answered(status, seconds, rows)
 
@@ -179,15 +195,26 @@ class Metrics(Collector):
 
     def __init__(self, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
-        self._apis: defaultdict[str, ApiTally] = defaultdict(ApiTally)
+        self._apis: dict[str, ApiTally] = {}
+        self._before_answer: Callable[[str], object] = lambda api: None
         self.registry = CollectorRegistry()
         self.registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
 
+    def watch_answers(self, before: Callable[[str], object]) -> None:
+        """Have ``before`` called with the name of an api before an answer of that api is counted.
+
+        This holds for apis that are counted from now on.
+        """
+        self._before_answer = before
+
     def api(self, name: str) -> ApiTally:
         """The counts of an api; they stay when the api is changed."""
-        return self._apis[name]
+        tally = self._apis.get(name)
+        if tally is None:
+            tally = self._apis[name] = ApiTally(partial(self._before_answer, name))
+        return tally
 
     def forget(self, name: str) -> None:
         """Drop the counts of an API; it is no longer exposed."""
@@ -201,7 +228,7 @@ class Metrics(Collector):
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Count a release."""
-        tally = self._apis[start.api]
+        tally = self.api(start.api)
         tally.releases[start.reason] += 1
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
@@ -210,7 +237,7 @@ class Metrics(Collector):
 
     def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
         """Count how it ended, and measure it if it came back."""
-        tally = self._apis[batch.start.api]
+        tally = self.api(batch.start.api)
         tally.endings[ending] += 1
         if ending in _MEASURED:
             tally.batch_duration.observe(batch.seconds)
@@ -219,7 +246,7 @@ class Metrics(Collector):
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
         """Count a refusal."""
-        self._apis[api].sheds[reason] += 1
+        self.api(api).sheds[reason] += 1
 
     # The registry's collector
 
@@ -241,6 +268,7 @@ class Metrics(Collector):
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_requests", "Requests answered.", "status", lambda api: api.statuses),
+    ("uncork_errors", "Answers 5xx that are no refusals.", "status", lambda api: api.errors),
     ("uncork_releases", "Batches released.", "reason", lambda api: api.releases),
     ("uncork_batches", "Batches that ended.", "outcome", lambda api: api.endings),
     ("uncork_shed", "Requests refused.", "reason", lambda api: api.sheds),

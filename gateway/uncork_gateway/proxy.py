@@ -27,7 +27,8 @@ from uncork_gateway.pass_through import PassThrough
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
-from uncork_gateway.status.board import Board, Place, Shown
+from uncork_gateway.status.board import Board, Shown
+from uncork_gateway.status.places import Place
 from uncork_gateway.status.recorder import Recorder
 from uncork_gateway.status.words import PROXY
 from uncork_gateway.upstreams.http_servers import HttpServers
@@ -117,7 +118,7 @@ class Proxy:
         settings.rules("model")
         self._settings = settings
         self._metrics = Metrics()
-        recorder = Recorder(self._metrics)
+        recorder = Recorder(self._metrics, sample=lambda model: self._dispatcher.sample(model))
         self._servers = HttpServers(
             urls,
             concurrency=settings.concurrency,
@@ -249,6 +250,9 @@ class Proxy:
     def shown(self) -> dict[str, Shown]:
         """The models that the servers know."""
         return dict.fromkeys(self._models.names(), Shown())
+
+    def failure(self, api: str) -> None:
+        """Nothing is known of what servers raise; clients get their answers as they are."""
 
     def places(self) -> list[Place]:
         """The calls that servers run or could, and the servers that are not healthy."""

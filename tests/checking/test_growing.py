@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from uncork.checking.figures import Times
+from uncork.checking.figures import Failure, Times
 from uncork.checking.growing import (
     Batches,
+    Died,
     Refused,
     Slow,
     Unknown,
@@ -24,18 +25,21 @@ from uncork.checking.growing import (
 from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import ApiSettings
-from uncork_workers.frames import Batch, Reply
+from uncork_workers.frames import Batch, Raised, Reply
 from uncork_workers.warmup import Example
+
+RAISED = Raised("IndexError", "service.py:7", "list index out\nof range")
 
 
 class Model:
     """Takes 2 ms and 1 ms a row, as it says, and 9 ms more for the first batch of a size.
 
-    Refuses batches of more rows than it likes.
+    Refuses batches of more rows than it likes, and raises on those of more than it can.
     """
 
-    def __init__(self, *, likes: int = 1000, hangs: bool = False) -> None:
+    def __init__(self, *, likes: int = 1000, can: int = 1000, hangs: bool = False) -> None:
         self.likes = likes
+        self.can = can
         self.hangs = hangs
         self.sizes: list[int] = []
 
@@ -47,11 +51,24 @@ class Model:
         seconds = (2 + rows + (0 if rows in self.sizes else 9)) / 1000
         self.sizes.append(rows)
         status = 200 if rows <= self.likes else 422
-        reply = Reply(batch=0, worked=True, seconds=seconds, statuses=[status] * rows, lengths=[], chunks=[])
+        raised = [] if rows <= self.can else [RAISED]
+        if raised and rows == 1:
+            status = 500
+        reply = Reply(0, not raised, seconds, [status] * rows, [], [], raised=raised)
         return Executed(reply, [b"no"] * rows), seconds + 0.5
 
 
-def grown(model: Model, *, seconds: float = 60.0, free_bytes: int | None = None, **settings: Any) -> Times:
+def grown(model: Model, **options: Any) -> Times:
+    """The times of a model that does not fail."""
+    times, failure = tried(model, **options)
+    assert failure is None
+    assert times is not None
+    return times
+
+
+def tried(
+    model: Model, *, seconds: float = 60.0, free_bytes: int | None = None, **settings: Any
+) -> tuple[Times | None, Failure | None]:
     """What is learned of it."""
     example = Example(api="predict", sample=Sample(b"[1,2]"), settings=ApiSettings(**settings))
     batches = Batches(example, model.run)
@@ -96,6 +113,45 @@ def test_a_size_that_fails_ends_it() -> None:
         grown(Model(likes=0))
     with pytest.raises(Slow):
         grown(Model(hangs=True), timeout=0.001)
+
+
+def test_a_handler_that_raises_has_failed() -> None:
+    """It says what was raised, and where; there are no times of that size."""
+    times, failure = tried(Model(can=0))
+
+    assert times is None
+    assert failure == Failure(rows=1, says="raises IndexError: list index out of range (service.py:7)")
+
+
+def test_a_handler_that_raises_in_larger_batches_has_failed_too() -> None:
+    """Though each of their requests is answered when it is run alone; the sizes before it were measured."""
+    times, failure = tried(Model(can=2))
+
+    assert times is not None
+    assert [one.rows for one in times.sizes] == [1, 2]
+    assert failure == Failure(rows=4, says="raises IndexError: list index out of range (service.py:7)")
+
+
+def test_an_answer_that_is_an_error_is_a_failure() -> None:
+    """Whatever the handler calls it; a refusal is none."""
+
+    async def unavailable(batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        return Executed(Reply(0, True, 0.1, [503], [], []), [b"no database"]), 0.1
+
+    async def dies(batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        raise Died
+
+    failures = []
+    for run in (unavailable, dies):
+        batches = Batches(Example(api="a", sample=Sample(b"1"), settings=ApiSettings()), run)
+        times, failure = asyncio.run(grow(batches, seconds=1, pid=os.getpid(), free_bytes=None))
+        assert times is None
+        failures.append(failure)
+
+    assert failures == [
+        Failure(rows=1, says="answers with status 503: no database"),
+        Failure(rows=1, says="ends the worker process"),
+    ]
 
 
 def test_a_profile_is_as_good() -> None:

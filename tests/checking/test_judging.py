@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from uncork.checking.figures import ApiFigures, Figures, Plan, Times
+from uncork.checking.figures import ApiFigures, Failure, Figures, Plan, Times
 from uncork.checking.judging import judge
 from uncork_loadtests.batch_times import SizeTime, fit
 from uncork_workers.description import ApiSettings
@@ -74,7 +74,18 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "no end within the timeout": (
         {"api": {"timed_out": True}}, "error", "row-beyond-timeout", "raise timeout",
     ),
-    "a handler that fails": ({"api": {"failed": "no"}}, "error", "handler-fails", "mend the handler"),
+    "a handler that fails on its own example": (
+        {"api": {"failure": Failure(rows=1, says="no"), "row_is_made_up": False}},
+        "error", "handler-fails", "fix the handler, or give an example that works",
+    ),
+    "a handler that fails on a row that was made up": (
+        {"api": {"failure": Failure(rows=1, says="no")}},
+        "error", "handler-fails", "fix the handler; if clients never send such a row,",
+    ),
+    "a handler that fails on several rows": (
+        {"api": {"failure": Failure(rows=64, says="no")}},
+        "error", "handler-fails", "fix the handler: it gets all rows of a batch at once",
+    ),
     "no example": ({"api": {"unmeasured": "none"}}, "note", "not-measured", "give an example"),
     "impatient clients": (
         {"plan": {"client_timeout_ms": 100}}, "error", "client-below-goal", "set mb_max_latency below 100",

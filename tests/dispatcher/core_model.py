@@ -108,7 +108,7 @@ class Model:
     ) -> str | None:
         """A worker is due: the request is queued if it can be answered in time, else refused."""
         done = self.due(now)[0] + stats.estimate.seconds(request.rows)
-        if not self.held(request.api) and done < request.deadline - stats.needed_s:
+        if not self.held(request.api) and done < request.deadline - 1e-9:
             return None
         return "no_worker" if done > request.deadline else refused and refused.reason
 

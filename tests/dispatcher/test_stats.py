@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from uncork_dispatcher import ApiRules, Dispatcher, Holding, RunningBatch, Start, WorkStats
 
 from .driver import core_with, start_one
@@ -79,12 +81,27 @@ def test_clients_are_those_who_wait_and_those_who_are_expected_back() -> None:
     assert api.clients == 4
     assert 0 < api.returning_share < 0.5
     assert api.known_rows == (3.0, 3.0)
-    assert api.needed_s > 0
+    assert api.smallest_rows == 1
+
+
+def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
+    """Also what was refused; and what is known of batch times, with the way to the worker and back."""
+    core = core_with(fixed(max_queue_rows=5))
+    core.submit(1, api="a", rows=2, now=0.0)
+    core.poll(1.0)
+    core.batch_done(1, outcome="worked", seconds=0.3, chunks=[(2, 0.2)], now=1.3)
+    core.submit(2, api="a", rows=4, now=1.4)
+    assert core.submit(3, api="a", rows=3, now=1.4) is not None
+
+    sample = core.sample("a")
+    assert (sample.arrived_rows, sample.queued_rows) == (9, 4)
+    assert sample.estimate.seconds(2) == pytest.approx(0.2)
+    assert 0 < sample.transport_s <= 0.1
 
 
 def test_nothing_is_known_at_first() -> None:
     """Of an api that nobody has asked."""
     [api] = core_with(fixed(max_batch_rows=7)).stats(now=0.0)
 
-    assert (api.limit_rows, api.rules.name, api.clients, api.needed_s) == (7, "a", 0, 0)
+    assert (api.limit_rows, api.rules.name, api.clients, api.smallest_rows) == (7, "a", 0, 0)
     assert (api.known_rows, api.holding, api.oldest_s, api.returning_share) == (None, None, 0, 0)

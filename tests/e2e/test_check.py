@@ -54,6 +54,31 @@ def test_a_service_with_several_faults(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_a_service_whose_handlers_fail() -> None:
+    """Each is an error with what was raised and where; exit code 1."""
+    done = run_uncork("check", f"{CHECKED}:Raising", "--seconds", "2", "--json", "-")
+    document = json.loads(done.stdout)
+
+    wrong = {one["api"]: one["wrong"] for one in document["findings"] if one["code"] == "handler-fails"}
+    line = line_of('return [item["who knows"]')
+    assert wrong["always"] == (
+        f"for a row made from the schema, the handler raises KeyError: 'who knows' (checked.py:{line})"
+    )
+    assert wrong["in_company"].startswith(
+        "for a batch of 2 rows, but not for fewer, the handler raises Wrong"
+    )
+    assert f"(checked.py:{line_of('yield str(')})" in wrong["streamed"]
+    assert "fine" not in wrong
+    assert wrong["deadly"] == "for a row made from the schema, the handler ends the worker process"
+    assert done.returncode == 1
+
+
+def line_of(code: str) -> int:
+    """The line of the services that has some code."""
+    lines = CHECKED.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if code in line)
+
+
 def test_warnings_fail_when_they_are_to() -> None:
     """They do not otherwise; the exit code of errors is the same."""
     impatient = ("--seconds", "0.1", "--drain-timeout", "0.1")

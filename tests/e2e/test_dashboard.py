@@ -22,7 +22,7 @@ pytestmark = needs_chromium
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
-CHARTS = ("sizes", "latency", "arrivals", "times")
+CHARTS = ("sizes", "latency", "arrivals", "failures", "times")
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,11 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def ask(server: Server, count: int, path: str = "/add", body: Any = (1, 2)) -> None:
+def ask(server: Server, count: int, path: str = "/add", body: Any = (1, 2), *, status: int = 200) -> None:
     """Send requests, eight at a time; each is answered."""
     with httpx.Client(base_url=server.base) as client, ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: client.post(path, json=body), range(count)))
-    assert {reply.status_code for reply in replies} == {200}
+    assert {reply.status_code for reply in replies} == {status}
 
 
 @contextmanager
@@ -89,7 +89,9 @@ def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> N
 
         assert answered == 200
         assert numbers(page, "answers") == {"200": answered}
-        expect(field(page, "shedSub")).to_have_text(f"{answered} answers")
+        expect(field(page, "refusedSub")).to_have_text(f"0 of {answered} requests")
+        expect(field(page, "errorsSub")).to_have_text(f"0 of {answered} requests")
+        expect(field(page, "state")).to_have_attribute("data-tone", "good")
         shown = {label.replace(" ", "_"): count for label, count in numbers(page, "releases").items()}
         assert shown == {reason: count for reason, count in counted.items() if count}
         mean = server.metric("uncork_batch_rows_sum", api="add") / batches
@@ -98,6 +100,27 @@ def test_the_page_agrees_with_the_metrics(browser: Browser, server: Server) -> N
         expect(points(page, "times")).to_have_count(batches)
         expect(field(page, "workers").locator("tr")).to_have_count(1)
         assert str(server.workers()[0]) in field(page, "workers").inner_text()
+
+
+def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
+    """Nothing is green: neither the state, nor the api, nor the tile; the exception is named."""
+    with serving(PROBE) as failing, looking(browser, failing, api="fail") as page:
+        expect(field(page, "verdict")).to_have_text("idle")
+        ask(failing, 30, "/fail", 1, status=500)
+        expect(field(page, "state")).to_have_text("failing")
+        expect(field(page, "errors")).to_have_text("100 % ")
+        for name in ("state", "verdict", "errorsSub"):
+            expect(field(page, name)).to_have_attribute("data-tone", "bad")
+        expect(field(page, "errorsSub")).to_have_text("30 of 30 requests")
+        expect(field(page, "failuresText")).to_have_text(
+            "100 % of 30 requests ended in an error, 0 % were refused."
+        )
+        expect(page.locator(".advice .grave")).to_contain_text("the handler raised RuntimeError (probe.py:")
+        expect(field(page, "failure")).to_contain_text("Last exception: RuntimeError at probe.py:")
+        expect(field(page, "failure")).not_to_contain_text("secret detail")
+        expect(field(page, "sentence")).to_contain_text("fail is failing")
+        assert page.title() == "failing: Probe · Uncork"
+        assert "ready" not in field(page, "state").inner_text()
 
 
 def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None:
@@ -111,6 +134,7 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
         expect(points(page, "sizes")).not_to_have_count(0)
         expect(field(page, "empty")).to_be_hidden()
         expect(field(page, "rate")).to_contain_text("rows/s")
+        expect(field(page, "rateSub")).not_to_have_text("too few requests to say")
         expect(field(page, "says")).not_to_be_empty()
         expect(field(page, "latencyText")).to_contain_text("the goal is 5,000 ms")
         for chart in CHARTS:
@@ -142,7 +166,7 @@ def test_the_page_fits_and_can_be_read(
         expect(points(page, "sizes")).not_to_have_count(0)
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         assert (luminance(page, "body", "backgroundColor") < 0.1) == (scheme == "dark")
-        for element in ("body", ".sub", ".chips li", "[data-f=limited]", "figcaption p"):
+        for element in ("body", ".sub", ".chips li", "[data-f=verdict]", "figcaption p"):
             assert contrast(page, element) > 4.5, element
 
 

@@ -9,19 +9,22 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from .server import PROBE, ROOT, Server, eventually, serving
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
 RULES = ROOT / "deploy/prometheus/rules.yml"
+RULES_READ = yaml.safe_load(RULES.read_text())
 NAME = re.compile(r"\b(?:uncork|process)_[a-z_]+")
 # What does not happen to this server.
-MAY_BE_EMPTY = ("uncork_shed_total", 'outcome!="worked"')
+MAY_BE_EMPTY = ("uncork_shed_total",)
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
@@ -48,10 +51,11 @@ def server() -> Iterator[Server]:
 
 
 def ask(server: Server) -> None:
-    """Send some requests at once."""
+    """Send some requests at once, some of which the handler fails on."""
     with ThreadPoolExecutor(4) as threads, httpx.Client() as http:
-        replies = threads.map(lambda _: http.post(f"{server.base}/sleep", json=0), range(8))
-        assert {reply.status_code for reply in replies} == {200}
+        for path, status in (("sleep", 200), ("fail", 500)):
+            replies = threads.map(lambda _, path=path: http.post(f"{server.base}/{path}", json=0), range(8))
+            assert {reply.status_code for reply in replies} == {status}
 
 
 def free_port() -> int:
@@ -129,6 +133,19 @@ def test_every_query_of_the_dashboard_is_answered(prometheus: Prometheus) -> Non
     assert {query for query in empty if not any(word in query for word in MAY_BE_EMPTY)} == set()
 
 
+def test_the_dashboard_shows_errors_and_the_goal(prometheus: Prometheus) -> None:
+    """The api that fails has only errors, the other none; both are compared with their goals."""
+    panels = {panel["title"]: panel["targets"] for panel in DASHBOARD["panels"] if "targets" in panel}
+    [errors], [goal] = panels["Errors"], panels["p99 against the goal"]
+    shares = {
+        one["metric"]["api"]: float(one["value"][1]) for one in prometheus.ask(filled_in(errors["expr"]))
+    }
+
+    assert shares["fail"] == 1
+    assert shares.get("sleep", 0.0) == 0
+    assert {one["metric"]["api"] for one in prometheus.ask(filled_in(goal["expr"]))} >= {"fail", "sleep"}
+
+
 def test_the_dashboard_finds_what_there_is_to_choose(prometheus: Prometheus) -> None:
     """Jobs, instances and apis."""
     variables = [one for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
@@ -158,10 +175,66 @@ def test_alerts_are_evaluated(prometheus: Prometheus) -> None:
     reply = prometheus.http.get("/api/v1/rules").json()
     rules = [rule for group in reply["data"]["groups"] for rule in group["rules"]]
 
-    assert len(rules) == 4
+    assert len(rules) == 5
     assert {rule.get("lastError", "") for rule in rules} == {""}
     for rule in rules:
         prometheus.ask(rule["query"])
+
+
+def series(name: str, values: str, **labels: str) -> dict[str, str]:
+    """Samples of the api ``predict``, a minute apart."""
+    told = ",".join(f'{label}="{value}"' for label, value in {"api": "predict", "job": "j", **labels}.items())
+    return {"series": f"{name}{{{told}}}", "values": values}
+
+
+REQUESTS = series("uncork_requests_total", "0+1000x60", status="200")
+GOAL = series("uncork_goal_seconds", "0.3x60")
+
+
+def slow(late: int) -> list[dict[str, str]]:
+    """Of 1000 requests a minute, so many take longer than 0.3 s, and none longer than 0.5 s."""
+    name = "uncork_request_duration_seconds_bucket"
+    return [
+        series(name, f"0+{count}x60", le=bound)
+        for bound, count in (("0.3", 1000 - late), ("0.5", 1000), ("+Inf", 1000))
+    ]
+
+
+ERRORS = "predict: more than 1 % of requests end in an error"
+SHEDS = "predict: more than 1 % of requests are refused"
+SLOW = "predict: the slowest 1 % of requests take 400ms, more than the goal"
+
+
+@pytest.mark.parametrize(
+    ("alert", "given", "summary"),
+    [
+        ("UncorkErrors", [REQUESTS, series("uncork_errors_total", "0+20x60", status="500")], ERRORS),
+        ("UncorkErrors", [REQUESTS, series("uncork_errors_total", "0+5x60", status="500")], ""),
+        ("UncorkErrors", [REQUESTS, series("uncork_errors_total", "0+20x5 100x55", status="500")], ""),
+        ("UncorkErrors", [REQUESTS], ""),
+        ("UncorkSheds", [REQUESTS, series("uncork_shed_total", "0+20x60", reason="deadline")], SHEDS),
+        ("UncorkSheds", [REQUESTS, series("uncork_shed_total", "0+5x60", reason="deadline")], ""),
+        ("UncorkSlow", [GOAL, *slow(20)], SLOW),
+        ("UncorkSlow", [GOAL, *slow(5)], ""),
+        ("UncorkSlow", slow(20), ""),
+    ],
+)
+def test_an_alert_fires_when_it_should(
+    alert: str, given: list[dict[str, str]], summary: str, tmp_path: Path
+) -> None:
+    """After half an hour with 1000 requests a minute, of which some fail, are refused or are late."""
+    [rule] = [one for group in RULES_READ["groups"] for one in group["rules"] if one["alert"] == alert]
+    firing = {
+        "exp_labels": {"api": "predict", "job": "j", **rule["labels"]},
+        "exp_annotations": {**rule["annotations"], "summary": summary},
+    }
+    expected = {"alertname": alert, "eval_time": "30m", "exp_alerts": [firing] if summary else []}
+    test = {"interval": "1m", "input_series": given, "alert_rule_test": [expected]}
+    file = tmp_path / "test.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+
+    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_promtool_finds_nothing_wrong(server: Server) -> None:

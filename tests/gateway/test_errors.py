@@ -17,6 +17,7 @@ from uncork_gateway.errors import (
     BadGateway,
     BadRequest,
     BodyTooLarge,
+    ClientTimedOut,
     GatewayError,
     HandlerFailed,
     TimedOut,
@@ -78,7 +79,11 @@ def test_a_request_that_was_shed_may_come_again(reason: ShedReason, message: str
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (RequestShed("client_deadline", 1), TimedOut, "the time that X-Request-Timeout-Ms allows has passed"),
+        (
+            RequestShed("client_deadline", 1),
+            ClientTimedOut,
+            "the time that X-Request-Timeout-Ms allows has passed",
+        ),
         (BatchTimedOut("x"), TimedOut, "the batch ran past the timeout of this api"),
         (WorkerLost("worker 5 at /secret died"), BadGateway, "the worker died while it ran this request"),
         (WrongResultCount(2, 3), HandlerFailed, "the batch function returned 3 results for 2 items"),

@@ -56,6 +56,57 @@ def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.L
     assert "UnicodeDecodeError" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("reply", "error", "counted"),
+    [
+        (RowsReply(500, b"oops"), None, {500: 1}),
+        (RowsReply(503, b"my database is down"), None, {503: 1}),
+        (RowsReply(500, b"oops", content_type="text/plain"), None, {500: 1}),
+        (RowsReply(422, b"no"), None, {}),
+        (RowsReply(200, b"1"), None, {}),
+        (RowsReply(200, b"1"), WorkerLost("worker 0 died"), {502: 1}),
+        (RowsReply(200, b"1"), KeyError("ours"), {500: 1}),
+    ],
+)
+def test_an_error_is_counted_as_one(
+    reply: RowsReply, error: Exception | None, counted: dict[int, int]
+) -> None:
+    """A 5xx that is no refusal of ours, by its status; what the client did wrong is not."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, idempotent=False))
+        stage.runner.reply, stage.runner.error = lambda body: reply, error
+
+        await stage.reply(b"1")
+
+        assert stage.metrics.api("echo").errors == counted
+
+    run(scenario())
+
+
+def test_a_refusal_is_not_an_error() -> None:
+    """Neither 503 nor the 504 of a client whose own time has passed; the 504 of a batch that hangs is."""
+
+    async def scenario() -> None:
+        impatient = Stage()
+        impatient.runner.gate.clear()
+        running = impatient.post(Client(b"1", headers=[JSON]))
+        await turns()
+        late = await impatient.reply(b"2", headers=[JSON, (b"x-request-timeout-ms", b"1")])
+        nobody = Stage(workers=0)
+        unavailable = await nobody.reply(b"1")
+        hanging = Stage(rules=replace(RULES, timeout_s=0.01))
+        hanging.runner.gate.clear()
+        timed_out = await hanging.reply(b"1")
+        running.cancel()
+
+        assert [reply.status for reply in (late, unavailable, timed_out)] == [504, 503, 504]
+        counted = [stage.metrics.api("echo").errors for stage in (impatient, nobody, hanging)]
+        assert counted == [{}, {}, {504: 1}]
+
+    run(scenario())
+
+
 def test_a_worker_that_dies_is_502() -> None:
     """Where its batch may not be run again."""
 
@@ -233,7 +284,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: 
 class BrokenTally(ApiTally):
     """Counts with a fault."""
 
-    def answered(self, status: int, seconds: float, rows: int = 0) -> None:
+    def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
         """Fail."""
         raise ZeroDivisionError("a secret of ours")
 

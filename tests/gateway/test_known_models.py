@@ -24,7 +24,9 @@ class Stage:
         self.now = 1000.0
         self.gate = asyncio.Event()
         self.metrics = Metrics()
-        self.recorder = Recorder(self.metrics, clock=lambda: self.now)
+        self.recorder = Recorder(
+            self.metrics, sample=lambda model: self.dispatcher.sample(model), clock=lambda: self.now
+        )
         self.dispatcher: AsyncDispatcher[str, str] = AsyncDispatcher(
             TaskRunner(self._execute), observers=(self.recorder, self.metrics)
         )
@@ -141,13 +143,12 @@ def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.MonkeyP
         on.known.add("m")
         on.count("m")
         on.now += 10
-        on.recorder.watch("m")
         on.known.add("other")
         on.known.add("m")
         on.count("m")
         on.now += 30
 
-        assert on.recorder.recent("m").statuses == {200: 1}
+        assert on.recorder.recent("m", on.now).statuses == {200: 1}
 
     run(scenario())
 

@@ -153,6 +153,23 @@ def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, st
     run(scenario())
 
 
+@pytest.mark.parametrize("target", [V1, V2], ids=["merged", "relayed"])
+@pytest.mark.parametrize(("status", "errors"), [(503, 2), (500, 2), (429, 0)])
+def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:
+    """Also a 503, which is no refusal of the proxy, and of a request that is sent on alone."""
+    body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
+
+    async def scenario() -> None:
+        async with merging(lambda call: Answer(b"{}", status, (JSON,))) as (on, _):
+            await on.replies([on.ask(body, target), on.ask(body, target)])
+
+            lines = on.proxy.render_metrics().decode().splitlines()
+            counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
+            assert sum(counted) == errors
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     "nonsense", [b"", b"oops", b"[]", b"{}", b'{"predictions": 1}', b'{"predictions": [1]}']
 )

@@ -79,9 +79,12 @@ async def traffic() -> Reading:
     await turns()
     held = asyncio.create_task(dispatcher.call("echo", b"", rows=4, size_bytes=40))
     await turns()
-    for seconds, status in ((0.004, 200), (0.004, 200), (3.0, 503)):
-        metrics.api("echo").answered(status, seconds)
+    metrics.api("echo").answered(200, 0.004)
+    metrics.api("echo").answered(200, 0.004)
+    metrics.api("echo").answered(503, 3.0, is_refusal=True)
     metrics.api("quiet").answered(200, 0.001)
+    metrics.api("quiet").answered(503, 0.001)
+    metrics.api("quiet").answered(422, 0.001)
     reading = read(metrics)
     running.cancel()
     held.cancel()
@@ -120,6 +123,7 @@ def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
         "uncork_releases_total": {"api", "reason"},
         "uncork_batches_total": {"api", "outcome"},
         "uncork_shed_total": {"api", "reason"},
+        "uncork_errors_total": {"api", "status"},
         "uncork_workers": {"state"},
         "uncork_worker_restarts_total": set(),
         "uncork_build_info": {"version"},
@@ -141,7 +145,16 @@ def test_requests_are_counted_by_status(reading: Reading) -> None:
         for series, count in reading.items()
         if series.name == "uncork_requests_total"
     }
-    assert counts == {"echo200": 2, "echo503": 1, "quiet200": 1}
+    assert counts == {"echo200": 2, "echo503": 1, "quiet200": 1, "quiet503": 1, "quiet422": 1}
+
+
+def test_errors_are_counted_by_status(reading: Reading) -> None:
+    """Neither refusals nor what clients did wrong."""
+    errors = [series for series in reading if series.name == "uncork_errors_total"]
+
+    assert [(dict(series.labels), reading[series]) for series in errors] == [
+        ({"api": "quiet", "status": "503"}, 1)
+    ]
 
 
 def test_durations_of_requests_are_measured(reading: Reading) -> None:

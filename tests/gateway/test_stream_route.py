@@ -248,6 +248,7 @@ def test_after_the_first_piece_a_failure_ends_the_connection(
         assert body_of(connection) == (b"2\r\nab\r\n" if version == b"1.1" else b"ab")
         assert (connection.closed, connection.aborted) == (True, version == b"1.0")
         assert stage.counted(status) == 1
+        assert stage.metrics.api("tell").errors == {status: 1}
 
     run(scenario())
     [record] = [one for one in caplog.records if one.name == "uncork.gateway"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from uncork.checking.figures import ApiFigures, Finding, Findings, Plan, Severity, Times
+from uncork.checking.figures import ApiFigures, Failure, Finding, Findings, Plan, Severity, Times
 
 # What merging must gain at least to be worth its waiting.
 _LITTLE_GAIN = 1.2
@@ -26,13 +26,14 @@ def judge_api(api: ApiFigures, plan: Plan) -> Findings:
 
 
 def _unmeasured(api: ApiFigures) -> Findings:
-    if api.failed:
+    if api.failure is not None:
+        where, advice = _failed_on(api, api.failure)
         yield Finding(
             severity="error",
             code="handler-fails",
             api=api.name,
-            wrong=f"the handler fails on its own example: {api.failed}",
-            advice="mend the handler, or give another warmup=; uncork serve logs what it raises",
+            wrong=f"{where} the handler {api.failure.says}",
+            advice=advice,
         )
     elif api.timed_out:
         yield Finding(
@@ -50,6 +51,22 @@ def _unmeasured(api: ApiFigures) -> Findings:
             wrong=f"batch times are not known: {api.unmeasured}",
             advice="give an example that works with @api(warmup=...)",
         )
+
+
+def _failed_on(api: ApiFigures, failure: Failure) -> tuple[str, str]:
+    """On what a handler failed, and what to do about it."""
+    if failure.rows > 1:
+        return (
+            f"for a batch of {failure.rows} rows, but not for fewer,",
+            "fix the handler: it gets all rows of a batch at once, and must return a result for each",
+        )
+    if api.row_is_made_up:
+        return (
+            "for a row made from the schema,",
+            "fix the handler; if clients never send such a row, narrow the schema of the input, or give an "
+            "example with @api(warmup=...)",
+        )
+    return "for its own example,", "fix the handler, or give an example that works with @api(warmup=...)"
 
 
 def _clients(api: ApiFigures, plan: Plan) -> Findings:

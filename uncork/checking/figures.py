@@ -64,21 +64,37 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A batch that the handler did not answer.
+
+    Attributes:
+        rows: how many the batch had; batches of fewer were answered.
+        says: what the handler did, as a verb phrase: ``raises KeyError: 'a' (service.py:7)``.
+    """
+
+    rows: int
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApiFigures:
     """An api under the settings in force.
 
     Attributes:
-        times: None if it was not measured, for the reason ``unmeasured``.
-        failed: what the handler raised on the service's own example; empty if nothing.
+        row_is_made_up: whether the row was made from the schema, rather than given with the api.
+        times: None if it was not measured.
+        unmeasured: why batch times are not known, though nothing failed; empty if they are.
+        failure: the smallest batch that the handler did not answer; None if there was none.
         timed_out: whether the smallest batch did not end within ``timeout``.
     """
 
     name: str
     settings: ApiSettings
     streams: bool = False
+    row_is_made_up: bool = True
     times: Times | None = None
     unmeasured: str = ""
-    failed: str = ""
+    failure: Failure | None = None
     timed_out: bool = False
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from uncork.checking.figures import ApiFigures
-from uncork.checking.growing import Batches, Refused, Slow, Unknown, grow, of_profile
+from uncork.checking.figures import ApiFigures, Failure
+from uncork.checking.growing import Batches, Died, Refused, Slow, Unknown, grow, of_profile, try_once
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.upstreams.worker_connection import Executed
+from uncork_gateway.upstreams.worker_connection import Executed, OnPiece
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.adapters.base import Sample
 from uncork_workers.description import JSON, ApiDescription, ServiceDescription
@@ -78,7 +78,7 @@ async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
         workers=1,
         socket_path=socket_path,
         standby_path=socket_path,
-        # What fails is a finding; what fails on a row that is made up is not even that.
+        # Exceptions of handlers are findings, which the check itself prints.
         log_level="critical",
         on_exit=watch.exited,
         take_over=lambda pids: (),
@@ -112,9 +112,8 @@ async def _measure_apis(
     each_s = wanted.seconds / len(service.apis)
     for api in service.apis:
         tell(f"measuring {api.name}")
-        if runner.stuck_in:
-            reason = f"the worker was still busy with {runner.stuck_in}"
-            found.append(ApiFigures(name=api.name, settings=api.settings, unmeasured=reason))
+        if runner.why_not:
+            found.append(ApiFigures(name=api.name, settings=api.settings, unmeasured=runner.why_not))
         else:
             found.append(await _measure_api(api, runner, seconds=each_s, free_bytes=wanted.free_bytes))
     return tuple(found)
@@ -123,26 +122,32 @@ async def _measure_apis(
 async def _measure_api(
     api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
 ) -> ApiFigures:
-    name, settings = api.name, api.settings
-    if api.streams:
-        return ApiFigures(name=name, settings=settings, streams=True)
-    is_own = name in runner.profile
+    figures = ApiFigures(
+        name=api.name,
+        settings=api.settings,
+        streams=api.streams,
+        row_is_made_up=api.name not in runner.profile,
+    )
+    example = None
+    if api.example_type == JSON and api.input["kind"] != "raw":
+        example = Example(api=api.name, sample=Sample(api.example), settings=api.settings)
     try:
-        if api.example_type == JSON and api.input["kind"] != "raw":
-            batches = Batches(Example(api=name, sample=Sample(api.example), settings=settings), runner.run)
-            times = await grow(batches, seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
-        else:
-            times = of_profile(runner.profile.get(name, ()))
+        if api.streams:
+            run = Batches(example, runner.run_to_first_piece) if example else None
+            return figures if run is None else replace(figures, failure=await try_once(run))
+        if example is None:
+            return replace(figures, times=of_profile(runner.profile.get(api.name, ())))
+        batches = Batches(example, runner.run)
+        times, failure = await grow(batches, seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
+        return replace(figures, times=times, failure=failure)
     except Refused as error:
-        if is_own:
-            return ApiFigures(name=name, settings=settings, failed=str(error))
-        reason = f"a row made from the schema got {error}"
-        return ApiFigures(name=name, settings=settings, unmeasured=reason)
+        if figures.row_is_made_up:
+            return replace(figures, unmeasured=f"a row made from the schema got {error}")
+        return replace(figures, failure=Failure(rows=1, says=f"answers with {error}"))
     except Slow:
-        return ApiFigures(name=name, settings=settings, timed_out=True)
+        return replace(figures, timed_out=True)
     except Unknown as error:
-        return ApiFigures(name=name, settings=settings, unmeasured=str(error))
-    return ApiFigures(name=name, settings=settings, times=times)
+        return replace(figures, unmeasured=str(error))
 
 
 class _Runner:
@@ -154,24 +159,35 @@ class _Runner:
         self.pid = pid
         self.profile = profile
         """What it has measured itself, of apis that give an example."""
-        self.stuck_in = ""
-        """The api in which it is; whoever has given up waiting leaves it there."""
+        self.why_not = ""
+        """Why it can run no more batches; whoever gives up waiting leaves it busy."""
 
-    async def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
-        """Run one; the reply, and the seconds until it was there.
+    async def run(
+        self, batch: Batch, bodies: Sequence[bytes], on_piece: OnPiece | None = None
+    ) -> tuple[Executed, float]:
+        """Run a batch; the reply, and the seconds until it came.
 
         Raises:
-            Unknown: if the worker died.
+            Died: if the worker ended.
         """
         ended: asyncio.Future[Executed | WorkerLost] = asyncio.get_running_loop().create_future()
-        self.stuck_in = batch.api
+        self.why_not = f"the worker was still busy with {batch.api}"
         began = time.perf_counter()
-        self._pool.execute(self._worker, batch, bodies, ended.set_result)
+        self._pool.execute(self._worker, batch, bodies, ended.set_result, on_piece=on_piece)
         outcome = await ended
         if isinstance(outcome, WorkerLost):
-            raise Unknown(f"the worker died in a batch of {len(bodies)} rows")
-        self.stuck_in = ""
+            self.why_not = f"the worker had ended in {batch.api}"
+            raise Died
+        self.why_not = ""
         return outcome, time.perf_counter() - began
+
+    async def run_to_first_piece(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        """Run a batch whose answer is streamed, and cancel it when the first piece has come.
+
+        Raises:
+            Died: if the worker ended.
+        """
+        return await self.run(batch, bodies, lambda head, piece: self._pool.cancel(batch.batch))
 
 
 class _Watch:

@@ -18,6 +18,7 @@ from uncork_workers.context import Context, running
 from uncork_workers.frames import (
     Batch,
     Form,
+    Raised,
     RawForm,
     Reply,
     RowsForm,
@@ -31,6 +32,7 @@ from uncork_workers.outputs import Answer, Array, Encoded, Rejected, as_array, e
 from uncork_workers.outputs.dealing import Dealt, deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
 from uncork_workers.parts import Requests, cut, interleaved
+from uncork_workers.raised import describe
 from uncork_workers.service import ApiDefinition, Service, find_apis
 from uncork_workers.streaming import Outlet, Stream
 
@@ -140,6 +142,7 @@ class Executor:
             forms=shared(run.forms),
             content_types=run.content_types,
             headers=run.headers,
+            raised=run.raised or ([] if failure is None else [describe(failure)]),
         )
         return reply, answers
 
@@ -164,6 +167,8 @@ class _Running:
         self.content_types: list[str] | None = None
         self.headers: list[list[tuple[str, str]]] | None = None
         self.forms: list[RowsForm] = [None] * len(bodies)
+        self.raised: list[Raised] = []
+        """For what requests got 500."""
 
     def run(self) -> None:
         """Answer all; only if they cannot be merged look for those to blame, and leave them out."""
@@ -281,6 +286,7 @@ class _Running:
         error_id = uuid.uuid4().hex[:12]
         api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
         log.error("api %s failed on a batch of %d rows [%s]", api, rows, error_id, exc_info=error)
+        self.raised.append(describe(error, error_id=error_id, requests=len(group)))
         answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:
             self.statuses[at], self.answers[at] = _FAILED, answer

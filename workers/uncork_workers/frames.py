@@ -164,6 +164,20 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     trace: tuple[str, str] | None = None
 
 
+class Raised(msgspec.Struct, frozen=True):
+    """An exception that the code of a service raised, and for which ``requests`` requests got 500.
+
+    ``error`` is the name of its class, ``place`` the file and line of the service's code, if there is one.
+    ``message`` may quote what clients sent. ``id`` is that of the answers and of the line in the log.
+    """
+
+    error: str
+    place: str
+    message: str
+    id: str = ""
+    requests: int = 0
+
+
 class Reply(msgspec.Struct, tag="reply", frozen=True):
     """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
 
@@ -183,6 +197,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     forms: tuple[RowsForm, ...] = (None,)
     content_types: list[str] | None = None
     headers: list[list[tuple[str, str]]] | None = None
+    raised: list[Raised] = []
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

@@ -14,11 +14,12 @@ class Names:
         worker, workers: what runs batches.
         free: one that could start now.
         one_busy, all_busy: that there is none, of one and of ``{n}``.
+        handler: what makes the answers; ``log``: where it says more.
         lost: what is lost when the way to it breaks.
         add: how to have more of them.
         api: what they ask for.
         cap, cap_bytes, goal, window: the settings for the largest batch in rows and in bytes, the goal, and
-            the longest time that a request is held while something could run it; None where there is none.
+            the longest time that the policy may hold a request; None where there is none.
     """
 
     worker: str
@@ -26,6 +27,8 @@ class Names:
     free: str
     one_busy: str
     all_busy: str
+    handler: str
+    log: str
     lost: str
     add: str
     api: str
@@ -39,8 +42,10 @@ SERVICE = Names(
     worker="worker",
     workers="workers",
     free="an idle worker",
-    one_busy="the only worker runs a batch",
-    all_busy="all {n} workers run batches",
+    one_busy="the only worker is busy",
+    all_busy="all {n} workers are busy",
+    handler="the handler",
+    log="the log",
     lost="a worker",
     add="--workers",
     api="api",
@@ -53,8 +58,10 @@ PROXY = Names(
     worker="call at a time",
     workers="calls at a time",
     free="room for one more call",
-    one_busy="the only call that may run at a time does",
-    all_busy="all {n} calls that may run at a time do",
+    one_busy="the only call that may run at a time is running",
+    all_busy="all {n} calls that may run at a time are running",
+    handler="the model server",
+    log="the model server's log",
     lost="the connection to a server",
     add="another server, or a higher --concurrency",
     api="model",
@@ -88,6 +95,8 @@ def percent(share: float) -> str:
     """A share of a whole."""
     if 0 < share < 0.01:
         return "under 1 %"
+    if 0.99 < share < 1:
+        return "over 99 %"
     return f"{100 * share:.0f} %"
 
 
@@ -95,6 +104,16 @@ def count(value: float, one: str, many: str | None = None) -> str:
     """A number of things."""
     text = number(value)
     return f"{text} {one if text == '1' else many or one + 's'}"
+
+
+def were(number_of: int) -> str:
+    """The verb for so many things."""
+    return "was" if number_of == 1 else "were"
+
+
+def plus_minus(share: float) -> str:
+    """A relative deviation."""
+    return f"±{max(1.0, 100 * share):.0f} %"
 
 
 def times(factor: float) -> str:

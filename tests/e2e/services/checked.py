@@ -1,12 +1,15 @@
-"""Two services to be checked: one without fault, and one with several."""
+"""Services to be checked: one without fault, one with several, and one whose handlers fail."""
 
+import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from uncork import Service, api
 from uncork.adapters import File, Json, NdArray, UploadedFile
+from uncork.outputs import Rejected
 
 MIB = 2**20
 
@@ -45,5 +48,36 @@ class Faulty(Service):
 
     @api(input=Json())
     def picky(self, items: list[Any]) -> list[Any]:
-        """Whatever can be made up is wrong."""
+        """Whatever can be made up is refused."""
+        return [Rejected(422, "this is not it")] * len(items)
+
+
+class Raising(Service):
+    """Each handler fails in its own way."""
+
+    @api(input=Json())
+    def always(self, items: list[Any]) -> list[Any]:
+        """On every row."""
         return [item["who knows"] for item in items]
+
+    @api(input=Json())
+    def in_company(self, items: list[Any]) -> list[Any]:
+        """On several rows: it was written for one."""
+        return items[:1]
+
+    @api(input=Json(), policy="none")
+    def streamed(self, items: list[Any]) -> Iterator[str]:
+        """Before its first piece."""
+        yield str(items[0]["who knows"])
+
+    @api(input=Json(), policy="none")
+    def fine(self, items: list[Any]) -> Iterator[str]:
+        """It would stream for ever."""
+        while True:
+            yield "."
+            time.sleep(0.001)
+
+    @api(input=Json())
+    def deadly(self, items: list[Any]) -> list[Any]:
+        """By the end of its worker."""
+        os._exit(3)

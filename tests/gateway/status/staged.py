@@ -8,11 +8,21 @@ from typing import Any
 
 from uncork_dispatcher import ApiRules, ApiStats, Estimate, RunningBatch, WorkStats
 from uncork_gateway.metrics import ApiTally
+from uncork_gateway.status.document import Failure
 from uncork_gateway.status.figures import Figures
-from uncork_gateway.status.recorder import Recent
+from uncork_gateway.status.recent import Recent
 
 ESTIMATE = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=64)
 RUNNING = RunningBatch(1, "predict", 8, 8, 0.004, 0.012)
+FAILURE = Failure(
+    error="IndexError",
+    place="service.py:12",
+    message=None,
+    error_id="77ab",
+    requests=30,
+    first=1000.0,
+    last=1029.0,
+)
 
 
 def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
@@ -27,10 +37,9 @@ def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
         "estimate": ESTIMATE,
         "rules": made,
         "limit_rows": made.max_batch_rows,
-        "lasting_rate": changes.get("rate_rows", 0.0),
         "returning_share": 0.0,
         "clients": 0,
-        "needed_s": 0.012,
+        "smallest_rows": 1.0,
         "known_rows": (1.0, 32.0),
         "oldest_s": 0.0,
         "holding": None,
@@ -43,37 +52,53 @@ def recent(
     batches: int = 0,
     each: int = 1,
     rows: int = 1,
+    rate: float | None = None,
     reason: str = "idle",
     sheds: Mapping[str, int] | None = None,
     statuses: Mapping[int, int] | None = None,
+    errors: Mapping[int, int] | None = None,
     held_s: float = 0.001,
     ran_s: float = 0.012,
     took_s: float = 0.015,
+    seconds: float = 30.0,
+    estimate: Estimate | None = ESTIMATE,
 ) -> Recent:
-    """Some batches of ``each`` requests with ``rows`` rows, all alike."""
+    """Some batches of ``each`` requests with ``rows`` rows, all alike, and some other answers.
+
+    ``statuses`` are answers that are no errors, ``sheds`` are answered 503, or 504 if their clients' time
+    had passed. ``rate`` is of rows; that of the batches, if none is given.
+    """
     tally = ApiTally()
     for _ in range(batches):
         tally.releases[reason] += 1
-        tally.batch_rows.observe(each * rows)
         tally.batch_requests.observe(each)
         tally.batch_duration.observe(ran_s)
         for _ in range(each):
             tally.queue_wait.observe(held_s)
             tally.answered(200, took_s)
+    for status, times in (errors or {}).items():
+        for _ in range(times):
+            tally.answered(status, took_s)
     tally.statuses.update(statuses or {})
-    ran = batches * each
+    refused = Counter(sheds or {})
+    tally.statuses[504] += refused["client_deadline"]
+    tally.statuses[503] += refused.total() - refused["client_deadline"]
+    ran, released = batches * each, float(batches * each * rows)
     return Recent(
-        30.0,
-        tally.statuses,
+        seconds,
+        +tally.statuses,
+        tally.errors,
         tally.releases,
-        Counter(sheds or {}),
+        +refused,
         tally.duration,
         tally.queue_wait,
-        tally.batch_rows,
         tally.batch_requests,
         tally.batch_duration,
+        released if rate is None else rate * seconds,
+        released,
         ran,
         ran * ran_s,
+        estimate,
     )
 
 

@@ -1,17 +1,18 @@
 """What follows from the figures on an api."""
 
 import math
+from typing import Any
 
 import pytest
 
-from uncork_dispatcher import Estimate
+from uncork_gateway.status.figures import Figures
 
 from .staged import figures, recent, stats, work
 
 
 def test_balanced_batches_are_those_with_which_workers_just_keep_up() -> None:
     """``s(n) * rate / workers = n``."""
-    made = figures(stats(rate_rows=400.0), doing=work(2))
+    made = figures(lately=recent(batches=30, rate=400), doing=work(2))
 
     balanced = made.balanced_rows
     assert balanced is not None
@@ -21,7 +22,7 @@ def test_balanced_batches_are_those_with_which_workers_just_keep_up() -> None:
 @pytest.mark.parametrize("rate", [0.0, 500.0, 1000.0])
 def test_there_is_no_balance_without_arrivals_or_beyond_all_capacity(rate: float) -> None:
     """Rows alone take all of one worker's time at 500 a second."""
-    assert figures(stats(rate_rows=rate)).balanced_rows is None
+    assert figures(lately=recent(batches=30, rate=rate)).balanced_rows is None
 
 
 def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
@@ -30,17 +31,16 @@ def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
     tight = figures(goal_s=0.060)
     assert tight.best_rows == pytest.approx((0.060 / 1.2 - 0.010) / 0.002)
     assert tight.capacity == pytest.approx(20 / 0.050)
-    assert figures(goal_s=0.060, others_share=0.25).usable_capacity == pytest.approx(300)
 
 
 def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:
     """Everything is late anyway."""
-    assert figures(stats(needed_s=0.012), goal_s=0.001).best_rows == 32
+    assert figures(goal_s=0.001).best_rows == 32
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
     """No capacity, no balance, and nothing fails."""
-    made = figures(stats(rate_rows=10.0, estimate=Estimate(), known_rows=None))
+    made = figures(stats(known_rows=None, smallest_rows=0.0), recent(batches=30, rate=10, estimate=None))
 
     assert (made.capacity, made.balanced_rows, made.is_overloaded) == (None, None, False)
     assert made.gain_of_batches == made.gain_of_cap == 1.0
@@ -49,7 +49,7 @@ def test_nothing_is_known_before_the_first_batch() -> None:
 @pytest.mark.parametrize(("rate", "workers"), [(300.0, 1), (1000.0, 2), (5000.0, 4)])
 def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, workers: int) -> None:
     """Not one fewer would."""
-    made = figures(stats(rate_rows=rate), doing=work(workers))
+    made = figures(lately=recent(batches=30, rate=rate), doing=work(workers))
 
     each = made.throughput(made.best_rows)
     enough = workers + made.missing_workers
@@ -59,22 +59,19 @@ def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, w
 
 def test_overload_is_more_than_the_workers_can_do() -> None:
     """Or that requests are refused for it."""
-    busy = recent(batches=10, each=32, reason="full")
 
-    assert not figures(stats(rate_rows=300.0), busy).is_overloaded
-    assert figures(stats(rate_rows=430.0), busy).is_overloaded
-    assert figures(stats(rate_rows=300.0), busy, others_share=0.5).is_overloaded
+    def busy(rate: float, **changes: Any) -> Figures:
+        return figures(lately=recent(batches=10, each=32, reason="full", rate=rate), **changes)
+
+    assert not busy(300).is_overloaded
+    assert busy(430).is_overloaded
+    assert busy(300, others_share=0.5).is_overloaded
     assert figures(lately=recent(batches=10, each=32, sheds={"deadline": 10})).is_overloaded
     assert not figures(lately=recent(batches=10, each=32, sheds={"deadline": 1})).is_overloaded
+    assert not figures(lately=recent(batches=1, sheds={"deadline": 10})).is_overloaded
 
 
 def test_without_a_goal_any_batch_fits() -> None:
     """The cap remains."""
     assert figures(goal_s=None).goal_rows == math.inf
     assert figures(goal_s=None).best_rows == 32
-
-
-def test_time_on_the_way_is_what_is_left() -> None:
-    """It is never negative, though refusals are answered sooner than batches run."""
-    assert figures(lately=recent(batches=4)).transport_s == pytest.approx(0.002)
-    assert figures(lately=recent(batches=4, took_s=0.001)).transport_s == 0

@@ -114,7 +114,7 @@ def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path) -> No
             assert (shown["name"], shown["route"], other["name"]) == ("second", "/second", "first")
             assert (shown["goal_ms"], shown["max_batch_rows"], shown["policy"]) == (50, 8, "fixed:0")
             assert (shown["requests"], sum(shown["releases"].values())) == ({"200": 1}, 1)
-            assert shown["shares"]["batch_ms"] > 0
+            assert (shown["too_few_requests"], shown["latency"], shown["rate_rows"]) == (True, None, None)
             assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
             [batch] = on.gateway.board.batches_after(0)
             assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
@@ -158,10 +158,8 @@ def test_what_is_held_says_for_what(tmp_path: Path) -> None:
             assert api["waits_for"].startswith("the end of its window, for ")
             on.gateway.retire()
             document = await status(on.http)
-            assert (document["state"], document["sentence"][:31]) == (
-                "draining",
-                "The server is shutting down: wh",
-            )
+            assert document["state"] == "draining"
+            assert document["sentence"].startswith("The server is shutting down: ")
             asking.cancel()
             worker.close()
 

@@ -34,7 +34,7 @@ export class Charts {
   }
 }
 
-const CHARTS = { sizes, latency, arrivals, times };
+const CHARTS = { sizes, latency, arrivals, failures, times };
 
 function sizes({ api, past, now, colors }) {
   const data = Object.entries(RELEASES).map(([reason, { label, color, symbol }]) => {
@@ -69,7 +69,7 @@ function latency({ api, past, now, colors }) {
   // A decade at least: less would make much of little.
   const range = [ends.length ? Math.min(Math.log10(Math.min(...ends)) - 0.15, top - 1) : 0, top];
   const recent = api.latency;
-  const text = (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "No request was answered lately")
+  const text = (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "Too few requests to say")
     + (goal === null ? "; there is no goal." : `; the goal is ${msText(goal)}.`);
   const layout = {
     xaxis: span(past, now), yaxis: { type: "log", title: { text: "ms" }, range, ...logTicks(range) },
@@ -91,13 +91,27 @@ function arrivals({ api, past, now, colors }) {
   const note = above
     ? [{ xref: "paper", yref: "paper", x: 1, y: 1, xanchor: "right", yanchor: "top", text: `capacity ${number(capacity)} rows/s ↑`, showarrow: false, font: { color: colors("--goal") } }]
     : capacity === null ? [] : [onLevel(capacity, "capacity", colors("--goal"))];
-  const text = `${number(api.rate_rows)} rows arrive per second; `
-    + (capacity === null ? "what the workers can answer is not known yet." : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${number(capacity)}${above ? ", far above the chart" : ""}.`);
+  const text = (api.rate_rows === null ? "Too few requests to say how many rows arrive; " : `${number(api.rate_rows)} rows/s arrived; `)
+    + (capacity === null ? "too few batches to say what the workers can answer." : `the workers can answer ${api.capacity_is_least ? "at least " : ""}${number(capacity)} rows/s${above ? ", far above the chart" : ""}.`);
   return { data, layout: { xaxis: span(past, now), yaxis: { title: { text: "rows/s" }, range: [0, 1.15 * Math.max(...tops)], nticks: 6 }, annotations: note }, text };
 }
 
+function failures({ api, past, now, colors }) {
+  const line = (name, color) => ({
+    type: "scatter", mode: mode(past[name]), name, x: past.time.map((time) => time - now), y: past[name],
+    line: { color: colors(color), width: 2.5 }, marker: { size: 5, color: colors(color) }, hovertemplate: `${name} %{y:.3~r} %<extra></extra>`,
+  });
+  const data = [line("errors", "--bad"), line("refused", "--warn")];
+  const highest = Math.max(...past.errors, ...past.refused);
+  const ends = data.flatMap(({ name, y, line: { color } }) => (y.at(-1) > 0 ? [endOf(y.at(-1), name, color)] : []));
+  const text = api.error_share === null
+    ? "No request was answered lately."
+    : `${percent(api.error_share)} of ${counted(api.answered, "request")} ended in an error, ${percent(api.refused_share)} were refused.`;
+  return { data, layout: { xaxis: span(past, now), yaxis: { title: { text: "%" }, range: [0, Math.max(5, 1.15 * highest)], nticks: 6 }, annotations: ends }, text };
+}
+
 function times({ api, past, colors }) {
-  const { intercept_ms, slope_ms, spread, rows } = api.estimate;
+  const { intercept_ms, slope_ms, spread, rows } = api.estimate ?? { intercept_ms: 0, slope_ms: 0, spread: 0, rows: null };
   const most = Math.max(4, rows?.[1] ?? 0, ...past.batches.map(({ cost }) => cost)) * 1.05;
   const at = (n) => intercept_ms + slope_ms * n;
   const marks = (worked, name, symbol, color) => {
@@ -115,8 +129,8 @@ function times({ api, past, colors }) {
   if (rows) data.unshift(edge(Math.max(0, 1 - spread)), edge(1 + spread, "tonexty"));
   if (rows) data.push(line);
   const text = rows
-    ? `A batch of n rows takes ${msText(intercept_ms)} + ${msText(slope_ms)} × n, give or take ${percent(spread)}; ${seen(rows)} were seen.`
-    : "There is no estimate before the first batch.";
+    ? `A batch of n rows takes ${msText(intercept_ms)} + ${msText(slope_ms)} × n (±${Math.max(1, Math.round(100 * spread))} %); ${seen(rows)} were seen.`
+    : "Too few batches have succeeded to say how long one takes.";
   const highest = Math.max(...past.batches.map(({ actual_ms }) => actual_ms), rows ? at(most) * (1 + spread) : 1);
   return { data, layout: { xaxis: { title: { text: "rows" }, range: [0, most], nticks: 8 }, yaxis: { title: { text: "ms" }, range: [0, 1.08 * highest], nticks: 6 } }, text };
 }
@@ -155,13 +169,15 @@ function logTicks([low, high]) {
 
 const level = (y, color) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color, width: 2, dash: "dash" } });
 
+const endOf = (y, text, color) => ({ xref: "paper", x: 1, xanchor: "right", y, yanchor: "bottom", text, showarrow: false, font: { color } });
+
 const onLevel = (y, text, color) => ({ xref: "paper", x: 0, xanchor: "left", y, yanchor: "bottom", text, showarrow: false, font: { color } });
 
 /** Names at the ends of the lines of percentiles. */
 function names(past, colors) {
   return ["p50", "p99"].flatMap((name) => {
     const last = past[name].at(-1);
-    return last > 0 ? [{ xref: "paper", x: 1, xanchor: "right", y: Math.log10(last), yanchor: name === "p50" ? "top" : "bottom", text: name, showarrow: false, font: { color: colors(`--${name}`) } }] : [];
+    return last > 0 ? [{ ...endOf(Math.log10(last), name, colors(`--${name}`)), yanchor: name === "p50" ? "top" : "bottom" }] : [];
   });
 }
 

@@ -1,6 +1,6 @@
 // What the page remembers. All of it is bounded, since a page may be left open for days.
 
-const SERIES = ["p50", "p95", "p99", "rate", "capacity"];
+const SERIES = ["p50", "p95", "p99", "rate", "capacity", "errors", "refused"];
 export const SERIES_S = 300;
 export const POINTS_S = 60;
 const MOST_POINTS = 1200;
@@ -54,6 +54,8 @@ class ApiHistory {
     this.p99.push(latency.p99_ms ?? null);
     this.rate.push(api.rate_rows ?? null);
     this.capacity.push(api.capacity_rows ?? null);
+    this.errors.push(percentage(api.error_share));
+    this.refused.push(percentage(api.refused_share));
   }
 
   forget(now) {
@@ -65,3 +67,5 @@ class ApiHistory {
     this.batches.splice(0, gone);
   }
 }
+
+const percentage = (share) => (typeof share === "number" ? 100 * share : null);

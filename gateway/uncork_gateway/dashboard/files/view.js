@@ -1,7 +1,7 @@
 // Everything on the page but the charts. Text is only ever set as text: names come from services and clients.
 
 import { bytes, counted, duration, ms, msText, number, percent, sum } from "./format.js";
-import { CALM, LIMITS, RELEASES, SHEDS, STATES, WORKERS, tone } from "./words.js";
+import { CALM, GRAVE, RELEASES, SHEDS, STATES, WORKERS, tone, verdict } from "./words.js";
 
 export class View {
   #fields = {};
@@ -43,7 +43,8 @@ export class View {
 
   /** Show a status; returns the api that is looked at, if there is one to look at. */
   show(status) {
-    document.title = `${status.server ?? "Uncork"} · Uncork`;
+    const alarm = status.state === "ready" ? "" : `${STATES[status.state][0]}: `;
+    document.title = `${alarm}${status.server ?? "Uncork"} · Uncork`;
     this.#text("server", status.server ?? "Uncork");
     this.#tone("state", ...STATES[status.state]);
     this.#text("sentence", status.sentence);
@@ -55,24 +56,25 @@ export class View {
     this.#choice(status.apis, api);
     this.#empty(status, api);
     this.#fields.api.hidden = !api;
-    if (api) this.#api(api);
+    if (api) this.#api(api, status.time);
     return api;
   }
 
   // What an api does
 
-  #api(api) {
+  #api(api, now) {
     this.#text("name", api.name);
     const cap = Number.isFinite(api.max_batch_rows) ? `at most ${counted(api.max_batch_rows, "row")} in a batch` : "no batch cap";
     const chips = [api.route, `policy ${api.policy}`, api.goal_ms === null ? "no goal" : `goal ${msText(api.goal_ms)}`, cap];
     keep(this.#fields.chips, chips.filter(Boolean), "li", (item, text) => put(item, text));
-    this.#tone("limited", ...LIMITS[api.limited_by]);
+    this.#tone("verdict", ...verdict(api));
     this.#text("says", api.sentence);
     this.#text("waits", api.waits_for);
     this.#fields.advice.hidden = !api.advice.length;
     keep(this.#fields.advice, api.advice, "li", (item, { code, text }) => {
       item.dataset.code = code;
       item.classList.toggle("calm", CALM.has(code));
+      item.classList.toggle("grave", GRAVE.has(code));
       put(item, text[0].toUpperCase() + text.slice(1));
     });
     this.#tiles(api);
@@ -81,23 +83,41 @@ export class View {
     this.#releases(api.releases);
     this.#answers(api.requests, api.sheds);
     this.#none("whyRefused", !api.why_refused, api.why_refused);
+    this.#failure(api, now);
+  }
+
+  #failure({ failure, errors }, now) {
+    this.#fields.failure.hidden = !failure;
+    if (!failure) return;
+    const { error, place, message, error_id, requests, first, last } = failure;
+    const since = new Date(1000 * first).toLocaleTimeString();
+    this.#fields.failure.dataset.tone = sum(errors) ? "bad" : "muted";
+    this.#text("failure", `Last exception: ${error}${place && ` at ${place}`}${message ? `: ${message}` : ""}. `
+      + `${counted(requests, "request")} since ${since}, the last ${duration(Math.max(0, now - last))} ago; error id ${error_id}.`);
   }
 
   #tiles(api) {
-    const load = api.capacity_rows ? api.rate_rows / api.capacity_rows : null;
-    this.#tile("rate", [number(api.rate_rows), "rows/s"], load === null ? "" : `${percent(load)} of capacity`);
+    const few = sum(api.requests) ? "too few requests to say" : "no request";
+    const load = api.capacity_rows && api.rate_rows !== null ? api.rate_rows / api.capacity_rows : null;
+    const rateSub = load === null ? "" : `${percent(load)} of capacity`;
+    this.#tile("rate", api.rate_rows === null ? null : [number(api.rate_rows), "rows/s"], api.rate_rows === null ? few : rateSub);
     this.#tone("rateSub", null, load > 1 ? "bad" : load > 0.85 ? "warn" : "muted");
-    this.#tile("capacity", api.capacity_rows === null ? null : [number(api.capacity_rows), "rows/s"], api.capacity_is_least ? "or more, in larger batches than so far" : "all workers, within the goal");
+    const capacity = api.capacity_is_least ? "or more, in larger batches than so far" : "all workers, within the goal";
+    this.#tile("capacity", api.capacity_rows === null ? null : [number(api.capacity_rows), "rows/s"], api.capacity_rows === null ? "too few batches to say" : capacity);
     const late = api.latency && api.goal_ms !== null && api.latency.p99_ms > api.goal_ms;
     this.#tile("p99", api.latency && ms(api.latency.p99_ms), api.goal_ms === null ? "no goal" : `goal ${msText(api.goal_ms)}`);
     this.#tone("p99Sub", null, late ? "bad" : "muted");
     const balanced = api.balanced_rows === null ? "" : `balanced at ${number(api.balanced_rows)}`;
     this.#tile("batch", api.mean_batch_rows === null ? null : [number(api.mean_batch_rows), "rows"], balanced);
-    this.#tile("held", [number(api.queued_rows), "rows"], `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}`);
-    const [refused, answered] = [sum(api.sheds), sum(api.requests)];
-    const share = refused && answered ? `${percent(Math.min(1, refused / answered))} of ${counted(answered, "answer")}` : counted(answered, "answer");
-    this.#tile("shed", [number(refused), ""], share);
-    this.#tone("shedSub", null, refused ? "bad" : "muted");
+    this.#tile("queued", [number(api.queued_rows), "rows"], `${counted(api.queued_requests, "request")}, ${bytes(api.queued_bytes)}`);
+    this.#share("errors", api.error_share, sum(api.errors), api.answered);
+    this.#share("refused", api.refused_share, api.refused, api.answered);
+  }
+
+  /** A tile of what was not answered. */
+  #share(name, share, count, answered) {
+    this.#tile(name, share === null ? null : [percent(share), ""], share === null ? "no request" : `${number(count)} of ${counted(answered, "request")}`);
+    this.#tone(`${name}Sub`, null, count ? "bad" : "muted");
   }
 
   #tile(name, value, sub) {
@@ -109,9 +129,9 @@ export class View {
   }
 
   #shares(shares) {
-    const parts = shares ? [["queue", shares.queue_ms, "held by the dispatcher", "--queue"], ["batch", shares.batch_ms, "run by a worker", "--batch"], ["transport", shares.transport_ms, "read, written, on its way", "--transport"]] : [];
+    const parts = shares ? [["queue", shares.queue_ms, "waiting", "--queue"], ["batch", shares.batch_ms, "from release to reply", "--batch"], ["transport", shares.transport_ms, "reading and writing", "--transport"]] : [];
     const total = parts.reduce((all, [, value]) => all + value, 0) || 1;
-    this.#none("sharesNone", parts.length, "No request was answered.");
+    this.#none("sharesNone", parts.length, "Too few requests to say.");
     this.#fields.stack.hidden = !parts.length;
     keep(this.#fields.stack, parts, "i", (piece, [, value, , color]) => {
       piece.style.width = `${(100 * value) / total}%`;
@@ -144,18 +164,19 @@ export class View {
 
   #choice(apis, shown) {
     this.#fields.apis.hidden = apis.length < 2;
-    keep(this.#fields.apis, apis.length < 2 ? [] : apis, "a", (link, { name, rate_rows, advice }) => {
+    keep(this.#fields.apis, apis.length < 2 ? [] : apis, "a", (link, { name, state, rate_rows, advice }) => {
       if (!link.childElementCount) link.replaceChildren(document.createElement("b"), document.createElement("small"));
       link.href = `#${encodeURIComponent(name)}`;
       link.toggleAttribute("aria-current", name === shown.name);
-      link.classList.toggle("advised", advice.some(({ code }) => !CALM.has(code)));
+      link.classList.toggle("advised", state !== "ok" || advice.some(({ code }) => !CALM.has(code)));
+      link.classList.toggle("failing", state === "failing");
       put(link.firstChild, name);
-      put(link.lastChild, `${number(rate_rows)} rows/s`);
+      put(link.lastChild, rate_rows === null ? "" : `${number(rate_rows)} rows/s`);
     });
   }
 
   #empty(status, api) {
-    const asked = api && (sum(api.requests) || sum(api.sheds) || api.queued_requests || api.estimate.rows || api.mean_batch_rows);
+    const asked = api && (sum(api.requests) || sum(api.sheds) || api.queued_requests || api.estimate || api.failure);
     this.#fields.empty.hidden = Boolean(asked);
     if (asked) return;
     const elsewhere = document.documentElement.dataset.origin;

@@ -21,6 +21,8 @@ export const SHEDS = {
 
 export const STATES = {
   ready: ["ready", "good"],
+  degraded: ["degraded", "warn"],
+  failing: ["failing", "bad"],
   starting: ["starting", "info"],
   not_ready: ["not ready", "bad"],
   draining: ["draining", "warn"],
@@ -28,18 +30,28 @@ export const STATES = {
 
 export const WORKERS = { idle: "good", busy: "info", starting: "muted", lost: "bad" };
 
-export const LIMITS = {
+const LIMITS = {
   nothing: ["nothing limits it", "good"],
   workers: ["limited by workers", "warn"],
   goal: ["limited by its goal", "warn"],
   cap: ["limited by the batch cap", "warn"],
 };
 
+/** What to say of an api at one glance, and how it looks: that it fails, else what limits it. */
+export function verdict({ state, limited_by, requests, too_few_requests }) {
+  if (state !== "ok") return STATES[state];
+  if (limited_by !== "nothing" || !too_few_requests) return LIMITS[limited_by];
+  return [Object.keys(requests).length ? "too few requests to say" : "idle", "muted"];
+}
+
 /** What an answer's status says of it. */
 export function tone(status) {
   if (status < "300") return "good";
   return status < "500" ? "warn" : "bad";
 }
+
+/** Advice on what keeps requests from being answered. */
+export const GRAVE = new Set(["no_worker", "errors"]);
 
 /** Advice that says that nothing is to be done. */
 export const CALM = new Set(["thin_traffic", "closed_loop"]);
