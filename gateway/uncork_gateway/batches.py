@@ -24,6 +24,7 @@ def to_frame(
         limit_rows=settings.limit_rows,
         lengths=list(map(len, bodies)),
         rows=job.rows,
+        allowed_batch_sizes=settings.allowed_batch_sizes,
         costs=None if job.costs == job.rows else job.costs,
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,

@@ -72,6 +72,26 @@ def test_a_batch_has_at_most_the_rows_and_bytes_in_force(tmp_path: Path, limit: 
     run(scenario())
 
 
+@pytest.mark.parametrize("overrides", [{}, {"allowed_batch_sizes": [1, 8, 64]}])
+def test_the_worker_is_told_the_batch_sizes_in_force(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    """With each batch, so that they hold for new code, too."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, overrides=overrides) as on:
+            for coded in ((1, 8, 32), (2, 4), None):
+                serves = service(json_api(settings=ApiSettings(allowed_batch_sizes=coded)))
+                worker = await on.worker(serves=serves)
+                batch, _ = await on.echo(worker, "/echo", 1)
+                worker.close()
+                await turns()
+
+                sizes = (1, 8, 64) if overrides else coded
+                assert batch.allowed_batch_sizes == sizes
+                assert batch.limit_rows == (sizes or (1000,))[-1]
+
+    run(scenario())
+
+
 def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
     """The size of a body, and the rows that are held."""
 

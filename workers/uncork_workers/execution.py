@@ -136,7 +136,6 @@ class _Running:
     ) -> None:
         self._adapter = api.adapter
         self._handler = handler
-        self._sizes = api.description.settings.allowed_batch_sizes
         self._batch = batch
         costs = batch.rows if batch.costs is None else batch.costs
         self._requests = Requests(bodies, batch.rows, costs, batch.metas or ())
@@ -235,7 +234,7 @@ class _Running:
         for count, cost in parts:
             began = time.perf_counter()
             rows = merged if len(parts) == 1 else merged[done : done + count]
-            size = padded_size(count, self._sizes)
+            size = padded_size(count, self._batch.allowed_batch_sizes)
             results = self._handler(pad(rows, size))
             encoded.append(without_surplus(self._encode(results, size), count))
             self.chunks.append((cost, time.perf_counter() - began))

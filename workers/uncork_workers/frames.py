@@ -116,8 +116,9 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     """Run these requests. Per request: length of its body in bytes, and its rows. ``id`` is for logs.
 
     ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
-    weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
-    run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, unless
+    weigh at most ``limit_rows`` at a time, padded to one of the ``allowed_batch_sizes`` unless that is None;
+    the largest of these is at least ``limit_rows``. ``idempotent`` says whether parts of a batch that failed
+    may be run again, ``timeout_s`` how long the gateway waits for the reply. Bodies are rows as JSON, unless
     ``form`` says otherwise; ``metas`` go with raw ones. ``accept`` is the media type that all callers
     are to get; if it is empty, JSON rows. ``left_s`` is per request how many seconds were left for the worker
     when the batch was released, negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of
@@ -129,6 +130,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     limit_rows: int
     lengths: list[int]
     rows: list[int]
+    allowed_batch_sizes: tuple[int, ...] | None = None
     costs: list[_Cost] | None = None
     idempotent: bool = True
     timeout_s: _Seconds = 60.0

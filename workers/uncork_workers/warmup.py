@@ -76,6 +76,7 @@ class Example:
             limit_rows=self.settings.limit_rows,
             lengths=[len(body)] * rows,
             rows=[1] * rows,
+            allowed_batch_sizes=self.settings.allowed_batch_sizes,
             costs=None if cost is None else [cost] * rows,
             form=None if meta is None else RawForm(),
             metas=None if meta is None else [meta] * rows,
