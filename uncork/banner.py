@@ -122,7 +122,7 @@ def _manner(api: ApiDescription) -> str:
     counted = "rows" if settings.cost is None else "in cost"
     return (
         f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
-        f"at most {settings.mb_max_batch_size} {counted} a batch"
+        f"at most {settings.limit_rows} {counted} a batch"
     )
 
 

@@ -24,6 +24,10 @@ _COST_UNITS = 2**16
 _SHOWN_CHARACTERS = 40
 # Kinds of input whose rows are JSON values, which may be objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
+_NOT_FOR_STREAMS = {
+    "cost": "how long one takes is not predicted",
+    "allowed_batch_sizes": "they are not batched",
+}
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -60,6 +64,11 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     def limit_rows(self) -> int:
         """Most rows in a batch, or their cost: the largest allowed size is a limit too."""
         return min(self.mb_max_batch_size, *(self.allowed_batch_sizes or (self.mb_max_batch_size,))[-1:])
+
+    @property
+    def cost_field(self) -> str | None:
+        """The field of a row that says what the row weighs; None if there is no such field."""
+        return self.cost if isinstance(self.cost, str) and self.cost != COST_IN_BYTES else None
 
     def check(self, api: str) -> None:
         """Check every value.
@@ -113,9 +122,11 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
             DefinitionError: for the first value that is of the wrong type, out of range, or does not fit.
         """
         self.settings.check(self.name)
+        for argument, reason in _NOT_FOR_STREAMS.items():
+            if self.streams and getattr(self.settings, argument) is not None:
+                raise not_for_streams(self.name, argument, reason)
         cost = self.settings.cost
-        is_field = isinstance(cost, str) and cost != COST_IN_BYTES
-        if is_field and self.input.get("kind") not in KINDS_WITH_FIELDS:
+        if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
             raise DefinitionError(
                 f"api {self.name!r}: cost must be a number or {COST_IN_BYTES!r} for this input, whose rows "
                 f"have no fields, got {cost!r}"
@@ -167,6 +178,11 @@ def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
 def rounded_cost(number: float) -> float:
     """The multiple of 1 / 2**16 that is nearest to a cost, but at least that."""
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
+
+
+def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
+    """Return the error for an argument that an api which streams its answers cannot have."""
+    return DefinitionError(f"api {api!r}: {argument} is not for streamed answers: {reason}; leave it out")
 
 
 def check_route(api: str, route: object) -> None:

@@ -17,6 +17,7 @@ from uncork_workers.description import (
     ServiceDescription,
     check_route,
     field_cost,
+    not_for_streams,
 )
 from uncork_workers.examples import shown_example
 from uncork_workers.outputs.kinds import UNASKED, Output
@@ -121,8 +122,6 @@ def api(
                 name,
                 policy,
                 output=output,
-                cost=cost,
-                allowed_batch_sizes=allowed_batch_sizes,
                 warmup=warmup,
             )
         settings = ApiSettings(
@@ -260,8 +259,6 @@ def _check_handler(name: str, handler: object) -> None:
 
 _NOT_FOR_STREAMS = {
     "output": "the first piece says what they are",
-    "cost": "how long one takes is not predicted",
-    "allowed_batch_sizes": "they are not batched",
     "warmup": "setup can run the model once",
 }
 
@@ -275,7 +272,4 @@ def _check_stream(name: str, policy: object, **arguments: object) -> None:
         )
     for argument, value in arguments.items():
         if value is not None:
-            raise DefinitionError(
-                f"api {name!r}: {argument} is not for streamed answers: {_NOT_FOR_STREAMS[argument]}; "
-                f"leave it out"
-            )
+            raise not_for_streams(name, argument, _NOT_FOR_STREAMS[argument])
