@@ -5,6 +5,7 @@ from __future__ import annotations
 from uncork.checking.apis import judge_api
 from uncork.checking.figures import ApiFigures, Figures, Finding, Findings, Plan
 from uncork.serve_options import OTHER_FILES
+from uncork_workers.gpus import missing_gpus
 
 _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
@@ -21,12 +22,12 @@ def judge(figures: Figures) -> list[Finding]:
 
 def _processes(plan: Plan) -> Findings:
     workers, cores, gpus = plan.workers, plan.cores, plan.gpus
-    if gpus and plan.visible_gpus is not None and len(gpus) > plan.visible_gpus:
+    if missing := missing_gpus(gpus, plan.visible_gpus):
         yield Finding(
             severity="error",
             code="gpus-missing",
-            wrong=f"--gpus names {len(gpus)}, this machine has {plan.visible_gpus}",
-            advice="name those that there are",
+            wrong=f"--gpus wants GPU {', '.join(missing)}, this machine has {plan.visible_gpus}",
+            advice="name those that there are" if plan.visible_gpus else "leave --gpus out",
         )
     if gpus and workers > len(gpus):
         yield Finding(
