@@ -5,6 +5,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import trustme
 
@@ -111,6 +112,29 @@ def test_a_port_is_taken_at_once() -> None:
         open_doors(PLAIN) as doors,
         pytest.raises(OSError, match="Address already in use"),
         open_doors(replace(PLAIN, port=doors.port)),
+    ):
+        pass
+
+
+def test_a_system_without_a_limit_for_unread_answers_listens_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Linux has it."""
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+
+    with open_doors(PLAIN) as doors, socket.create_connection(doors.public.getsockname()):
+        pass
+
+
+def test_a_system_that_hides_who_listens_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS tells only the administrator; the rest of the message is the same."""
+
+    def refuse(kind: str) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "net_connections", refuse)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="Address already in use; choose another --port"),
+        open_doors(replace(PLAIN, port=taken.getsockname()[1])),
     ):
         pass
 

@@ -5,7 +5,6 @@ a load test of the real service at these settings says whether that is so.
 """
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,10 +48,11 @@ class Wish:
     max_workers: int
     max_batch_size: int
     """Most requests in a batch that is measured, and so the largest advised."""
+    cores: int
+    """How many this process may use."""
     path: str | None = None
     seconds: float | None = None
     """Length of the proof; None: long enough for a 99th percentile, within bounds."""
-    cores: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def __post_init__(self) -> None:
         for name in ("goal_ms", "rate", "seconds"):

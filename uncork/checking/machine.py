@@ -9,6 +9,7 @@ import psutil
 
 from uncork.checking.figures import Plan
 from uncork.serve_options import ServeOptions, open_files
+from uncork_workers.cores import usable_cores
 from uncork_workers.gpus import gpus_here
 
 
@@ -19,7 +20,7 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
     return Plan(
         workers=options.workers,
         gpus=gpus,
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         threads=threads_in(os.environ),
         visible_gpus=gpus_here().total if gpus else None,
         free_bytes=psutil.virtual_memory().available,
