@@ -41,12 +41,20 @@ class Executor:
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         # One loop for all batches: what a handler opens in one, it can use in the next.
         self._loop = asyncio.Runner()
-        self._hinting = Hinting(service)
         self._handlers = {name: self._hinting(self._plain(getattr(service, name))) for name in self._apis}
 
     def close(self) -> None:
         """Give the event loop of asynchronous handlers back."""
         self._loop.close()
+
+    def _hinting(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A handler that puts hints on what it raises."""
+
+        def call(rows: Any) -> Any:
+            with Hinting(self._service, rows):
+                return handler(rows)
+
+        return call
 
     def _plain(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A handler as a function that returns when it is done."""
@@ -71,7 +79,7 @@ class Executor:
         """Send what a generator yields; returns what it yielded instead of an answer."""
         assert self._outlet is not None
         stream, pieces = Stream(batch, self._outlet), handler(rows)
-        with self._hinting:
+        with Hinting(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
                 self._loop.run(stream.run_async(pieces), context=copy_context())
             else:
