@@ -342,7 +342,7 @@ class Gateway:
                 start.worker,
                 batch,
                 bodies,
-                lambda outcome: ended(from_frame(start, outcome)),
+                lambda outcome: ended(from_frame(job, outcome)),
                 on_piece=on_piece,
             )
         except FrameError as error:

@@ -15,7 +15,7 @@ from typing import Any
 from uncork_workers.adapters import InvalidInput
 from uncork_workers.bisection import bisect
 from uncork_workers.context import Context, running
-from uncork_workers.frames import Batch, RawForm, Reply, TableForm, TensorForm
+from uncork_workers.frames import Batch, Place, RawForm, Reply, TableForm, TensorForm
 from uncork_workers.hints import Hinting, telling_of_blocks
 from uncork_workers.outputs import Answer, Encoded, Rejected, WrongResult, encode, encode_each
 from uncork_workers.outputs.dealing import deal, joined
@@ -132,6 +132,7 @@ class Executor:
             shape=None if shape is None else list(shape),
             content_types=run.content_types,
             headers=run.headers,
+            reasons=run.reasons,
         )
         return reply, answers
 
@@ -153,6 +154,7 @@ class _Running:
         self.chunks: list[tuple[float, float]] = []
         self.content_types: list[str] | None = None
         self.headers: list[list[tuple[str, str]]] | None = None
+        self.reasons: dict[int, list[str | Place]] = {}
         self.kinds: set[tuple[str, tuple[int, ...] | None]] = set()
         """Datatype, and shape of a raw row, of the results of each call that worked."""
 
@@ -231,6 +233,8 @@ class _Running:
             self._merge(self._requests.pick([at]))
         except InvalidInput as error:
             self.statuses[at], self.answers[at] = _INVALID, str(error).encode()
+            if any(isinstance(piece, Place) for piece in error.args):
+                self.reasons[at] = list(error.args)
             return False
         return True
 

@@ -31,6 +31,7 @@ from uncork_workers.description import ServiceDescription
 
 MAX_HEADER_BYTES = 64 * 2**20
 MAX_PAYLOAD_BYTES = 2**31
+UNKNOWN_STEP = "..."
 _LENGTHS = struct.Struct("!II")
 
 _Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
@@ -142,6 +143,27 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     trace: tuple[str, str] | None = None
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A place in the rows of a request: the row, from 0, and names and indexes that lead into it."""
+
+    row: int
+    path: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        return json_path(self.row, *self.path)
+
+
+def json_path(*steps: str | int) -> str:
+    """A path in a JSON document, in backticks; a step ``...`` is not known."""
+    return f"`${''.join(map(_step, steps))}`"
+
+
+def _step(step: str | int) -> str:
+    if step == UNKNOWN_STEP or isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if step.isidentifier() else f"[{step!r}]"
+
+
 class Reply(msgspec.Struct, tag="reply", frozen=True):
     """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
 
@@ -151,6 +173,10 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     arrays, or not all of one datatype. Bodies of status 200 are JSON texts of rows, with commas between them;
     raw rows of ``datatype`` and ``shape`` if that is given; or whole answers, if ``content_types`` says what
     each is (with whatever status). ``headers`` are the handler's own, where it gave any.
+
+    ``reasons`` has the pieces of each reason that names places, by the position of the request. Only the
+    gateway knows where in its body the client wrote them; the reason's own text takes the body for a list of
+    rows.
     """
 
     batch: int
@@ -163,6 +189,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     shape: list[int] | None = None
     content_types: list[str] | None = None
     headers: list[list[tuple[str, str]]] | None = None
+    reasons: dict[int, list[str | Place]] = {}
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from uncork_workers.adapters.base import Adapter, Sample
+from uncork_workers.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.checks import check_start, not_a_method, warn_of_units
 from uncork_workers.description import (
     COST_IN_BYTES,
@@ -170,7 +170,8 @@ def _sample(api: str, adapter: Adapter, example: object, cost: object) -> Sample
         if isinstance(cost, str) and cost != COST_IN_BYTES:
             field_cost(sample.body, cost)
     except ValueError as error:
-        raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {error}") from error
+        reason = error.in_single_row() if isinstance(error, InvalidInput) else error
+        raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {reason}") from error
     return sample
 
 

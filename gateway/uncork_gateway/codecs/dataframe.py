@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from uncork_gateway.codecs.json import SPACE
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_workers.description import CSV, JSON
+from uncork_workers.frames import Place, json_path
 
 _CSV = (CSV, "application/csv")
 _SPLIT = ({"columns", "data"}, {"columns", "data", "index"})
@@ -59,13 +61,15 @@ class DataFrameCodec:
             return self._from_csv(read_table(body))
         body = body.strip(SPACE)
         if not body.startswith(b"{"):
-            rows = _decode(_list_decoder, body, "a list of rows, or an object")
-            return self._from_rows(body[1:-1], rows)
+            listed = _decode(_list_decoder, body, "a list of rows, or an object")
+            return self._from_rows(body[1:-1], listed)
         fields = _decode(_object_decoder, body, "an object")
         if fields.keys() in _SPLIT:
-            return self.marshal(_rows_of_split(body))
+            names, rows = _rows_of_split(body)
+            return self.marshal(rows)._replace(locate=partial(_in_split, names))
         if fields and (all(map(is_list, fields.values())) or all(map(is_object, fields.values()))):
-            return self.marshal(_rows_of_columns(fields))
+            index, rows = _rows_of_columns(fields)
+            return self.marshal(rows)._replace(locate=partial(_in_columns, index))
         return self._from_rows(body, [body])._replace(single=True)
 
     def marshal(self, rows: Sequence[bytes | Raw]) -> Marshalled:
@@ -127,7 +131,8 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> 
         raise BadRequest(f"the body is not valid JSON: {error}") from error
 
 
-def _rows_of_split(body: bytes) -> list[bytes]:
+def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
+    """The names of the columns, and the rows."""
     split = _decode(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
     names = split.columns
     if len(set(names)) != len(names):
@@ -136,13 +141,21 @@ def _rows_of_split(body: bytes) -> list[bytes]:
     for number, row in enumerate(split.data, 1):
         if len(row) != len(names):
             raise BadRequest(f"row {number} of 'data' has {len(row)} values, there are {len(names)} columns")
-    return _objects(names, split.data)
+    return names, _objects(names, split.data)
 
 
-def _rows_of_columns(columns: dict[str, Raw]) -> list[bytes]:
-    """All columns are lists, or all are objects, of which the first says in which order the rows are."""
+def _in_split(names: list[str], asked: Marshalled, place: Place) -> str:
+    return json_path("data", place.row, *[names.index(str(name)) for name in place.path])
+
+
+def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list[bytes]]:
+    """The key of each row in every column, and the rows.
+
+    All columns are lists, or all are objects, of which the first says in which order the rows are.
+    """
     first = next(iter(columns.values()))
     values: list[list[Raw]]
+    index: Sequence[int | str]
     if is_list(first):
         values = list(map(elements, columns.values()))
         lengths = sorted(map(len, values))
@@ -150,14 +163,19 @@ def _rows_of_columns(columns: dict[str, Raw]) -> list[bytes]:
             raise BadRequest(
                 f"columns must be of equal length, they have {lengths[0]} to {lengths[-1]} values"
             )
+        index = range(lengths[0])
     else:
-        index = members(first).keys()
+        index = keys = list(members(first))
         by_row = list(map(members, columns.values()))
         for name, column in zip(columns, by_row, strict=True):
-            if column.keys() != index:
+            if column.keys() != set(keys):
                 raise BadRequest(f"the column {name!r} has not the same rows as the first")
-        values = [[column[row] for row in index] for column in by_row]
-    return _objects(list(columns), zip(*values, strict=True))
+        values = [[column[key] for key in keys] for column in by_row]
+    return index, _objects(list(columns), zip(*values, strict=True))
+
+
+def _in_columns(index: Sequence[int | str], asked: Marshalled, place: Place) -> str:
+    return json_path(*place.path, index[place.row])
 
 
 def _objects(names: list[str], rows: Iterable[Sequence[Raw]]) -> list[bytes]:

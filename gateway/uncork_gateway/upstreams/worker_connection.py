@@ -277,6 +277,8 @@ class WorkerConnection(asyncio.Protocol):
         batch, done, _ = self._running
         if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
             raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
+        if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
+            raise FrameError(f"it has reasons for requests {list(reply.reasons)[:8]}, which the batch lacks")
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))

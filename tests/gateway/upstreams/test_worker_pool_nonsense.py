@@ -30,6 +30,9 @@ NONSENSE = {
     "a time that is none": encode_frame(
         Reply(5, True, 0.5, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]
     ),
+    "a reason for no request": encode_frame(
+        Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={2: ["x"]}), [b"xy"]
+    ),
     "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
 }
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.description import DefinitionError
+from uncork_workers.frames import Place
 
 # pandas takes long to import, and not everybody has it: only a worker whose service has a DataFrame loads it.
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ _SCHEMAS: dict[str, Any] = {
 _ANY_SCHEMA = {"type": ["number", "boolean", "string", "null"]}
 _SHOWN_NAMES = 5
 
+_value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(bool | int | float | str | None)
 _rows_decoder: msgspec.json.Decoder[list[dict[str, Value]]] = msgspec.json.Decoder(
     list[dict[str, bool | int | float | str | None]]
 )
+_columns_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 class DataFrame(Adapter):
@@ -103,11 +106,13 @@ class DataFrame(Adapter):
 
         from uncork_workers.adapters.columns import column_of_json
 
+        document = joined(bodies)
         try:
-            rows = _rows_decoder.decode(joined(bodies))
+            rows = _rows_decoder.decode(document)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(
-                f"a row must be an object of numbers, text, true, false or null: {error}"
+                "a row must be an object of numbers, text, true, false or null: ",
+                *_with_columns(pieces_of(error), document),
             ) from error
         if not rows:
             raise InvalidInput("there are no rows")
@@ -161,6 +166,25 @@ class DataFrame(Adapter):
         if sorted(got) != sorted(self._columns):
             raise InvalidInput(f"the first row {_difference(got, set(self._columns))}")
         return self._columns
+
+
+def _with_columns(pieces: Sequence[str | Place], document: bytes) -> Iterator[str | Place]:
+    """The places with the names of their columns, which the decoder does not tell."""
+    for piece in pieces:
+        if isinstance(piece, Place) and piece.path:
+            row = _columns_decoder.decode(document)[piece.row]
+            wrong = next(name for name, value in row.items() if not _is_value(value))
+            yield Place(piece.row, (wrong,))
+        else:
+            yield piece
+
+
+def _is_value(text: msgspec.Raw) -> bool:
+    try:
+        _value_decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> pd.DataFrame:
