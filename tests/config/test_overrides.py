@@ -163,11 +163,12 @@ def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: boo
         ),
         (
             Override(argument="mb_max_latency", value=-1.0, source="--mb-max-latency"),
-            "api 'predict': mb_max_latency must be above 0 milliseconds, got -1.0 (set by --mb-max-latency)",
+            "api 'predict': mb_max_latency must be a number of milliseconds above 0, got -1.0 "
+            "(set by --mb-max-latency)",
         ),
         (
             Override(argument="mb_max_latency", value=-1.0),
-            "api 'predict': mb_max_latency must be above 0 milliseconds, got -1.0",
+            "api 'predict': mb_max_latency must be a number of milliseconds above 0, got -1.0",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_target_that_cannot_be_served_is_a_usage_error(target: str, says: str)
     ("arguments", "says"),
     [
         (["--policy", "corky"], "there is no policy 'corky'"),
-        (["--mb-max-latency", "-1"], "mb_max_latency must be above 0 milliseconds"),
+        (["--mb-max-latency", "-1"], "mb_max_latency must be a number of milliseconds above 0"),
         (["--mb-max-batch-size", "0"], "--mb-max-batch-size"),
         (["--workers", "0"], "--workers"),
         (["--port", "70000"], "--port"),

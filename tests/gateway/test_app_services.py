@@ -119,8 +119,12 @@ def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
     [
         ({"policy": "magic"}, {}, "api 'echo': policy: there is no policy 'magic'; there are cork, "),
         ({}, {"policy": "fixed:x"}, "api 'echo': policy: there is no policy 'fixed:x'; there are cork, "),
-        ({}, {"mb_max_latency": -1}, "api 'echo': mb_max_latency must be above 0 milliseconds, got -1"),
-        ({"timeout": 0}, {}, "api 'echo': timeout must be above 0 seconds, got 0"),
+        (
+            {},
+            {"mb_max_latency": -1},
+            "api 'echo': mb_max_latency must be a number of milliseconds above 0, got -1",
+        ),
+        ({"timeout": 0}, {}, "api 'echo': timeout must be a number of seconds above 0, got 0"),
         ({"cost": 0}, {}, "api 'echo': cost must be a number above 0 "),
     ],
 )

@@ -5,6 +5,7 @@ The gateway never imports the user's code; this is all that it learns of it.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -76,8 +77,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             DefinitionError: for the first value that is of the wrong type or out of range.
         """
-        _check_number(api, "mb_max_latency", self.mb_max_latency, unit=" milliseconds")
-        _check_number(api, "timeout", self.timeout, unit=" seconds")
+        _check_number(api, "mb_max_latency", self.mb_max_latency, unit="milliseconds")
+        _check_number(api, "timeout", self.timeout, unit="seconds")
         _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
         _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
         if not isinstance(self.policy, str):
@@ -206,14 +207,27 @@ def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared, not converted: an integer may be too large for a float.
     if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
-        raise DefinitionError(f"api {api!r}: {argument} must be above 0{unit}, got {value!r}")
+        raise DefinitionError(
+            f"api {api!r}: {argument} must be a number of {unit} above 0, got {value!r}{_unquoted(value)}"
+        )
 
 
 def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DefinitionError(
             f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
+            f"{_unquoted(value, whole=True)}"
         )
+
+
+def _unquoted(value: object, *, whole: bool = False) -> str:
+    """What to write in place of a text that is a number above 0."""
+    try:
+        number = float(value) if isinstance(value, str) else 0.0
+    except ValueError:
+        return ""
+    is_meant = 0 < number < math.inf and (number.is_integer() or not whole)
+    return f"; write {number:.15g}" if is_meant else ""
 
 
 def _check_sizes(api: str, sizes: object) -> None:
