@@ -303,12 +303,15 @@ class Gateway:
         who = "new worker" if standby else "worker"
         reason = f"{who} {failed.index} failed in {failed.stage}: {failed.message}"
         self._troubles.failed(failed.index, reason, standby=standby)
+        is_unusable = failed.stage == "load" and not standby
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
-            log.error("%s\n%s", reason, failed.traceback)
-        elif failed.stage != "load" or standby:
+            # Whoever waits for the service tells the message.
+            what = f"{who} {failed.index} failed in load" if is_unusable else reason
+            log.error("%s\n%s", what, failed.traceback)
+        elif not is_unusable:
             log.error("%s", reason)
-        if failed.stage == "load" and not standby:
+        if is_unusable:
             self._unusable(failed.message)
 
     def _unusable(self, message: str) -> None:
