@@ -202,9 +202,9 @@ class Gateway:
         """Whether a worker takes batches."""
         return self._pool.any_ready
 
-    def is_api(self, path: str) -> bool:
-        """Whether requests for batches are taken at a path."""
-        return self._apis.hot.find(path.encode()) is not None
+    def api_paths(self) -> list[str]:
+        """The paths at which requests for batches are taken, those of the service's own routes first."""
+        return [path.decode() for path in self._apis.hot.handlers]
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""

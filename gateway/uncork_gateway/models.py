@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -103,7 +104,9 @@ class ModelPages:
         name, models = request.path_params["model"], self._models()
         if name not in models:
             known = ", ".join(sorted(models)) or "none yet"
-            raise HTTPException(404, f"there is no model {name!r}; there are {known}")
+            near = get_close_matches(name, sorted(models), n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise HTTPException(404, f"there is no model {name!r}; {hint}there are {known}")
         return models[name]
 
     # KServe V1 and TensorFlow Serving

@@ -17,6 +17,7 @@ from uncork_gateway.dashboard.page import Dashboard
 from uncork_gateway.front import FrontSettings
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
+from uncork_gateway.nearest import methods_of, not_served
 from uncork_gateway.status.board import Board, Displayed
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
@@ -51,6 +52,7 @@ class Pages:
 
     Attributes:
         app: for clients.
+        routes: those of ``app``.
         admin_app: for operators, who need no key; None if the one for clients has it all.
     """
 
@@ -90,13 +92,16 @@ class Pages:
         )
         # A redirection would have what the client says is our host in a header.
         app.router.redirect_slashes = False
+        self.routes: Sequence[BaseRoute] = app.routes
         self.app: ASGIApp = app
         if settings.keys is not None:
             self.app = RequireKey(app, settings.keys, error, free=free)
         self.admin_app: ASGIApp | None = None
         if settings.admin:
-            on_error = {HTTPException: self._admin_error}
-            admin_app = Starlette(routes=[*looks, *operating], exception_handlers=on_error)
+            admin_app = Starlette(
+                routes=[*looks, *operating], exception_handlers={HTTPException: self._admin_error}
+            )
+            self._admin_methods = methods_of(admin_app.routes)
             admin_app.router.redirect_slashes = False
             self.admin_app = admin_app
 
@@ -119,7 +124,10 @@ class Pages:
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path, detail = request.url.path, error.detail
+        path = request.url.path
+        error = not_served(request.method, path, self._admin_methods)
+        detail = error.detail
         if error.status_code == 404:
-            detail = f"there is no {path} here; what is for clients has another port"
+            separator = "" if detail.endswith("?") else ";"
+            detail = f"{detail}{separator} what is for clients has another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
