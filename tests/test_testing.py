@@ -283,7 +283,7 @@ def test_what_is_raised_has_a_hint() -> None:
 
 def test_wrong_results_are_raised_too(digits: Client) -> None:
     """What is wrong with them is not only in the log."""
-    with pytest.raises(Exception, match="the handler returned 0 results for 1 rows"):
+    with pytest.raises(Exception, match="the handler returned 0 results for 1 row"):
         digits.post("/echo", json="short")
 
 

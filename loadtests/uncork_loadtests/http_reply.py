@@ -7,6 +7,8 @@ reply is outstanding at a time, so bytes after the end of a reply raise too.
 
 from typing import NamedTuple
 
+from uncork_dispatcher.plural import plural
+
 _LENGTH = b"\r\ncontent-length:"
 _CONNECTION = b"\r\nconnection:"
 _BATCH_SIZE = b"\r\nx-batch-size:"
@@ -139,7 +141,7 @@ class ReplyParser:
         if self._missing > 0:
             return None
         if self._missing < 0:
-            raise ReplyError(f"{-self._missing} bytes came after the end of the reply")
+            raise ReplyError(f"{plural(-self._missing, 'byte')} came after the end of the reply")
         body = b"".join(self._pieces)
         self._head, self._pieces = None, []
         return Reply(head, body)

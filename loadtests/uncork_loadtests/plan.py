@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
 
 REPLAY = "replay:"
@@ -30,7 +31,10 @@ class Payload:
         if bool(self.bodies) == (self.function is not None):
             raise ValueError("a payload must hold at least one body, or else a function that makes them")
         if self.expected is not None and len(self.expected) != len(self.bodies):
-            raise ValueError(f"{len(self.bodies)} bodies but {len(self.expected)} expected answers")
+            raise ValueError(
+                f"{plural(len(self.bodies), 'body', 'bodies')} but "
+                f"{plural(len(self.expected), 'expected answer')}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests import batch_times
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
 from uncork_loadtests.compare import aimed, load
@@ -184,7 +185,7 @@ def _advice(
         return [], smallest(model, rate=wish.rate, max_workers=wish.max_workers, tell=tell)
     rates = []
     for workers in range(1, wish.max_workers + 1):
-        tell(f"simulating {workers} worker{'s'[: workers > 1]}")
+        tell(f"simulating {plural(workers, 'worker')}")
         highest = most(model, workers=workers)
         if highest is not None:
             rates.append(highest)
@@ -266,7 +267,7 @@ def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
 
 
 def _counted(workers: int) -> str:
-    return f"{workers} worker{'s'[: workers > 1]}"
+    return plural(workers, "worker")
 
 
 def doubts(proof: Proof) -> list[str]:

@@ -45,8 +45,8 @@ def test_gpus_are_a_count_or_names(
         ("10000", None, "'10000' names no GPUs"),
         ("0", None, "the count of GPUs must be at least 1"),
         ("1,1", None, "'1,1' names a GPU twice"),
-        ("3", "4,5", "there are no 3 GPUs here: CUDA_VISIBLE_DEVICES is '4,5'"),
-        ("1", "", "there are no 1 GPUs here: CUDA_VISIBLE_DEVICES is ''"),
+        ("3", "4,5", "CUDA_VISIBLE_DEVICES is '4,5', which does not name 3 GPUs"),
+        ("1", "", "CUDA_VISIBLE_DEVICES is '', which does not name 1 GPU"),
     ],
 )
 def test_other_gpus_are_refused(

@@ -11,6 +11,7 @@ from pathlib import Path
 from uncork.checking.figures import ApiFigures
 from uncork.checking.growing import Batches, Refused, Slow, Unknown, grow, of_profile
 from uncork_dispatcher import WorkerLost
+from uncork_dispatcher.plural import plural
 from uncork_gateway.upstreams.worker_connection import Executed
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.adapters.base import Sample
@@ -169,7 +170,7 @@ class _Runner:
         self._pool.execute(self._worker, batch, bodies, ended.set_result)
         outcome = await ended
         if isinstance(outcome, WorkerLost):
-            raise Unknown(f"the worker died in a batch of {len(bodies)} rows")
+            raise Unknown(f"the worker died in a batch of {plural(len(bodies), 'row')}")
         self.stuck_in = ""
         return outcome, time.perf_counter() - began
 
@@ -212,7 +213,7 @@ class _Watch:
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
         """It runs its own examples."""
-        self._tell(f"warm-up of {api} with {rows} row{'s'[: rows > 1]}")
+        self._tell(f"warm-up of {api} with {plural(rows, 'row')}")
 
     def worker_profiled(self, worker: int, profile: dict[str, list[tuple[float, float]]]) -> None:
         """It has warmed up."""

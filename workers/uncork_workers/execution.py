@@ -21,6 +21,7 @@ from uncork_workers.outputs import Answer, Encoded, Rejected, WrongResult, encod
 from uncork_workers.outputs.dealing import deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
 from uncork_workers.parts import Requests, cut
+from uncork_workers.plural import plural
 from uncork_workers.service import ApiDefinition, Service, find_apis
 from uncork_workers.streaming import Outlet, Stream
 
@@ -224,7 +225,7 @@ class _Running:
             case RawForm():
                 merged = self._adapter.merge_raw(bodies, metas)
         if len(merged) != sum(rows):
-            raise InvalidInput(f"{len(merged)} rows where {sum(rows)} were counted")
+            raise InvalidInput(f"{plural(len(merged), 'row')} where {sum(rows)} were counted")
         return merged
 
     def _is_valid(self, at: int) -> bool:
@@ -274,8 +275,8 @@ class _Running:
     def _fail(self, group: Sequence[int], error: BaseException) -> None:
         """Answer a group with an id, under which the log has the rest."""
         error_id = uuid.uuid4().hex[:12]
-        api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
-        log.error("api %s failed on a batch of %d rows [%s]", api, rows, error_id, exc_info=error)
+        api, rows = self._batch.api, plural(sum(self._requests.rows[at] for at in group), "row")
+        log.error("api %s failed on a batch of %s [%s]", api, rows, error_id, exc_info=error)
         answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:
             self.statuses[at], self.answers[at] = _FAILED, answer

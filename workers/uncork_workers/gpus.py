@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from uncork_workers.plural import plural
+
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _GPU_NAME = re.compile(r"[0-9]{1,4}|(GPU|MIG)-[0-9A-Za-z/-]+")
 _TOOL_TIMEOUT_S = 10.0
@@ -66,7 +68,7 @@ def _first_gpus(count: int) -> list[str]:
     if count < 1:
         raise ValueError("the count of GPUs must be at least 1")
     if len(names) < count or not all(names):
-        raise ValueError(f"there are no {count} GPUs here: {GPU_VARIABLE} is {visible!r}")
+        raise ValueError(f"{GPU_VARIABLE} is {visible!r}, which does not name {plural(count, 'GPU')}")
     return names
 
 

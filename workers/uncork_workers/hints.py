@@ -20,6 +20,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from uncork_workers import adapters
+from uncork_workers.plural import plural
 from uncork_workers.service import Service, api
 
 log = logging.getLogger("uncork.worker")
@@ -119,7 +120,7 @@ def _hint_on_rows(error: BaseException, rows: Any) -> str:
     # A table has columns by name, whether it has one row or many.
     if rows is None or hasattr(rows, "iloc"):
         return ""
-    count = f"{len(rows)} row{'s'[: len(rows) != 1]}"
+    count = plural(len(rows), "row")
     for frame, code in _failing_expressions(error.__traceback__):
         if frame.f_locals.get(_treated_as_row(code, error, rows)) is rows:
             return (

@@ -16,6 +16,7 @@ from uncork_workers.description import COST_IN_BYTES, ApiSettings, field_cost, r
 from uncork_workers.execution import Executor
 from uncork_workers.frames import Batch, RawForm
 from uncork_workers.overrides import Override, overridden
+from uncork_workers.plural import plural
 from uncork_workers.service import Service, find_apis
 
 log = logging.getLogger("uncork.worker")
@@ -175,7 +176,7 @@ class _WarmingUp:
     def report(self) -> None:
         """Say in the log what was done."""
         first, *_, last = (self._done[0], *self._done)
-        sizes = f"{first} .. {last} rows" if last > first else f"{last} row{'s'[: last > 1]}"
+        sizes = f"{first} .. {last} rows" if last > first else plural(last, "row")
         log.info("%s: warmed up with %s in %.1f s", self.api, sizes, self._took_s)
 
     def _run(self, rows: int) -> float:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled, TableKey
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, read_lines, read_table, write_header
@@ -140,7 +141,9 @@ def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
         raise BadRequest(f"'columns' has {twice!r} more than once")
     for number, row in enumerate(split.data, 1):
         if len(row) != len(names):
-            raise BadRequest(f"row {number} of 'data' has {len(row)} values, there are {len(names)} columns")
+            raise BadRequest(
+                f"row {number} of 'data' has {plural(len(row), 'value')}, for {plural(len(names), 'column')}"
+            )
     return names, _objects(names, split.data)
 
 

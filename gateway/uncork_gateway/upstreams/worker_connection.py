@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, cast
 
 from uncork_dispatcher import WorkerLost
+from uncork_dispatcher.plural import plural
 from uncork_workers.description import ServiceDescription
 from uncork_workers.frames import (
     AnswerHead,
@@ -276,7 +277,9 @@ class WorkerConnection(asyncio.Protocol):
             raise FrameError(f"it answers batch {reply.batch}, which it was not given")
         batch, done, _ = self._running
         if not len(reply.statuses) == len(reply.lengths) == len(batch.lengths):
-            raise FrameError(f"it answers {len(reply.statuses)} requests, the batch had {len(batch.lengths)}")
+            raise FrameError(
+                f"it answers {plural(len(reply.statuses), 'request')}, the batch had {len(batch.lengths)}"
+            )
         if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
             raise FrameError(f"it has reasons for requests {list(reply.reasons)[:8]}, which the batch lacks")
         bodies = split_payload(payload, reply.lengths)

@@ -13,6 +13,7 @@ import numpy as np
 from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.description import DefinitionError
 from uncork_workers.frames import Place
+from uncork_workers.plural import plural
 
 # pandas takes long to import, and not everybody has it: only a worker whose service has a DataFrame loads it.
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class DataFrame(Adapter):
         except (pd.errors.ParserError, UnicodeDecodeError) as error:
             raise InvalidInput(f"not valid CSV: {error}") from error
         if len(frame) != sum(rows):
-            raise InvalidInput(f"{len(frame)} rows where {sum(rows)} were counted")
+            raise InvalidInput(f"{plural(len(frame), 'row')} where {sum(rows)} were counted")
         return pd.DataFrame(
             {name: column_of_csv(name, frame[name], rows, self._dtypes.get(name)) for name in ordered}
         )
