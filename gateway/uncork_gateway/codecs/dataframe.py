@@ -84,7 +84,7 @@ class DataFrameCodec:
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
             raise BadRequest("the body has no rows")
-        fields = _decode(_object_decoder, rows[0], "rows that are objects")
+        fields = _first_row(rows[0])
         if not fields:
             raise BadRequest("the first row has no columns")
         names = tuple(fields)
@@ -132,6 +132,16 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> 
         raise BadRequest(f"the body is not valid JSON: {error}") from error
 
 
+def _first_row(text: bytes | Raw) -> dict[str, Raw]:
+    """Its columns; its JSON may have been cut out of a body, in which no byte of it is known."""
+    try:
+        return _object_decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body must be rows that are objects: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequest("the first row is not valid JSON") from error
+
+
 def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
     """The names of the columns, and the rows."""
     split = _decode(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
@@ -168,10 +178,10 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
             )
         index = range(lengths[0])
     else:
-        index = keys = list(members(first))
         by_row = list(map(members, columns.values()))
+        index = keys = list(by_row[0])
         for name, column in zip(columns, by_row, strict=True):
-            if column.keys() != set(keys):
+            if column.keys() != by_row[0].keys():
                 raise BadRequest(f"the column {name!r} has not the same rows as the first")
         values = [[column[key] for key in keys] for column in by_row]
     return index, _objects(list(columns), zip(*values, strict=True))

@@ -18,6 +18,7 @@ import numpy as np
 from uncork_workers.frames import UNKNOWN_STEP, Meta, Place, TensorForm, json_path
 
 _PATH = re.compile(r"(`.*` in )?`\$\[([0-9]+)\](.*)`", re.DOTALL)
+_POSITION = re.compile(r" \(byte [0-9]+\)$")
 _STEP = re.compile(r"\[([0-9]+)\]|\[\.\.\.\]|\.([^.\[]+)")
 
 
@@ -25,7 +26,7 @@ class InvalidInput(ValueError):
     """A request is not what the api accepts; the message says what was wrong, and goes to the client.
 
     Args:
-        pieces: of the message. A :class:`~uncork_workers.frames.Place` among them becomes the path in the
+        pieces: the message, usually one text. A place in the rows between two texts becomes the path in the
             body that the client sent.
     """
 
@@ -127,8 +128,11 @@ def joined(bodies: Sequence[bytes]) -> bytes:
 
 
 def pieces_of(error: Exception) -> tuple[str | Place, ...]:
-    """The message of an error about a list of rows; the path at the end of one by msgspec is a place."""
-    message = str(error)
+    """The message of an error of msgspec about a list of rows; the path at its end becomes a place.
+
+    A position in bytes is left out: it counts the list, not the client's body.
+    """
+    message = _POSITION.sub("", str(error))
     text, at, path = message.rpartition(" - at ")
     found = _PATH.fullmatch(path)
     if found is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.description import DefinitionError
-from uncork_workers.frames import Place
+from uncork_workers.frames import UNKNOWN_STEP, Place
 from uncork_workers.plural import plural
 
 # pandas takes long to import, and not everybody has it: only a worker whose service has a DataFrame loads it.
@@ -35,7 +35,8 @@ _value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(bool | int | 
 _rows_decoder: msgspec.json.Decoder[list[dict[str, Value]]] = msgspec.json.Decoder(
     list[dict[str, bool | int | float | str | None]]
 )
-_columns_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_columns_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class DataFrame(Adapter):
@@ -173,11 +174,19 @@ def _with_columns(pieces: Sequence[str | Place], document: bytes) -> Iterator[st
     """The places with the names of their columns, which the decoder does not tell."""
     for piece in pieces:
         if isinstance(piece, Place) and piece.path:
-            row = _columns_decoder.decode(document)[piece.row]
-            wrong = next(name for name, value in row.items() if not _is_value(value))
-            yield Place(piece.row, (wrong,))
+            yield Place(piece.row, (_wrong_column(document, piece.row),))
         else:
             yield piece
+
+
+def _wrong_column(document: bytes, row: int) -> str:
+    """The column with the first value that is none; unknown if the rest of the document is wrong as well."""
+    try:
+        columns = _columns_decoder.decode(_texts_decoder.decode(document)[row])
+    except msgspec.MsgspecError:
+        return UNKNOWN_STEP
+    # A column that is there twice may have a last value that is fine.
+    return next((name for name, value in columns.items() if not _is_value(value)), UNKNOWN_STEP)
 
 
 def _is_value(text: msgspec.Raw) -> bool:

@@ -69,7 +69,7 @@ class _Reader:
         except msgspec.ValidationError as error:
             raise self._wrong(error) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput(f"not valid JSON: {error}") from error
+            raise InvalidInput("not valid JSON: ", *pieces_of(error)) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
         try:
