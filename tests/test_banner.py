@@ -48,7 +48,7 @@ def test_it_says_what_is_served_and_where_to_look(doors: Doors) -> None:
     settings = ApiSettings(mb_max_latency=50, cost="bytes")
     text = said(
         doors,
-        described(name="a", route="/a", input=array),
+        described(name="a", route="/a", input=array, settings=ApiSettings(allowed_batch_sizes=(1, 8))),
         described(name="b", route="/b", settings=settings, answers_each=True),
         described(name="c", route="/c", input={"kind": "raw", "accepts": ["image/*", "x"]}, streams=True),
         workers=2,
@@ -57,7 +57,7 @@ def test_it_says_what_is_served_and_where_to_look(doors: Doors) -> None:
 
     assert re.sub(r"^uncork \S+:", "uncork:", text) == (
         "uncork: S with 2 workers, on GPUs 0, 3\n"
-        "  POST URL/a | goal 300 ms, policy cork, at most 1000 rows a batch"
+        "  POST URL/a | goal 300 ms, policy cork, at most 8 rows a batch"
         " | takes ndarray float32 (2, any), answers JSON\n"
         "  POST URL/b | goal 50 ms, policy cork, at most 1000 in cost a batch | takes json\n"
         "  POST URL/c | streams, one request at a time, for at most 60 s | takes image/*\n"

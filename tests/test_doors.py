@@ -5,6 +5,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import trustme
 
@@ -56,6 +57,86 @@ def test_a_port_in_use_is_told_with_its_option(field: str, option: str) -> None:
             open_doors(options),
         ):
             pass
+
+
+def free_port() -> int:
+    """A port on which nothing listened a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def has_ipv6() -> bool:
+    """Whether a socket can listen on IPv6's loopback address."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("host", "admin_host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "localhost"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("127.0.0.1", "0.0.0.0"),
+        ("::", "::1"),
+        ("::", "127.0.0.1"),
+    ],
+)
+def test_one_port_cannot_have_two_listeners(host: str, admin_host: str) -> None:
+    """Wrong usage; also where one of the addresses stands for the other."""
+    if ":" in host and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    port = free_port()
+    options = replace(PLAIN, host=host, port=port, admin_host=admin_host, admin_port=port)
+    complaint = rf"are both {port}, and --host {host} overlaps with --admin-host {admin_host}; choose another"
+    with pytest.raises(WrongUsage, match=complaint), open_doors(options):
+        pass
+
+
+def test_one_port_can_have_listeners_on_different_addresses() -> None:
+    """Of which neither stands for the other."""
+    port = free_port()
+    options = replace(PLAIN, host="127.0.0.2", port=port, admin_port=port)
+    with open_doors(options) as doors:
+        assert doors.admin is not None
+        assert doors.public.getsockname()[1] == doors.admin.getsockname()[1] == port
+
+
+def test_a_port_is_taken_at_once() -> None:
+    """A second server finds it in use, even if the first has not begun to serve."""
+    with (
+        open_doors(PLAIN) as doors,
+        pytest.raises(OSError, match="Address already in use"),
+        open_doors(replace(PLAIN, port=doors.port)),
+    ):
+        pass
+
+
+def test_a_system_without_a_limit_for_unread_answers_listens_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Linux has it."""
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+
+    with open_doors(PLAIN) as doors, socket.create_connection(doors.public.getsockname()):
+        pass
+
+
+def test_a_system_that_hides_who_listens_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS tells only the administrator; the rest of the message is the same."""
+
+    def refuse(kind: str) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "net_connections", refuse)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="Address already in use; choose another --port"),
+        open_doors(replace(PLAIN, port=taken.getsockname()[1])),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])

@@ -46,6 +46,7 @@ MISTAKES = [
     "@api(input=Json())\ndef predict(self, rows): sum(rows)",
     "@api(input=Json())\ndef predict(self, rows): return sum(rows)",
     "@api(input=Json())\ndef predict(self, rows): return [sum(rows)]",
+    "@api(input=Json())\ndef predict(self, item): return item['x']",
     "@api(input=Json())\ndef predict(self, rows): return [0.25, 0.75]",
     "@api(input=Json())\ndef predict(self, rows): return [{'model': self} for _ in rows]",
     "@api(input=Json())\ndef predict(self, rows): return [Tensor() for _ in rows]",

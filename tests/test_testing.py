@@ -283,7 +283,7 @@ def test_what_is_raised_has_a_hint() -> None:
 
 def test_wrong_results_are_raised_too(digits: Client) -> None:
     """What is wrong with them is not only in the log."""
-    with pytest.raises(Exception, match="the handler returned 0 results for 1 rows"):
+    with pytest.raises(Exception, match="the handler returned 0 results for 1 row"):
         digits.post("/echo", json="short")
 
 
@@ -434,7 +434,7 @@ def test_wrong_overrides() -> None:
     """Both the name and the value are checked."""
     with pytest.raises(TypeError, match="no argument 'batch_size'; apis can be given other mb_max_latency, "):
         client(Digits, batch_size=3).__enter__()  # type: ignore[call-arg]
-    with pytest.raises(DefinitionError, match="api 'predict': timeout must be above 0 seconds"):
+    with pytest.raises(DefinitionError, match="api 'predict': timeout must be a number of seconds above 0"):
         client(Digits, timeout=0).__enter__()
 
 

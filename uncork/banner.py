@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from uncork.doors import Doors
+from uncork_dispatcher.plural import plural
 from uncork_gateway.curl import curl, has_short_example
 from uncork_workers.description import CSV, JSON, NPY, ApiDescription, ServiceDescription
 from uncork_workers.logs import is_watched
@@ -59,8 +60,8 @@ def _terminal_may_go() -> Iterator[None]:
 
 def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str], doors: Doors) -> list[Line]:
     """For a service of ours."""
-    on = f", on GPU{'s'[: len(gpus) > 1]} {', '.join(gpus)}" if gpus else ""
-    lines = [headline(f"{service.name} with {workers} worker{'s'[: workers > 1]}{on}")]
+    on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
+    lines = [headline(f"{service.name} with {plural(workers, 'worker')}{on}")]
     lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
     lines += [*pages(doors), address("GET ", f"{doors.url}/docs")]
     short = next((api for api in service.apis if has_short_example(api)), None)
@@ -96,11 +97,8 @@ def _manner(api: ApiDescription) -> str:
     settings = api.settings
     if api.streams:
         return f"streams, one request at a time, for at most {settings.timeout:g} s"
-    counted = "rows" if settings.cost is None else "in cost"
-    return (
-        f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, "
-        f"at most {settings.mb_max_batch_size} {counted} a batch"
-    )
+    most = f"{settings.limit_rows} in cost" if settings.cost else plural(settings.limit_rows, "row")
+    return f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, at most {most} a batch"
 
 
 def _forms(api: ApiDescription) -> str:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from uncork.checking.figures import ApiFigures, Figures, Finding
 from uncork.terminal import plain_table
+from uncork_dispatcher.plural import plural
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
@@ -62,6 +63,4 @@ def _summary(service: str, findings: Sequence[Finding]) -> str:
     if not findings:
         return f"{service}: nothing to find fault with"
     counts = {severity: sum(one.severity == severity for one in findings) for severity in _STYLES}
-    return f"{service}: " + ", ".join(
-        f"{count} {severity}{'s'[: count > 1]}" for severity, count in counts.items() if count
-    )
+    return f"{service}: " + ", ".join(plural(count, severity) for severity, count in counts.items() if count)

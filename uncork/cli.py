@@ -9,6 +9,7 @@ import typer
 
 from uncork import config
 from uncork.check import check
+from uncork.command import Command
 from uncork.compare import compare
 from uncork.loadtest import loadtest
 from uncork.proxy import proxy
@@ -43,15 +44,15 @@ def _uncork(
     """An adaptive micro-batching gateway for model services."""
 
 
-app.command()(serve)
+app.command(cls=Command)(serve)
 app.add_typer(config.app, name="config")
-app.command("reload")(reload_workers)
-app.command()(proxy)
-app.command()(simulate)
-app.command()(loadtest)
-app.command()(compare)
-app.command()(tune)
-app.command()(check)
+app.command("reload", cls=Command)(reload_workers)
+app.command(cls=Command)(proxy)
+app.command(cls=Command)(simulate)
+app.command(cls=Command)(loadtest)
+app.command(cls=Command)(compare)
+app.command(cls=Command)(tune)
+app.command(cls=Command)(check)
 
 
 def main() -> None:

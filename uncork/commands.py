@@ -85,7 +85,12 @@ def configure(
             try:
                 in_force[name] = parameter.process_value(context, said.value)
             except typer.BadParameter as error:
-                wrong = error.message.removeprefix("Value error, ").rstrip(".")
-                raise WrongUsage(f"{said.source.name}: {wrong}, got {said.value!r}") from None
+                raise WrongUsage(_told_of(said.source, error)) from None
     overrides = [override for layer in layers for override in layer.overrides]
     return options(**in_force, sources=sources, api_overrides=overrides)
+
+
+def _told_of(source: Source, error: typer.BadParameter) -> str:
+    """What is wrong with a value, by the name of the place where it is."""
+    separator = "" if error.message.startswith("must be ") else ":"
+    return f"{source.name}{separator} {error.message}"

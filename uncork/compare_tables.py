@@ -11,6 +11,7 @@ from rich.table import Table
 
 from uncork.loadtest_tables import milliseconds, plan_figures, traffic
 from uncork.terminal import plain_table
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.intervals import Interval
 
@@ -44,7 +45,7 @@ def heading(comparison: Comparison) -> str:
     """Service, traffic and rounds in a line."""
     plan, rounds = comparison.plan, comparison.rounds
     count = len(rounds.whole)
-    parts = [comparison.target, traffic(plan), f"{count} round{'s'[: count != 1]} of {plan.seconds:g} s"]
+    parts = [comparison.target, traffic(plan), f"{plural(count, 'round')} of {plan.seconds:g} s"]
     if plan.goal_s is not None:
         parts.append(f"goal {plan.goal_s * 1000:g} ms")
     return ", ".join(parts)

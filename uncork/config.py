@@ -12,6 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
+from uncork.command import Command
 from uncork.commands import takes_options
 from uncork.config_names import settings_of
 from uncork.option_fields import parameter_info
@@ -45,7 +46,7 @@ class Shown(msgspec.Struct, frozen=True):
     text: str
 
 
-@app.command("serve")
+@app.command("serve", cls=Command)
 @takes_options
 def serve(options: ServeOptions, json: AsJson = False) -> None:
     """What `uncork serve` would have in force if it were called so; with a TARGET, also for its apis.
@@ -59,7 +60,7 @@ def serve(options: ServeOptions, json: AsJson = False) -> None:
     _print("serve", options, dict(_settings(options, "serve")), apis, json=json)
 
 
-@app.command("proxy")
+@app.command("proxy", cls=Command)
 @takes_options
 def proxy(options: ProxyOptions, json: AsJson = False) -> None:
     """What `uncork proxy` would have in force if it were called so."""

@@ -113,7 +113,7 @@ def open_doors(options: DoorOptions) -> Iterator[Doors]:
     """Listen, until the block ends.
 
     Raises:
-        WrongUsage: if keys or certificates are not what they should be.
+        WrongUsage: if keys or certificates are not what they should be, or both doors want one port.
         OSError: if a port cannot be had, with a message for people.
     """
     keys, tls = _keys(options.api_key_file), _tls(options)
@@ -121,14 +121,26 @@ def open_doors(options: DoorOptions) -> Iterator[Doors]:
         public = stack.enter_context(listening_socket(options.host, options.port, option="--port"))
         admin = None
         if options.admin_port is not None:
-            admin = stack.enter_context(
-                listening_socket(options.admin_host, options.admin_port, option="--admin-port")
-            )
+            admin = stack.enter_context(_admin_socket(options, options.admin_port))
         yield Doors(public=public, admin=admin, tls=tls, keys=keys)
 
 
+def _admin_socket(options: DoorOptions, port: int) -> socket.socket:
+    try:
+        return listening_socket(options.admin_host, port, option="--admin-port")
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or port != options.port:
+            raise
+        raise WrongUsage(
+            f"--port and --admin-port are both {port}, and --host {options.host} overlaps with --admin-host "
+            f"{options.admin_host}; choose another --admin-port, or leave it out to serve operators at --port"
+        ) from None
+
+
 def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
-    """Bind, before anything is started: a port in use should be known at once.
+    """Listen on a port.
+
+    It listens before it is served: the system lets several sockets bind one port until one of them listens.
 
     Raises:
         OSError: with a message for people; ``option`` is what they can change.
@@ -143,6 +155,7 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     try:
         listener.bind(address)
+        listener.listen()
     except OSError as error:
         listener.close()
         by = _listener_on(port) if error.errno == errno.EADDRINUSE else ""

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.terminal import plain_table
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import REPLAY, Plan
 from uncork_loadtests.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
@@ -40,7 +41,7 @@ def heading(outcome: Outcome) -> str:
     """The traffic in a line."""
     plan = outcome.plan
     parts = [traffic(plan), f"{outcome.measured_s:.3g} s measured after {plan.warmup_s:g} s"]
-    parts += [f"seed {plan.seed}", f"{plan.processes} generator{'s'[: plan.processes > 1]}"]
+    parts += [f"seed {plan.seed}", plural(plan.processes, "generator")]
     return ", ".join(parts)
 
 
@@ -48,7 +49,7 @@ def traffic(plan: Plan) -> str:
     """What was sent, in a few words."""
     if plan.clients is not None:
         think = f" that think {plan.think_s * 1000:g} ms" if plan.think_s else ""
-        return f"closed loop of {plan.clients} client{'s'[: plan.clients > 1]}{think}"
+        return f"closed loop of {plural(plan.clients, 'client')}{think}"
     kind, _, file = plan.arrivals.partition(":")
     arrivals = f"replay of {Path(file).name}" if f"{kind}:" == REPLAY else f"{plan.arrivals} arrivals"
     return f"{arrivals}, {plan.average_rate:.4g}/s on average"
@@ -86,7 +87,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 
 def _counts(outcome: Outcome, summary: Summary) -> Table:
     table = _grid()
-    table.add_row("offered", f"{summary.offered_per_s:.1f}/s", f"{summary.requests} requests")
+    table.add_row("offered", f"{summary.offered_per_s:.1f}/s", plural(summary.requests, "request"))
     table.add_row("answered", f"{summary.answered_per_s:.1f}/s", f"{summary.good} good answers (2xx)")
     if summary.in_goal is not None and outcome.plan.goal_s is not None:
         goal = f"of all requests within {outcome.plan.goal_s * 1000:g} ms"
@@ -106,7 +107,7 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
         table.add_row("chunks", f"{summary.chunks_per_s:.1f}/s", by_answer)
     cpu = " + ".join(f"{100 * one / outcome.measured_s:.0f}" for one in outcome.cpu_s)
     table.add_row("generator", f"{cpu} %", "of a core")
-    waited = f"{summary.waited_for_connection} requests waited for one"
+    waited = f"{plural(summary.waited_for_connection, 'request')} waited for one"
     table.add_row("connections", str(outcome.connections), f"at most; {waited}")
     return table
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from uncork.tables import geometric_mean, staggered_share
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Cell, Comparison, Result
 from uncork_loadtests.picture_style import (
     DPI,
@@ -125,14 +126,14 @@ def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
         measure = _GOODPUT if matrix == "goal" else _CLOSED if closed else _OPEN
         for axes, workers in zip(line, columns, strict=True):
             _panel(axes, grid[closed, model].get(workers, []), measure)
-            axes.set_title(f"{model}, {workers} worker{'s'[: workers > 1]}")
+            axes.set_title(f"{model}, {plural(workers, 'worker')}")
             axes.set_xlabel(measure.across)
         line[0].set_ylabel(measure.title)
     if matrix == "goal":
         says = "answers within the goal, relative to staggered workers"
     else:
         says = f"ratios to {comparisons[0].base}, as far as between 1/4 and 4"
-    title = f"matrix {matrix}, {len(comparisons)} cells: {says}"
+    title = f"matrix {matrix}, {plural(len(comparisons), 'cell')}: {says}"
     _finish(figure, panels[0, 0], title)
     return figure
 
@@ -242,7 +243,7 @@ def _model(cell: Cell) -> str:
 
 
 def _workers(cell: Cell) -> str:
-    return f"{cell.workers} worker{'s'[: cell.workers > 1]}"
+    return plural(cell.workers, "worker")
 
 
 def _arrivals(cell: Cell) -> str:

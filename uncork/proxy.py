@@ -20,6 +20,7 @@ from uncork.proxy_settings import Imported
 from uncork.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.tracing import tracing
 from uncork.usage import exit_code, in_options
+from uncork_dispatcher.plural import plural
 from uncork_gateway.proxy import Proxy, ProxySettings
 
 log = logging.getLogger("uncork.gateway")
@@ -85,11 +86,12 @@ def _banner(
     urls: Sequence[str], settings: ProxySettings, doors: Doors, imported: Imported | None
 ) -> list[banner.Line]:
     goal = "no goal" if settings.goal_s is None else f"goal {settings.goal_s * 1000:g} ms"
-    calls = f"{settings.concurrency} call{'s'[: settings.concurrency > 1]} at a time each"
+    calls = f"{plural(settings.concurrency, 'call')} at a time each"
     timeout = f"{settings.timeout_s:g} s a call at most"
     manner = (
-        f"protocol {settings.protocol}, policy {settings.policy}, at most {settings.max_batch_rows} rows a "
-        f"call, held {settings.max_hold_s * 1000:g} ms at most, {goal}"
+        f"protocol {settings.protocol}, policy {settings.policy}, "
+        f"at most {plural(settings.max_batch_rows, 'row')} a call, "
+        f"held {settings.max_hold_s * 1000:g} ms at most, {goal}"
     )
     return [
         banner.headline(f"proxy for {', '.join(urls)}, {calls}, {timeout}"),

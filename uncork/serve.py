@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -28,11 +29,14 @@ from uncork.tracing import tracing
 from uncork.usage import WrongUsage, exit_code
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.app import ServiceUnusable
+from uncork_workers.gpus import GPU_VARIABLE, gpus_here, missing_gpus
 from uncork_workers.recycling import Recycler
 from uncork_workers.supervisor import Supervisor, WorkerExit
 
 if TYPE_CHECKING:
     from uncork_gateway.traces import Traces
+
+log = logging.getLogger("uncork.gateway")
 
 _WORKERS = "workers.sock"
 _STANDBYS = "standby.sock"
@@ -50,18 +54,43 @@ def run(options: ServeOptions) -> int:
     """Serve until a signal; returns the exit code.
 
     Raises:
-        WrongUsage: if the target cannot be served.
+        WrongUsage: if the target cannot be served, or a GPU is missing.
         OSError: if the port cannot be had.
     """
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level, options.log_format.value)
+    _require_gpus(options)
     with (
         open_doors(options) as doors,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
         return uvloop.run(_serve(options, doors, folder, traces, console))
+
+
+def _require_gpus(options: ServeOptions) -> None:
+    """Refuse to start workers on GPUs that are missing; models would run on the CPU, or fail to load."""
+    if not options.gpu_names:
+        return
+    total, evidence = gpus_here()
+    given = f"--gpus {options.gpus}"
+    if total is None:
+        log.warning("%s: the GPUs of this machine cannot be counted (%s)", given, evidence)
+        return
+    missing = missing_gpus(options.gpu_names, total)
+    if not missing:
+        return
+    if total == 0:
+        raise WrongUsage(
+            f"{given}: this machine has no GPU ({evidence}); leave --gpus out to run without one, or make "
+            "the GPUs of the host visible to this container"
+        )
+    visible = os.environ.get(GPU_VARIABLE)
+    raise WrongUsage(
+        f"{given}: this machine has no GPU {', '.join(missing)}, only {', '.join(map(str, range(total)))} "
+        f"({evidence})" + (f"; {GPU_VARIABLE} is {visible!r}" if visible is not None else "")
+    )
 
 
 async def _serve(

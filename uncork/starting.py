@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.troubles import Start
 from uncork_workers.logs import is_watched
 
@@ -80,7 +81,7 @@ class StartProgress:
     def line(self) -> str:
         """What is shown: how many are ready, and what the others do."""
         now, starts, ready = self._clock(), self._workers.starts(), self._workers.ready_workers()
-        parts = [f"{len(ready)} of {len(self._indexes)} workers ready"] if ready else []
+        parts = [f"{len(ready)} of {plural(len(self._indexes), 'worker')} ready"] if ready else []
         for index in self._indexes:
             start = starts.get(index, Start(_IMPORT, "", self._began))
             if index not in ready:

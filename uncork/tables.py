@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.terminal import plain_table
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Cell, Comparison, Measured, Ratio, Result, staggered_per_s
 
 MOST_IN_FULL = 12
@@ -126,7 +127,7 @@ def _explanation(comparisons: Sequence[Comparison], seeds: Sequence[int]) -> str
 
 
 def _counted(things: Sequence[object], name: str) -> str:
-    return f"{len(things)} {name}{'s'[: len(things) > 1]}"
+    return plural(len(things), name)
 
 
 def _full(comparison: Comparison) -> Table:

@@ -16,6 +16,7 @@ from uncork_loadtests.extras import require
 from uncork_loadtests.plan import REPLAY
 from uncork_loadtests.tune import Tuned, Wish
 from uncork_loadtests.tune import tune as find
+from uncork_workers.cores import usable_cores
 
 _OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
 
@@ -87,6 +88,7 @@ def tune(
             rate=plan.average_rate if rate is None and arrivals.startswith(REPLAY) else rate,
             max_workers=max_workers,
             max_batch_size=max_batch_size,
+            cores=usable_cores(),
             path=path,
             seconds=seconds,
         )

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.terminal import plain_table
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.advice import Advice
 from uncork_loadtests.batch_times import Line
 from uncork_loadtests.tune import GATEWAY_BUSY, Proof, Tuned
@@ -99,7 +100,8 @@ def _line(tuned: Tuned) -> Iterator[str]:
         f"{_deviation(line)}; noise {line.noise_cv:.2f}"
     )
     for rows in line.steps:
-        yield f"above {rows} rows a batch takes much longer: does the model pad? See allowed_batch_sizes"
+        above = plural(rows, "row")
+        yield f"above {above} a batch takes much longer: does the model pad? See allowed_batch_sizes"
     if tuned.measured.stopped:
         yield f"larger batches were not measured: {tuned.measured.stopped}"
     yield f"beside that a lone request takes {tuned.model.overhead_ms:.2f} ms"

@@ -10,6 +10,7 @@ DispatchError
 from __future__ import annotations
 
 from uncork_dispatcher.actions import ShedReason
+from uncork_dispatcher.plural import plural
 
 
 class DispatchError(Exception):
@@ -37,4 +38,6 @@ class WrongResultCount(DispatchError):
     """A batch function returned ``got`` results for ``expected`` items."""
 
     def __init__(self, expected: int, got: int) -> None:
-        super().__init__(f"the batch function returned {got} results for {expected} items")
+        super().__init__(
+            f"the batch function returned {plural(got, 'result')} for {plural(expected, 'item')}"
+        )

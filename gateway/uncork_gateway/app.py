@@ -220,9 +220,9 @@ class Gateway:
         """What is counted of an api."""
         return self._metrics.api(api)
 
-    def is_api(self, path: str) -> bool:
-        """Whether requests for batches are taken at a path."""
-        return self._apis.hot.find(path.encode()) is not None
+    def api_paths(self) -> list[str]:
+        """The paths at which requests for batches are taken, those of the service's own routes first."""
+        return [path.decode() for path in self._apis.hot.handlers]
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""
@@ -331,12 +331,15 @@ class Gateway:
         who = "new worker" if standby else "worker"
         reason = f"{who} {failed.index} failed in {failed.stage}: {failed.message}"
         self._troubles.failed(failed.index, reason, standby=standby)
+        is_unusable = failed.stage == "load" and not standby
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
-            log.error("%s\n%s", reason, failed.traceback)
-        elif failed.stage != "load" or standby:
+            # Whoever waits for the service tells the message.
+            what = f"{who} {failed.index} failed in load" if is_unusable else reason
+            log.error("%s\n%s", what, failed.traceback)
+        elif not is_unusable:
             log.error("%s", reason)
-        if failed.stage == "load" and not standby:
+        if is_unusable:
             self._unusable(failed.message)
 
     def _unusable(self, message: str) -> None:
@@ -366,7 +369,7 @@ class Gateway:
         outputs = self._apis.outputs.get(start.api)
 
         def done(outcome: Executed | WorkerLost) -> None:
-            ran = from_frame(start, outcome)
+            ran = from_frame(job, outcome)
             ended(ran)
             if isinstance(outcome, Executed):
                 self._failures.note(start.api, outcome.reply.raised)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork_dispatcher import Job, Ran, Start, WorkerLost
+from uncork_dispatcher import Job, Ran, WorkerLost
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.upstreams.worker_connection import Executed
@@ -23,6 +23,7 @@ def to_frame(
         limit_rows=settings.limit_rows,
         lengths=list(map(len, bodies)),
         rows=job.rows,
+        allowed_batch_sizes=settings.allowed_batch_sizes,
         costs=None if job.costs == job.rows else job.costs,
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
@@ -37,7 +38,7 @@ def to_frame(
     return batch, bodies
 
 
-def from_frame(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
+def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
     """What came of a batch."""
     if isinstance(outcome, WorkerLost):
         return outcome
@@ -50,6 +51,11 @@ def from_frame(start: Start, outcome: Executed | WorkerLost) -> Ran[RowsReply] |
             result._replace(content_type=content_type, headers=own)
             for result, content_type, own in zip(results, reply.content_types, headers, strict=True)
         ]
+    for at, pieces in reply.reasons.items():
+        asked = job.payloads[at]
+        reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
+        results[at] = results[at]._replace(body=reason.encode())
+    start = job.start
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
     return Ran(
         results,

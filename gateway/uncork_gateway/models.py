@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -178,7 +179,9 @@ def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
     name = request.path_params["model"]
     if name not in models:
         known = ", ".join(sorted(models)) or "none yet"
-        raise HTTPException(404, f"there is no model {name!r}; there are {known}")
+        near = get_close_matches(name, sorted(models), n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise HTTPException(404, f"there is no model {name!r}; {hint}there are {known}")
     return models[name]
 
 

@@ -18,6 +18,7 @@ from uncork_gateway.front import FrontSettings
 from uncork_gateway.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
+from uncork_gateway.nearest import methods_of, not_served
 from uncork_gateway.status.board import Board, Displayed
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
@@ -52,6 +53,7 @@ class Pages:
 
     Attributes:
         app: for clients.
+        routes: those of ``app``.
         admin_app: for operators, who need no key; None if the one for clients has it all.
     """
 
@@ -91,6 +93,7 @@ class Pages:
         )
         # A redirection would have what the client says is our host in a header.
         app.router.redirect_slashes = False
+        self.routes: Sequence[BaseRoute] = app.routes
         self.app: ASGIApp = app
         if settings.keys is not None:
             self.app = RequireKey(app, settings.keys, error, free=free)
@@ -100,6 +103,7 @@ class Pages:
             home = HomePage(lambda: Home(front.server, trouble=unready(front)), FOR_OPERATORS, keys=None)
             routes = [*home.routes(), *looks, *operating]
             admin_app = Starlette(routes=routes, exception_handlers=on_error)
+            self._admin_methods = methods_of(admin_app.routes)
             admin_app.router.redirect_slashes = False
             self.admin_app = admin_app
 
@@ -121,9 +125,12 @@ class Pages:
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path, detail = request.url.path, error.detail
+        path = request.url.path
+        error = not_served(request.method, path, self._admin_methods)
+        detail = error.detail
         if error.status_code == 404:
-            detail = f"there is no {path} here; what is for clients has another port"
+            separator = "" if detail.endswith("?") else ";"
+            detail = f"{detail}{separator} what is for clients has another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
 
 

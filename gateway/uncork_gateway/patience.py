@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import GatewayError, Unreadable
 
 _SLOWEST_BODY_BYTES_PER_S = 500
@@ -157,7 +158,7 @@ class Patience:
         if grown_bytes < _SLOWEST_BODY_BYTES_PER_S * waited_s:
             self._connection.give_up(
                 Unreadable(
-                    f"the body comes too slowly: {grown_bytes} bytes in {waited_s:.0f} s, at least "
+                    f"the body comes too slowly: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s, at least "
                     f"{_SLOWEST_BODY_BYTES_PER_S} bytes a second are expected",
                     408,
                 )

@@ -18,12 +18,16 @@ from uncork_gateway.front import FrontSettings
 from uncork_gateway.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.models import PREFIXES, Model, ModelPages
+from uncork_gateway.nearest import methods_of, not_served
 from uncork_gateway.openapi import make_openapi
 from uncork_gateway.pages import Front, Pages, unready
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.triton_pages import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.version import VERSION
 from uncork_workers.description import ServiceDescription
+
+_OF_ROUTER = (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase)
+_MOST_NAMED = 5
 
 
 class Served(Front, Protocol):
@@ -43,8 +47,8 @@ class Served(Front, Protocol):
         """What is counted of an api."""
         ...
 
-    def is_api(self, path: str) -> bool:
-        """Whether requests for batches are taken at a path."""
+    def api_paths(self) -> list[str]:
+        """The paths at which requests for batches are taken, those of the service's own routes first."""
         ...
 
 
@@ -75,6 +79,7 @@ class ServicePages:
             on_http_error=self._http_error,
         )
         self.app, self.admin_app, self.close = pages.app, pages.admin_app, pages.close
+        self._routes = pages.routes
 
     def _home(self) -> Home:
         served, service = self._served, self._served.service
@@ -96,12 +101,13 @@ class ServicePages:
         path = request.url.path
         if self._served.service is None and error.status_code in (404, 405):
             return _error(path, 503, self._served.trouble, {"retry-after": "1"})
-        if self._served.is_api(path):
-            only_post = f"{request.method} is not allowed for {path}; send POST"
-            return _error(path, 405, only_post, {"allow": "POST"})
-        of_models = path.startswith(PREFIXES) and request.method == "POST" and error.status_code == 405
-        if of_models or error.detail == HTTPStatus.NOT_FOUND.phrase:
-            return _error(path, 404, f"there is no {path} here", {})
+        apis = self._served.api_paths()
+        # Anything else is the word of a page, which knows better.
+        if error.detail in _OF_ROUTER or path in apis:
+            methods = {**methods_of(self._routes, self._served.models), **dict.fromkeys(apis, "POST")}
+            own = [f"POST {one}" for one in apis if not one.startswith(PREFIXES)]
+            hint = f"the apis are at {', '.join(own[:_MOST_NAMED])}"
+            error = not_served(request.method, path, methods, otherwise=hint)
         return _error(path, error.status_code, error.detail, dict(error.headers or {}))
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from uncork_dispatcher.plural import plural
+
 _LONG_S = 1.0
 
 
@@ -57,7 +59,7 @@ class Troubles:
 
     def warming_up(self, index: int, api: str, rows: int) -> None:
         """A worker calls an api with so many rows of its example."""
-        detail = f" with {rows} row{'s'[: rows > 1]}"
+        detail = f" with {plural(rows, 'row')}"
         self._starts[index] = Start(f"warm-up of {api}", detail, self._clock())
 
     def ready(self, index: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_loadtests.batch_times import Line
@@ -133,7 +134,7 @@ def smallest(model: Model, *, rate: float, max_workers: int, tell: Callable[[str
     """
     tried: list[Advice] = []
     for workers in range(1, max_workers + 1):
-        tell(f"simulating {workers} worker{'s'[: workers > 1]}")
+        tell(f"simulating {plural(workers, 'worker')}")
         settings = [
             predict(model, rate=rate, workers=workers, cap=cap)
             for cap in caps(model)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import uvloop
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.http_reply import ReplyError
 from uncork_loadtests.plan import Plan
@@ -104,7 +105,7 @@ def measure(
             samples, fault = _drive(plan, clients, batches=_BATCHES)
             rounds.append(samples)
             if fault:
-                raise LoadTestError(f"{clients} requests at once, which worked before: {fault}")
+                raise LoadTestError(f"{plural(clients, 'request')} at once, which worked before: {fault}")
     after = server.cpu()
     seen: dict[int, list[float]] = {}
     for samples in (*first.samples, *rounds):
@@ -146,12 +147,16 @@ def _first_round(plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[st
         if fault:
             if clients == 1:
                 raise LoadTestError(f"a lone request: {fault}")
-            return _FirstRound(sizes=sizes, samples=found, stopped=f"{clients} requests at once: {fault}")
+            return _FirstRound(
+                sizes=sizes, samples=found, stopped=f"{plural(clients, 'request')} at once: {fault}"
+            )
         sizes.append(clients)
         found.append(samples)
         if _too_long(samples, goal_ms):
             return _FirstRound(
-                sizes=sizes, samples=found, stopped=f"{clients} requests at once take longer than the goal"
+                sizes=sizes,
+                samples=found,
+                stopped=f"{plural(clients, 'request')} at once took longer than the goal",
             )
     return _FirstRound(sizes=sizes, samples=found, stopped="")
 

@@ -18,6 +18,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests import batch_times
 from uncork_loadtests.agreement import Agreement, check_agreement
 from uncork_loadtests.batch_times import Line, Measured
@@ -181,7 +182,7 @@ def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dic
     ]
     sheets = [times_sheet(times)]
     for workers, comparison in comparisons.items():
-        title = f"{workers} worker{'s'[: workers > 1]}, {plan.clients} clients"
+        title = f"{plural(workers, 'worker')}, {plan.clients} clients"
         sheets.append(policies_sheet(comparison, title=title))
     return section(
         f"A transformer encoder on {setting.device}",

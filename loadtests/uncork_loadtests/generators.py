@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.load import Result
 from uncork_loadtests.servers import BenchError, Server
 
@@ -128,9 +129,9 @@ def _fault(result: Result) -> str:
     if others:
         found.append("answers " + ", ".join(f"{count} x {s}" for s, count in others.items()))
     if result.errors:
-        found.append(f"{result.errors} connections lost")
+        found.append(f"{plural(result.errors, 'connection')} lost")
     if result.unanswered:
-        found.append(f"{result.unanswered} requests never answered")
+        found.append(f"{plural(result.unanswered, 'request')} never answered")
     return "; ".join(found)
 
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import httptools
 
+from uncork_dispatcher.plural import plural
+
 _LENGTH = b"\r\ncontent-length:"
 _ENCODING = b"\r\ntransfer-encoding:"
 _CONNECTION = b"\r\nconnection:"
@@ -167,7 +169,7 @@ class ReplyParser:
         if self._missing > 0:
             return None
         if self._missing < 0:
-            raise ReplyError(f"{-self._missing} bytes came after the end of the reply")
+            raise ReplyError(f"{plural(-self._missing, 'byte')} came after the end of the reply")
         body = b"".join(self._pieces)
         self._head, self._pieces = None, []
         return Reply(head, body)

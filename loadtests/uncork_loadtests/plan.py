@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
 from uncork_loadtests.random_rows import RandomRows
 from uncork_loadtests.tls import Tls
@@ -34,7 +35,10 @@ class Payload:
         if bool(self.bodies or self.random) == (self.function is not None):
             raise ValueError("a payload must hold at least one body, or random rows, or else a function")
         if self.expected is not None and len(self.expected) != len(self.bodies):
-            raise ValueError(f"{len(self.bodies)} bodies but {len(self.expected)} expected answers")
+            raise ValueError(
+                f"{plural(len(self.bodies), 'body', 'bodies')} but "
+                f"{plural(len(self.expected), 'expected answer')}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.answer_forms import NPY, V2_BINARY, answer_forms, vectors_service
 from uncork_loadtests.batch_counts import batches
 from uncork_loadtests.generators import Traffic, Trial, measure
@@ -95,7 +96,7 @@ def two_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
         there = {}
         for count in (1, 2):
             tell(f"starting {count} workers")
-            name = f"{count} worker{'s'[: count > 1]}"
+            name = plural(count, "worker")
             there[name] = stack.enter_context(running(ours(work, workers=count), work=work))
         found = _in_turns(there, settings=settings, connections=_CROWD, tell=tell)
     return [

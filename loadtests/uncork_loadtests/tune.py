@@ -5,10 +5,10 @@ a load test of the real service at these settings says whether that is so.
 """
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests import batch_times
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
 from uncork_loadtests.compare import load
@@ -49,10 +49,11 @@ class Wish:
     max_workers: int
     max_batch_size: int
     """Most requests in a batch that is measured, and so the largest advised."""
+    cores: int
+    """How many this process may use."""
     path: str | None = None
     seconds: float | None = None
     """Length of the proof; None: long enough for a 99th percentile, within bounds."""
-    cores: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def __post_init__(self) -> None:
         for name in ("goal_ms", "rate", "seconds"):
@@ -182,7 +183,7 @@ def _advice(
         return [], smallest(model, rate=wish.rate, max_workers=wish.max_workers, tell=tell)
     rates = []
     for workers in range(1, wish.max_workers + 1):
-        tell(f"simulating {workers} worker{'s'[: workers > 1]}")
+        tell(f"simulating {plural(workers, 'worker')}")
         highest = most(model, workers=workers)
         if highest is not None:
             rates.append(highest)
@@ -265,7 +266,7 @@ def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
 
 
 def _counted(workers: int) -> str:
-    return f"{workers} worker{'s'[: workers > 1]}"
+    return plural(workers, "worker")
 
 
 def doubts(proof: Proof) -> list[str]:

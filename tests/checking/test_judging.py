@@ -133,6 +133,12 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"plan": {"gpus": ("0", "1"), "workers": 2, "visible_gpus": 1}},
         "error", "gpus-missing", "name those",
     ),
+    "a GPU with a number that none has": (
+        {"plan": {"gpus": ("2",), "visible_gpus": 1}}, "error", "gpus-missing", "name those",
+    ),
+    "a GPU where there is none": (
+        {"plan": {"gpus": ("0",), "visible_gpus": 0}}, "error", "gpus-missing", "leave --gpus out",
+    ),
     "workers beyond the memory": (
         {"plan": {"workers": 3, "worker_bytes": 400 * MIB, "free_bytes": 1000 * MIB}},
         "error", "workers-above-memory", "set --workers to 2",

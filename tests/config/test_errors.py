@@ -57,8 +57,14 @@ from .asking import refused
         ("[api.predict]\nworkers = 1", "workers: there is no argument workers of @api; there are route, "),
         ("[api.predict]\ninput = 1", "api.predict.input: input is given in code, with @api"),
         ("[api.predict]\nwarmup = 1", "api.predict.warmup: warmup is given in code, with @api"),
-        ("[api.predict]\ntimeout = 0", "api.predict.timeout: timeout must be above 0 seconds, got 0"),
-        ("[api.predict]\nmb_max_latency = 'x'", "mb_max_latency must be above 0 milliseconds, got 'x'"),
+        (
+            "[api.predict]\ntimeout = 0",
+            "api.predict.timeout: timeout must be a number of seconds above 0, got 0",
+        ),
+        (
+            "[api.predict]\nmb_max_latency = 'x'",
+            "mb_max_latency must be a number of milliseconds above 0, got 'x'",
+        ),
         ("[api.predict]\nmb_max_batch_size = 1.5", "must be a whole number of rows from 1, got 1.5"),
         ("[api.predict]\npolicy = 'corky'", "api.predict.policy: there is no policy 'corky'; there are "),
         ("[api.predict]\npolicy = 5", "api.predict.policy: policy must be a name, got 5"),
@@ -107,8 +113,18 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
         ("serve", "UNCORK_RELOAD", "maybe", ": "),
         ("serve", "UNCORK_MAX_WORKER_MEMORY", "much", ": 'much' is not a size: give bytes above 0"),
         ("proxy", "UNCORK_KEY_HEADER", "a x:y", ": 'x:y' is not the name of a header"),
-        ("serve", "UNCORK_API_PREDICT_TIMEOUT", "-1", ": timeout must be above 0 seconds, got -1"),
-        ("serve", "UNCORK_API_PREDICT_TIMEOUT", "5s", ": timeout must be above 0 seconds, got '5s'"),
+        (
+            "serve",
+            "UNCORK_API_PREDICT_TIMEOUT",
+            "-1",
+            ": timeout must be a number of seconds above 0, got -1",
+        ),
+        (
+            "serve",
+            "UNCORK_API_PREDICT_TIMEOUT",
+            "5s",
+            ": timeout must be a number of seconds above 0, got '5s'",
+        ),
         ("serve", "UNCORK_API_PREDICT_INPUT", "1", ": input is given in code, with @api"),
         (
             "serve",

@@ -126,6 +126,26 @@ def test_what_is_streamed_stays_so() -> None:
     assert (api.settings.policy, api.settings.idempotent, api.settings.timeout) == ("none", False, 5)
 
 
+@pytest.mark.parametrize(("argument", "value"), [("cost", 2), ("allowed_batch_sizes", [1, 2])])
+def test_what_is_streamed_is_neither_weighed_nor_padded(argument: str, value: Any) -> None:
+    """Configuring it is an error, as it is in the code; it would have no effect."""
+    stream = described("predict", streams=True, settings=ApiSettings(policy="none"))
+    override = Override(api="predict", argument=argument, value=value, source="uncork.toml")
+
+    with pytest.raises(DefinitionError, match=rf"{argument} is not for streamed answers.*uncork\.toml\)"):
+        in_force(service(stream), [override])
+
+
+@pytest.mark.parametrize(("cost", "shown"), [("bytes", True), ("tokens", True), ("words", False)])
+def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: bool) -> None:
+    """A client that sent it would get 400."""
+    example = b'{"tokens": 3}'
+    api = described("predict", example=example, example_type="application/json")
+
+    [found] = in_force(service(api), [Override(argument="cost", value=cost)]).apis
+    assert found.example == (example if shown else b"")
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [
@@ -143,11 +163,12 @@ def test_what_is_streamed_stays_so() -> None:
         ),
         (
             Override(argument="mb_max_latency", value=-1.0, source="--mb-max-latency"),
-            "api 'predict': mb_max_latency must be above 0 milliseconds, got -1.0 (set by --mb-max-latency)",
+            "api 'predict': mb_max_latency must be a number of milliseconds above 0, got -1.0 "
+            "(set by --mb-max-latency)",
         ),
         (
             Override(argument="mb_max_latency", value=-1.0),
-            "api 'predict': mb_max_latency must be above 0 milliseconds, got -1.0",
+            "api 'predict': mb_max_latency must be a number of milliseconds above 0, got -1.0",
         ),
     ],
 )

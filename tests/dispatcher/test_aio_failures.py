@@ -12,6 +12,7 @@ from uncork_dispatcher.actions import Ending, ShedReason, Start
 from uncork_dispatcher.aio import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Ran
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
@@ -89,7 +90,7 @@ def test_a_wrong_number_of_results_is_nobodys_answer(results: list[str]) -> None
         ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
 
         assert [type(end) for end in ends] == [WrongResultCount] * 2
-        assert str(ends[0]) == f"the batch function returned {len(results)} results for 2 items"
+        assert str(ends[0]) == f"the batch function returned {plural(len(results), 'result')} for 2 items"
         assert log.lines[-1][:3] == ("ended", 1, "failed")
 
     run(main())

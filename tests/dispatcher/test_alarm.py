@@ -6,6 +6,7 @@ import asyncio
 import gc
 import math
 import resource
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,8 +17,8 @@ import uvloop
 
 from uncork_dispatcher.alarm import Alarm, FileAlarm, LoopAlarm, make_alarm
 
-KINDS: list[Callable[[Callable[[], None]], Alarm]] = [FileAlarm, LoopAlarm]
-pytestmark = pytest.mark.skipif(not hasattr(time, "CLOCK_MONOTONIC"), reason="needs Linux")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has timers that are files")
+KINDS = [pytest.param(FileAlarm, marks=needs_linux), LoopAlarm]
 
 
 class Bell:
@@ -96,6 +97,7 @@ def test_it_does_not_ring_when_it_is_set_to_never_or_closed(
     asyncio.run(scenario())
 
 
+@needs_linux
 def test_a_file_is_never_early() -> None:
     """Decisions are taken at the time that was asked for, not a moment before it."""
 
@@ -110,6 +112,7 @@ def test_a_file_is_never_early() -> None:
     asyncio.run(scenario())
 
 
+@needs_linux
 def test_files_are_given_back() -> None:
     """Also by those whose event loop was closed without them."""
 
@@ -135,6 +138,16 @@ def test_without_files_there_is_the_alarm_of_the_loop() -> None:
             assert isinstance(make_alarm(lambda: None), LoopAlarm)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    asyncio.run(scenario())
+
+
+def test_other_systems_have_the_alarm_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Linux has the files."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+
+    async def scenario() -> None:
+        assert isinstance(make_alarm(lambda: None), LoopAlarm)
 
     asyncio.run(scenario())
 

@@ -93,7 +93,11 @@ def test_warnings_fail_when_they_are_to() -> None:
     [
         ((f"{SERVICES / 'broken.py'}:Broken",), 1, "load: "),
         ((f"{CHECKED}:Fine", "--json", "/no/such/folder/f.json"), 2, "--json"),
-        ((f"{CHECKED}:Fine", "--mb-max-latency", "-1"), 2, "mb_max_latency must be above 0"),
+        (
+            (f"{CHECKED}:Fine", "--mb-max-latency", "-1"),
+            2,
+            "mb_max_latency must be a number of milliseconds above 0",
+        ),
         ((f"{CHECKED}:Fine", "--client-timeout-ms", "0"), 2, "--client-timeout-ms must be above 0, got 0"),
     ],
 )

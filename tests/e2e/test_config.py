@@ -26,6 +26,10 @@ class Echo(Service):
     def predict(self, items):
         return [VERSION] * len(items)
 
+    @api(input=Json(), allowed_batch_sizes=[1, 2])
+    def compiled(self, items):
+        return [len(items)] * len(items)
+
     @api(input=Json(), policy="none")
     def stream(self, items):
         yield "a"
@@ -37,6 +41,9 @@ mb-max-latency = 1000
 mb_max_latency = 2000
 mb_max_batch_size = 2
 route = "/elsewhere"
+
+[api.compiled]
+allowed_batch_sizes = [3, 5]
 """
 _CLIENTS = 4
 
@@ -77,11 +84,12 @@ def answers(base: str) -> set[tuple[int, str, int]]:
 
 
 def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
-    """The route and cap of the file, the policy of the environment; a reload keeps them."""
+    """The route, cap and sizes of the file, the policy of the environment; a reload keeps them."""
     with serving("--mb-max-latency", "9000") as server:
         port = server.base.rpartition(":")[2]
         assert answers(server.base) == {(200, "2", 1)}  # each waits for the cap, long before its goal
         assert httpx.post(f"{server.base}/predict", json=1).status_code == 404
+        assert httpx.post(f"{server.base}/compiled", json=1).json() == 3
 
         write(place, version=2)
         assert "restart" not in run_uncork("reload", "--port", port).stdout
@@ -89,6 +97,7 @@ def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
         told = run_uncork("reload", "--port", port).stdout
         assert f"{place / 'uncork.toml'} has changed, which takes a restart" in told
         assert answers(server.base) == {(200, "2", 2)}
+        assert httpx.post(f"{server.base}/compiled", json=1).json() == 3
 
 
 def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
@@ -134,7 +143,7 @@ def test_tables_for_people(place: Path) -> None:
 def test_what_a_service_does_not_bear_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `uncork serve` and `uncork config` in the same words."""
     monkeypatch.setenv("UNCORK_API_PREDIT_TIMEOUT", "5")
-    says = "Echo has no api 'PREDIT'; did you mean predict? it has predict, stream\n"
+    says = "Echo has no api 'PREDIT'; did you mean predict? it has predict, compiled, stream\n"
     for command in (("serve", "--port", "0"), ("config", "serve")):
         result = run_uncork(*command)
         assert result.returncode == 2

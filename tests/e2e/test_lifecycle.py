@@ -39,11 +39,23 @@ def test_a_target_that_cannot_be_served_is_a_usage_error(target: str, says: str)
     assert result.stderr.count("uncork serve: ") == 1
 
 
+def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
+    """The traceback says where; the last line what, and what to do."""
+    (tmp_path / "service.py").write_text("import no_such_package\n")
+
+    result = run_uncork("serve", f"{tmp_path / 'service.py'}:S", "--port", "0")
+
+    assert result.returncode == 2
+    assert result.stderr.count("import no_such_package") == 1
+    assert result.stderr.count("cannot be imported") == 1
+    assert result.stderr.count("install it for the Python that runs the workers") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["--policy", "corky"], "there is no policy 'corky'"),
-        (["--mb-max-latency", "-1"], "mb_max_latency must be above 0 milliseconds"),
+        (["--mb-max-latency", "-1"], "mb_max_latency must be a number of milliseconds above 0"),
         (["--mb-max-batch-size", "0"], "--mb-max-batch-size"),
         (["--workers", "0"], "--workers"),
         (["--port", "70000"], "--port"),

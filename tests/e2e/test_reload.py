@@ -1,5 +1,6 @@
 """``uncork serve --reload``: new code takes over under load, and nobody notices but by the answers."""
 
+import os
 import sys
 import threading
 from collections import Counter
@@ -12,7 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.e2e.server import Server, eventually, run_uncork, serving
+from tests.e2e.server import PROBE, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
 from uncork.cli import app
 
@@ -184,6 +185,23 @@ def test_gpus_that_are_none_are_a_usage_error() -> None:
 
     assert result.returncode == 2
     assert "'all' names no GPUs" in " ".join(result.stderr.split())
+
+
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")
+def test_gpus_that_are_missing_are_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started; the message says what was found."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    result = run_uncork("serve", PROBE, "--port", "0", "--gpus", "3")
+
+    assert result.returncode == 2
+    assert result.stderr == (
+        "uncork serve: --gpus 3: this machine has no GPU 1, 2, only 0 (nvidia-smi lists 1)\n"
+    )
 
 
 def has_workers(server: Server, count: int) -> bool:

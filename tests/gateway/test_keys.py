@@ -122,7 +122,8 @@ def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
                 _, reply = await on.echo(worker, "/echo", value)
                 assert (reply.status_code, reply.json()) == (200, value)
             assert (await on.http.get("/metrics")).status_code == 200
-            assert problem(await on.http.get("/nowhere"), 404) == "there is no /nowhere here"
+            says = "there is no /nowhere here; the apis are at POST /echo"
+            assert problem(await on.http.get("/nowhere"), 404) == says
 
     run(scenario())
 

@@ -252,7 +252,7 @@ def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) ->
                 "/v2/models/fake/stats": "there is no /v2/models/fake/stats here",
                 "/v2/models/stats": "there is no model 'stats'; there are fake, fake.echo",
             }.items():
-                assert error(await on.http.get(path), 404) == why
+                assert error(await on.http.get(path), 404).startswith(why)
                 async with httpx.AsyncClient(
                     transport=httpx.ASGITransport(on.gateway.admin_app), base_url="http://admin"
                 ) as operator:
@@ -325,6 +325,6 @@ def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> None:
                     "statistics",
                 ]
             path = "/v2/repository/models/fake/load"
-            assert error(await on.http.post(path), 404) == f"there is no {path} here"
+            assert error(await on.http.post(path), 404).startswith(f"there is no {path} here")
 
     run(scenario())

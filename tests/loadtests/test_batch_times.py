@@ -142,7 +142,7 @@ def test_sizes_beyond_the_goal_are_not_measured() -> None:
     found = measured(lambda requests: told(requests, 30.0 * requests))
 
     assert [size.rows for size in found.sizes] == [1, 2]
-    assert found.stopped == "2 requests at once take longer than the goal"
+    assert found.stopped == "2 requests at once took longer than the goal"
 
 
 def test_batches_that_fail_end_it() -> None:

@@ -114,7 +114,7 @@ def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
     [
         ({}, "at least one body, or random rows, or else a function"),
         ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or random rows, or else a function"),
-        ({"bodies": (b"a",), "expected": (b"a", b"b")}, "1 bodies but 2 expected"),
+        ({"bodies": (b"a",), "expected": (b"a", b"b")}, "1 body but 2 expected"),
     ],
 )
 def test_wrong_payloads_are_named(payload: dict[str, Any], message: str) -> None:

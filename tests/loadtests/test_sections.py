@@ -140,10 +140,10 @@ def test_bodies_of_the_encoder_differ() -> None:
         (None, "", []),
         (
             Estimate(intercept_ms=2.1, slope_ms=0.98),
-            "64 requests at once take longer than the goal",
+            "64 requests at once took longer than the goal",
             [
                 "what the gateway has learned from the same batches, says its `/metrics`: 2.1 + 0.98 n ms",
-                "64 requests at once take longer than the goal",
+                "64 requests at once took longer than the goal",
             ],
         ),
     ],

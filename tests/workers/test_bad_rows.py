@@ -139,7 +139,7 @@ def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCap
         "api double failed on 5 requests, looking for the culprit: ValueError('poison')"
     )
     assert [error.getMessage() for error in errors] == [
-        f"api double failed on a batch of 1 rows [{error_id}]" for error_id in ids
+        f"api double failed on a batch of 1 row [{error_id}]" for error_id in ids
     ]
     told = [(one.error, one.message, one.id, one.requests) for one in reply.raised]
     assert told == [("ValueError", "poison", error_id, 1) for error_id in ids]

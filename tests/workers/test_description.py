@@ -15,19 +15,38 @@ from uncork_workers.description import (
     check_route,
 )
 
-NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, 10**400, "300", None, True, [1]]
-NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "10", None]
+NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, 10**400, "fast", "nan", None, True, [1]]
+NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "many", "1.5", None]
 COSTS = "a number above 0 and at most 1000000000, 'bytes' or the name of a field"
 NO_COSTS = [True, False, 0, -1, -0.5, math.nan, math.inf, 10**9 + 1, 10**400, "", [1], b"text"]
 WRONG_SETTINGS: list[tuple[str, object, str]] = [
-    *(("mb_max_latency", value, "above 0 milliseconds") for value in NO_POSITIVE_NUMBERS),
-    *(("timeout", value, "above 0 seconds") for value in NO_POSITIVE_NUMBERS),
+    *(("mb_max_latency", value, "a number of milliseconds above 0") for value in NO_POSITIVE_NUMBERS),
+    *(("timeout", value, "a number of seconds above 0") for value in NO_POSITIVE_NUMBERS),
     *(("mb_max_batch_size", value, "a whole number of rows from 1") for value in NO_COUNTS),
     *(("mb_max_batch_bytes", value, "a whole number of bytes from 1") for value in NO_COUNTS),
     *(("policy", value, "a name") for value in (None, 5, ["cork"])),
     *(("idempotent", value, "True or False") for value in (None, 1, "yes")),
     *(("cost", value, COSTS) for value in NO_COSTS),
 ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "told"),
+    [
+        ("mb_max_latency", "300", "must be a number of milliseconds above 0, got '300'; write 300"),
+        ("timeout", " 2.5", "must be a number of seconds above 0, got ' 2.5'; write 2.5"),
+        ("mb_max_batch_size", "10", "must be a whole number of rows from 1, got '10'; write 10"),
+        ("mb_max_batch_bytes", "1e6", "must be a whole number of bytes from 1, got '1e6'; write 1000000"),
+    ],
+)
+def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told: str) -> None:
+    """It is of the wrong type, but what was meant is plain."""
+    wrong: dict[str, Any] = {argument: value}
+
+    with pytest.raises(DefinitionError) as caught:
+        ApiSettings(**wrong).check("predict")
+
+    assert str(caught.value) == f"api 'predict': {argument} {told}"
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:

@@ -258,7 +258,7 @@ def test_a_request_that_makes_the_handler_fail_fails_alone(
     assert warning.getMessage().startswith("api echo failed on 3 requests, looking for the culprit: ")
     assert warning.exc_info is None
     assert error.levelno == logging.ERROR
-    assert error.getMessage() == f"api echo failed on a batch of 1 rows [{error_id}]"
+    assert error.getMessage() == f"api echo failed on a batch of 1 row [{error_id}]"
     assert error.exc_info is not None
 
 

@@ -122,11 +122,6 @@ def test_nothing_is_said_of_other_errors(error: Exception) -> None:
     assert noted(SERVICE, error) == []
 
 
-def test_what_does_not_fail_is_left_alone() -> None:
-    """What a decorated function returns is returned."""
-    assert Hinting(Uses())(lambda rows: [*rows, 2])([1]) == [1, 2]
-
-
 def test_a_package_that_is_missing() -> None:
     """Which one, and for which Python."""
     error = ModuleNotFoundError("No module named 'no_such.inner'", name="no_such.inner")

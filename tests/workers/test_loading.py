@@ -251,6 +251,6 @@ def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None
     error = refusal(target)
 
     place = target.partition(":")[0]
-    told = "api 'echo': mb_max_latency must be above 0 milliseconds, got -1"
+    told = "api 'echo': mb_max_latency must be a number of milliseconds above 0, got -1"
     assert str(error) == f"{place}: {told} (line 6 of wrong.py)"
     assert error.__cause__ is None

@@ -1,12 +1,15 @@
 """Blocks of memory that are kept: seen from the page faults that getting them again costs."""
 
+import ctypes
 import json
 import subprocess
 import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="page faults are counted as Linux does")
+from uncork_workers.memory import keep_freed_memory
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="page faults are counted as Linux does")
 
 CHILD = """
 import json, resource
@@ -30,6 +33,7 @@ def faults(**environment: str) -> list[int]:
     return counted
 
 
+@on_linux
 def test_a_block_that_was_freed_is_had_again_for_nothing() -> None:
     """The first time it costs a fault for each page."""
     first, *others = faults()
@@ -38,6 +42,14 @@ def test_a_block_that_was_freed_is_had_again_for_nothing() -> None:
     assert max(others) < 100
 
 
+@on_linux
 def test_what_the_environment_says_is_left_alone() -> None:
     """Here: give everything back at once."""
     assert min(faults(MALLOC_MMAP_THRESHOLD_="65536")) > 1000
+
+
+def test_a_c_library_without_the_setting_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only glibc has it."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+
+    keep_freed_memory()

@@ -19,27 +19,30 @@ from uncork_workers.outputs import Rejected
 from uncork_workers.service import Service, api
 
 SIZES = (1, 4, 6)
+POISON = 13
 
 
 class Compiled(Service):
-    """Takes one, four or six rows; notes what it was called with."""
+    """Notes the rows of every call. The sizes in its code are not in force: a batch says which are."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    @api(input=Json(), allowed_batch_sizes=[1, 4, 6])
+    @api(input=Json())
     def items(self, items: list[Any]) -> list[Any]:
         """Lists; odd ones are refused."""
         self.seen.append(list(items))
+        if POISON in items:
+            raise ValueError("poison")
         return [Rejected(422, "odd") if item % 2 else item for item in items]
 
-    @api(input=NdArray(dtype="int64", shape=()), allowed_batch_sizes=SIZES)
+    @api(input=NdArray(dtype="int64", shape=()), allowed_batch_sizes=[1, 8, 32])
     def arrays(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Arrays."""
         self.seen.append(rows.tolist())
         return rows * 10
 
-    @api(input=DataFrame(columns=["a"]), allowed_batch_sizes=SIZES)
+    @api(input=DataFrame(columns=["a"]), allowed_batch_sizes=[3])
     def frames(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Tables."""
         assert list(frame.index) == list(range(len(frame)))
@@ -47,11 +50,20 @@ class Compiled(Service):
         return frame
 
 
-def run(to: str, values: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
+def run(
+    to: str, values: list[Any], *, sizes: tuple[int, ...] | None = SIZES
+) -> tuple[list[Any], list[int], list[Any]]:
     """A request for each value: what the handler saw, the statuses, the answers."""
     service = Compiled()
     bodies = [json.dumps(value).encode() for value in values]
-    batch = Batch(batch=1, api=to, limit_rows=6, lengths=list(map(len, bodies)), rows=[1] * len(bodies))
+    batch = Batch(
+        batch=1,
+        api=to,
+        limit_rows=1000 if sizes is None else sizes[-1],
+        allowed_batch_sizes=sizes,
+        lengths=list(map(len, bodies)),
+        rows=[1] * len(bodies),
+    )
     reply, answers = Executor(service).run(batch, bodies)
     told = [
         json.loads(answer) if status == 200 else answer
@@ -80,6 +92,29 @@ def test_lists_and_tables_are_filled_up_too() -> None:
 
     assert seen == [[1, 2, 2, 2]]
     assert answers == [{"a": 1.0}, {"a": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "calls"),
+    [((1, 8, 64), 40, [64]), ((2, 4), 5, [4, 2]), ((16,), 3, [16]), (None, 3, [3])],
+)
+def test_the_sizes_in_force_count_not_those_of_the_code(
+    sizes: tuple[int, ...] | None, rows: int, calls: list[int]
+) -> None:
+    """The configuration may allow other sizes than the code, or be the only one to name sizes."""
+    for to in ("items", "arrays"):
+        seen, _, answers = run(to, [2] * rows, sizes=sizes)
+        assert [len(call) for call in seen] == calls
+        assert len(answers) == rows
+
+
+def test_parts_of_a_batch_that_failed_have_a_size_in_force() -> None:
+    """The search for the request to blame calls the handler with allowed sizes only."""
+    seen, statuses, _ = run("items", [2, 4, POISON, 6, 8])
+
+    assert statuses == [200, 200, 500, 200, 200]
+    assert len(seen) > 1
+    assert {len(call) for call in seen} <= set(SIZES)
 
 
 @pytest.mark.parametrize("sizes", [(), (4, 1), (1, 1), (0, 2), (1.0,), (True,), "12", 5])

@@ -126,7 +126,7 @@ def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
             {"input": NdArray(shape=(2,)), "warmup": [1, 2, 3]},
             "got a row of shape (3,); a row must have shape",
         ),
-        ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array`"),
+        ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array` - at `$[0]`;"),
         ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is no JSON"),
         ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "a row lacks the field 'n', by which it is"),
         (

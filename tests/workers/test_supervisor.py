@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from uncork_workers.cores import usable_cores
+
 from .crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, processes_with
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -42,7 +44,7 @@ def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.Monk
             assert all_of_them.supervisor.restarts == 0
             assert all_of_them.exits.empty()
             assert left_in_peace(tmp_path) == {worker.hello.pid for worker in workers.values()}
-            share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+            share = str(max(1, usable_cores() // 2))
             assert environment["OMP_NUM_THREADS"] == environment["OPENBLAS_NUM_THREADS"] == share
             assert environment["NUMEXPR_NUM_THREADS"] == environment["VECLIB_MAXIMUM_THREADS"] == share
             assert environment["OMP_WAIT_POLICY"] == "passive"

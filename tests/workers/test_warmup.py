@@ -86,6 +86,12 @@ def test_the_row_has_the_weight_that_the_gateway_would_find(
     assert made.batch(3).costs == (None if weight is None else [weight] * 3)
 
 
+@pytest.mark.parametrize("sizes", [None, (4, 16)])
+def test_a_batch_has_the_sizes_in_force(sizes: tuple[int, ...] | None) -> None:
+    """The handler is warmed up with the sizes that clients' batches will have."""
+    assert example(allowed_batch_sizes=sizes).batch(3).allowed_batch_sizes == sizes
+
+
 class Clocked(Service):
     """Takes 2 s and 1 s a row; its first call takes 50 s more, the first of 4 rows 20 s more."""
 

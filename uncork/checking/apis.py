@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from uncork.checking.figures import ApiFigures, Failure, Finding, Findings, Plan, Severity, Times
+from uncork_dispatcher.plural import plural
 
 # What merging must gain at least to be worth its waiting.
 _LITTLE_GAIN = 1.2
@@ -90,7 +91,8 @@ def _sizes(api: ApiFigures) -> Findings:
             severity="warning",
             code="sizes-beyond-cap",
             api=api.name,
-            wrong=f"batches have at most {cap} rows, the allowed sizes {', '.join(useless)} are never used",
+            wrong=f"batches have at most {plural(cap, 'row')}, "
+            f"the allowed sizes {', '.join(useless)} are never used",
             advice=f"raise mb_max_batch_size to {sizes[-1]}, or leave these sizes out",
         )
 
@@ -103,7 +105,7 @@ def _bytes(api: ApiFigures, plan: Plan) -> Findings:
             severity="warning",
             code="row-above-batch-bytes",
             api=api.name,
-            wrong=f"a row has {row_bytes} bytes, so that no two fit into mb_max_batch_bytes={most}",
+            wrong=f"a row has {plural(row_bytes, 'byte')}, so that no two fit into mb_max_batch_bytes={most}",
             advice=f"set mb_max_batch_bytes to {row_bytes * api.settings.limit_rows} for full batches",
         )
     elif plan.max_body_bytes > most and not api.is_single:
@@ -111,7 +113,7 @@ def _bytes(api: ApiFigures, plan: Plan) -> Findings:
             severity="note",
             code="body-above-batch-bytes",
             api=api.name,
-            wrong=f"a request may have {plan.max_body_bytes} bytes, a batch of several {most}",
+            wrong=f"a request may have {plural(plan.max_body_bytes, 'byte')}, a batch of several {most}",
             advice="larger requests travel alone; that is fine if they are rare",
         )
 
@@ -125,7 +127,8 @@ def _queues(api: ApiFigures, plan: Plan) -> Findings:
             severity="warning",
             code="queue-below-batch",
             api=api.name,
-            wrong=f"the queue holds {plan.max_queue_rows} rows, a batch may have {settings.limit_rows}",
+            wrong=f"the queue holds {plural(plan.max_queue_rows, 'row')}, "
+            f"a batch may have {settings.limit_rows}",
             advice=f"set --max-queue-rows to {20 * settings.limit_rows}, or lower mb_max_batch_size",
         )
     if plan.max_queue_bytes < settings.mb_max_batch_bytes:
@@ -133,7 +136,7 @@ def _queues(api: ApiFigures, plan: Plan) -> Findings:
             severity="warning",
             code="queue-below-batch",
             api=api.name,
-            wrong=f"the queue holds {plan.max_queue_bytes} bytes, a batch may have "
+            wrong=f"the queue holds {plural(plan.max_queue_bytes, 'byte')}, a batch may have "
             f"{settings.mb_max_batch_bytes}",
             advice="raise --max-queue-bytes, or lower mb_max_batch_bytes",
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from uncork.checking.apis import judge_api
 from uncork.checking.figures import ApiFigures, Figures, Finding, Findings, Plan
 from uncork.serve_options import OTHER_FILES
+from uncork_dispatcher.plural import plural
+from uncork_workers.gpus import missing_gpus
 
 _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
@@ -21,39 +23,40 @@ def judge(figures: Figures) -> list[Finding]:
 
 def _processes(plan: Plan) -> Findings:
     workers, cores, gpus = plan.workers, plan.cores, plan.gpus
-    if gpus and plan.visible_gpus is not None and len(gpus) > plan.visible_gpus:
+    if missing := missing_gpus(gpus, plan.visible_gpus):
         yield Finding(
             severity="error",
             code="gpus-missing",
-            wrong=f"--gpus names {len(gpus)}, this machine has {plan.visible_gpus}",
-            advice="name those that there are",
+            wrong=f"--gpus wants GPU {', '.join(missing)}, this machine has {plan.visible_gpus}",
+            advice="name those that there are" if plan.visible_gpus else "leave --gpus out",
         )
     if gpus and workers > len(gpus):
         yield Finding(
             severity="warning",
             code="workers-above-gpus",
-            wrong=f"{workers} workers share {len(gpus)} GPU{'s'[: len(gpus) > 1]}",
+            wrong=f"{workers} workers share {plural(len(gpus), 'GPU')}",
             advice=f"set --workers to {len(gpus)}, unless each leaves room for another on its GPU",
         )
     elif 0 < workers < len(gpus):
         yield Finding(
             severity="warning",
             code="gpus-unused",
-            wrong=f"{len(gpus)} GPUs for {workers} worker{'s'[: workers > 1]}: some are never used",
+            wrong=f"{len(gpus)} GPUs for {plural(workers, 'worker')}: some are never used",
             advice=f"set --workers to {len(gpus)}",
         )
     if not gpus and workers > cores:
         yield Finding(
             severity="warning",
             code="workers-above-cores",
-            wrong=f"{workers} workers share {cores} core{'s'[: cores > 1]}, and the gateway needs one too",
+            wrong=f"{workers} workers share {plural(cores, 'core')}, and the gateway needs one too",
             advice=f"set --workers to {cores}, unless handlers mostly wait",
         )
     elif plan.threads is not None and plan.threads * workers > cores:
         yield Finding(
             severity="warning",
             code="threads-above-cores",
-            wrong=f"the environment gives each of {workers} workers {plan.threads} threads, on {cores} cores",
+            wrong=f"the environment gives each worker {plural(plan.threads, 'thread')}, "
+            f"{plural(workers, 'worker')} on {plural(cores, 'core')} in all",
             advice="leave OMP_NUM_THREADS and its like unset: each worker then gets its share of the cores",
         )
 
@@ -74,7 +77,8 @@ def _memory(plan: Plan, apis: tuple[ApiFigures, ...]) -> Findings:
         yield Finding(
             severity="error",
             code="workers-above-memory",
-            wrong=f"{plan.workers} workers of {_mib(base)} do not fit into the {_mib(free)} that are free",
+            wrong=f"{plural(plan.workers, 'worker')} of {_mib(base)} will not fit into "
+            f"the {_mib(free)} that are free",
             advice=f"set --workers to {max(1, free // base)}",
         )
         return

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping
 
 import psutil
 
 from uncork.checking.figures import Plan
 from uncork.serve_options import ServeOptions, open_files
-
-_PATIENCE_S = 10.0
+from uncork_workers.cores import usable_cores
+from uncork_workers.gpus import gpus_here
 
 
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
@@ -22,9 +20,9 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
     return Plan(
         workers=options.workers,
         gpus=gpus,
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         threads=threads_in(os.environ),
-        visible_gpus=count_gpus() if gpus else None,
+        visible_gpus=gpus_here().total if gpus else None,
         free_bytes=psutil.virtual_memory().available,
         max_worker_memory_bytes=options.recycling.memory_bytes,
         max_body_bytes=options.max_body_bytes,
@@ -45,17 +43,3 @@ def threads_in(environment: Mapping[str, str]) -> int | None:
     """The threads that a worker is given for OpenMP; None if it gets its share of the cores."""
     text = environment.get("OMP_NUM_THREADS", "")
     return int(text) if text.isdecimal() else None
-
-
-def count_gpus() -> int | None:
-    """The GPUs that NVIDIA's tool lists; None if there is none to ask."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    try:
-        listed = subprocess.run(
-            [tool, "--list-gpus"], capture_output=True, text=True, timeout=_PATIENCE_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

@@ -11,6 +11,7 @@ from pathlib import Path
 from uncork.checking.figures import ApiFigures, Failure
 from uncork.checking.growing import Batches, Died, Refused, Slow, Unknown, grow, of_profile, try_once
 from uncork_dispatcher import WorkerLost
+from uncork_dispatcher.plural import plural
 from uncork_gateway.upstreams.worker_connection import Executed, OnPiece
 from uncork_gateway.upstreams.worker_pool import WorkerPool
 from uncork_workers.adapters.base import Sample
@@ -228,7 +229,7 @@ class _Watch:
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
         """It runs its own examples."""
-        self._tell(f"warm-up of {api} with {rows} row{'s'[: rows > 1]}")
+        self._tell(f"warm-up of {api} with {plural(rows, 'row')}")
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
         """It has warmed up."""

@@ -5,6 +5,7 @@ The gateway never imports the user's code; this is all that it learns of it.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -24,6 +25,10 @@ _COST_UNITS = 2**16
 _SHOWN_CHARACTERS = 40
 # Kinds of input whose rows are JSON values, which may be objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
+_NOT_FOR_STREAMS = {
+    "cost": "how long one takes is not predicted",
+    "allowed_batch_sizes": "they are not batched",
+}
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -61,14 +66,19 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Most rows in a batch, or their cost: the largest allowed size is a limit too."""
         return min(self.mb_max_batch_size, *(self.allowed_batch_sizes or (self.mb_max_batch_size,))[-1:])
 
+    @property
+    def cost_field(self) -> str | None:
+        """The field of a row that says what the row weighs; None if there is no such field."""
+        return self.cost if isinstance(self.cost, str) and self.cost != COST_IN_BYTES else None
+
     def check(self, api: str) -> None:
         """Check every value.
 
         Raises:
             DefinitionError: for the first value that is of the wrong type or out of range.
         """
-        _check_number(api, "mb_max_latency", self.mb_max_latency, unit=" milliseconds")
-        _check_number(api, "timeout", self.timeout, unit=" seconds")
+        _check_number(api, "mb_max_latency", self.mb_max_latency, unit="milliseconds")
+        _check_number(api, "timeout", self.timeout, unit="seconds")
         _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
         _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
         if not isinstance(self.policy, str):
@@ -113,9 +123,11 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
             DefinitionError: for the first value that is of the wrong type, out of range, or does not fit.
         """
         self.settings.check(self.name)
+        for argument, reason in _NOT_FOR_STREAMS.items():
+            if self.streams and getattr(self.settings, argument) is not None:
+                raise not_for_streams(self.name, argument, reason)
         cost = self.settings.cost
-        is_field = isinstance(cost, str) and cost != COST_IN_BYTES
-        if is_field and self.input.get("kind") not in KINDS_WITH_FIELDS:
+        if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
             raise DefinitionError(
                 f"api {self.name!r}: cost must be a number or {COST_IN_BYTES!r} for this input, whose rows "
                 f"have no fields, got {cost!r}"
@@ -169,6 +181,11 @@ def rounded_cost(number: float) -> float:
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
 
 
+def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
+    """Return the error for an argument that an api which streams its answers cannot have."""
+    return DefinitionError(f"api {api!r}: {argument} is not for streamed answers: {reason}; leave it out")
+
+
 def check_route(api: str, route: object) -> None:
     """Check that a route is a path of its own.
 
@@ -190,14 +207,27 @@ def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared, not converted: an integer may be too large for a float.
     if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
-        raise DefinitionError(f"api {api!r}: {argument} must be above 0{unit}, got {value!r}")
+        raise DefinitionError(
+            f"api {api!r}: {argument} must be a number of {unit} above 0, got {value!r}{_unquoted(value)}"
+        )
 
 
 def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DefinitionError(
             f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
+            f"{_unquoted(value, whole=True)}"
         )
+
+
+def _unquoted(value: object, *, whole: bool = False) -> str:
+    """What to write in place of a text that is a number above 0."""
+    try:
+        number = float(value) if isinstance(value, str) else 0.0
+    except ValueError:
+        return ""
+    is_meant = 0 < number < math.inf and (number.is_integer() or not whole)
+    return f"; write {number:.15g}" if is_meant else ""
 
 
 def _check_sizes(api: str, sizes: object) -> None:

@@ -18,6 +18,7 @@ from uncork_workers.context import Context, running
 from uncork_workers.frames import (
     Batch,
     Form,
+    Place,
     Raised,
     RawForm,
     Reply,
@@ -32,6 +33,7 @@ from uncork_workers.outputs import Answer, Array, Encoded, Rejected, as_array, e
 from uncork_workers.outputs.dealing import Dealt, deal, joined
 from uncork_workers.padding import pad, padded_size, without_surplus
 from uncork_workers.parts import Requests, cut, interleaved
+from uncork_workers.plural import plural
 from uncork_workers.raised import describe
 from uncork_workers.service import ApiDefinition, Service, find_apis
 from uncork_workers.streaming import Outlet, Stream
@@ -53,12 +55,20 @@ class Executor:
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         # One loop for all batches: what a handler opens in one, it can use in the next.
         self._loop = asyncio.Runner()
-        self._hinting = Hinting(service)
         self._handlers = {name: self._hinting(self._plain(getattr(service, name))) for name in self._apis}
 
     def close(self) -> None:
         """Give the event loop of asynchronous handlers back."""
         self._loop.close()
+
+    def _hinting(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A handler that puts hints on what it raises."""
+
+        def call(rows: Any) -> Any:
+            with Hinting(self._service, rows):
+                return handler(rows)
+
+        return call
 
     def _plain(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A handler as a function that returns when it is done."""
@@ -91,7 +101,7 @@ class Executor:
         """Send what a generator yields; returns what it yielded instead of an answer."""
         assert self._outlet is not None
         stream, pieces = Stream(batch, self._outlet), handler(rows)
-        with self._hinting:
+        with Hinting(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
                 self._loop.run(stream.run_async(pieces), context=copy_context())
             else:
@@ -143,6 +153,7 @@ class Executor:
             content_types=run.content_types,
             headers=run.headers,
             raised=run.raised or ([] if failure is None else [describe(failure)]),
+            reasons=run.reasons,
         )
         return reply, answers
 
@@ -155,7 +166,6 @@ class _Running:
     ) -> None:
         self._adapter = api.adapter
         self._handler = handler
-        self._sizes = api.description.settings.allowed_batch_sizes
         self._batch = batch
         costs = batch.rows if batch.costs is None else batch.costs
         forms = for_each(batch.forms, len(bodies))
@@ -167,6 +177,7 @@ class _Running:
         self.content_types: list[str] | None = None
         self.headers: list[list[tuple[str, str]]] | None = None
         self.forms: list[RowsForm] = [None] * len(bodies)
+        self.reasons: dict[int, list[str | Place]] = {}
         self.raised: list[Raised] = []
         """For what requests got 500."""
 
@@ -244,7 +255,7 @@ class _Running:
             case RawForm():
                 merged = self._adapter.merge_raw(bodies, metas)
         if len(merged) != sum(rows):
-            raise InvalidInput(f"{len(merged)} rows where {sum(rows)} were counted")
+            raise InvalidInput(f"{plural(len(merged), 'row')} where {sum(rows)} were counted")
         return merged
 
     def _is_valid(self, at: int) -> bool:
@@ -253,6 +264,8 @@ class _Running:
             self._merge(self._requests.pick([at]))
         except InvalidInput as error:
             self.statuses[at], self.answers[at] = _INVALID, str(error).encode()
+            if any(isinstance(piece, Place) for piece in error.args):
+                self.reasons[at] = list(error.args)
             return False
         return True
 
@@ -264,7 +277,7 @@ class _Running:
         for count, cost in parts:
             began = time.perf_counter()
             rows = merged if len(parts) == 1 else merged[done : done + count]
-            size = padded_size(count, self._sizes)
+            size = padded_size(count, self._batch.allowed_batch_sizes)
             results = self._handler(pad(rows, size))
             some = without_surplus(self._encode(results, size, raw=any(requests.raw)), count)
             if isinstance(some, Array) and len(parts) > 1:
@@ -285,7 +298,7 @@ class _Running:
         """Answer a group with an id, under which the log has the rest."""
         error_id = uuid.uuid4().hex[:12]
         api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
-        log.error("api %s failed on a batch of %d rows [%s]", api, rows, error_id, exc_info=error)
+        log.error("api %s failed on a batch of %s [%s]", api, plural(rows, "row"), error_id, exc_info=error)
         self.raised.append(describe(error, error_id=error_id, requests=len(group)))
         answer = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:

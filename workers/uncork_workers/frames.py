@@ -31,6 +31,7 @@ from uncork_workers.description import ServiceDescription
 
 MAX_HEADER_BYTES = 64 * 2**20
 MAX_PAYLOAD_BYTES = 2**31
+UNKNOWN_STEP = "..."
 _LENGTHS = struct.Struct("!II")
 
 _Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
@@ -138,13 +139,14 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     """Run these requests. Per request: length of its body in bytes, and its rows. ``id`` is for logs.
 
     ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
-    weigh at most ``limit_rows`` at a time. ``idempotent`` says whether parts of a batch that failed may be
-    run again, ``timeout_s`` how long the gateway waits for the reply. ``forms`` is the form of each body, or
-    the only one of all; ``metas`` go with :class:`RawForm`. ``accept`` is the media type that all callers
-    get; if it is empty, rows. ``raw`` says per request whether it gets the rows of an array raw; None: all
-    get JSON. ``left_s`` is per request how many seconds were left for the worker when the batch was released,
-    negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of the batch's span, if it has
-    one.
+    weigh at most ``limit_rows`` at a time, padded to one of the ``allowed_batch_sizes`` unless that is None;
+    the largest of these is at least ``limit_rows``. ``idempotent`` says whether parts of a batch that failed
+    may be run again, ``timeout_s`` how long the gateway waits for the reply. ``forms`` is the form of each
+    body, or the only one of all; ``metas`` go with :class:`RawForm`. ``accept`` is the media type that all
+    callers get; if it is empty, rows. ``raw`` says per request whether it gets the rows of an array raw;
+    None: all get JSON. ``left_s`` is per request how many seconds were left for the worker when the batch was
+    released, negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of the batch's span, if
+    it has one.
     """
 
     batch: int
@@ -152,6 +154,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     limit_rows: int
     lengths: list[int]
     rows: list[int]
+    allowed_batch_sizes: tuple[int, ...] | None = None
     costs: list[_Cost] | None = None
     idempotent: bool = True
     timeout_s: _Seconds = 60.0
@@ -178,6 +181,27 @@ class Raised(msgspec.Struct, frozen=True):
     requests: int = 0
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A place in the rows of a request: the row, from 0, and names and indexes that lead into it."""
+
+    row: int
+    path: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        return json_path(self.row, *self.path)
+
+
+def json_path(*steps: str | int) -> str:
+    """A path in a JSON document, in backticks; a step ``...`` is not known."""
+    return f"`${''.join(map(_step, steps))}`"
+
+
+def _step(step: str | int) -> str:
+    if step == UNKNOWN_STEP or isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if step.isidentifier() else f"[{step!r}]"
+
+
 class Reply(msgspec.Struct, tag="reply", frozen=True):
     """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
 
@@ -186,6 +210,10 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     worker took for the whole batch. Bodies of status 200 are rows, of which ``forms`` is the form of each
     body, or the only one of all; or whole answers, if ``content_types`` says what each is (with whatever
     status). ``headers`` are the handler's own, where it gave any.
+
+    ``reasons`` has the pieces of each reason that names places, by the position of the request. Only the
+    gateway knows where in its body the client wrote them; the reason's own text takes the body for a list of
+    rows.
     """
 
     batch: int
@@ -198,6 +226,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     content_types: list[str] | None = None
     headers: list[list[tuple[str, str]]] | None = None
     raised: list[Raised] = []
+    reasons: dict[int, list[str | Place]] = {}
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

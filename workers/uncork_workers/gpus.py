@@ -1,12 +1,38 @@
-"""Which GPUs workers see."""
+"""Which GPUs workers see, and which there are."""
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from uncork_workers.plural import plural
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _GPU_NAME = re.compile(r"[0-9]{1,4}|(GPU|MIG)-[0-9A-Za-z/-]+")
+_TOOL_TIMEOUT_S = 10.0
+_AMD = "dev/kfd"
+_NVIDIA = "0x10de"
+# PCI cards; GPUs of Windows inside WSL; GPUs that are part of a Jetson.
+_NVIDIA_DEVICES = ("dev/nvidia*", "dev/dxg", "dev/nvmap", "dev/nvhost*")
+
+
+class GpusHere(NamedTuple):
+    """The GPUs of this machine, as far as can be told.
+
+    Attributes:
+        total: how many there are; None if that is not known.
+        evidence: how it is known, or why not.
+    """
+
+    total: int | None
+    evidence: str
 
 
 def read_gpus(text: str) -> list[str]:
@@ -42,5 +68,62 @@ def _first_gpus(count: int) -> list[str]:
     if count < 1:
         raise ValueError("the count of GPUs must be at least 1")
     if len(names) < count or not all(names):
-        raise ValueError(f"there are no {count} GPUs here: {GPU_VARIABLE} is {visible!r}")
+        raise ValueError(f"{GPU_VARIABLE} is {visible!r}, which does not name {plural(count, 'GPU')}")
     return names
+
+
+def gpus_here(
+    root: Path = Path("/"), *, find_library: Callable[[str], str | None] = ctypes.util.find_library
+) -> GpusHere:
+    """Count the GPUs of this machine. It has none only if nothing at all hints at one.
+
+    Device files are no proof: a driver may make them when its first program starts.
+    """
+    if sys.platform != "linux":
+        return GpusHere(None, f"not known on {sys.platform}")
+    if (root / _AMD).exists():
+        return GpusHere(None, f"/{_AMD} exists, and nothing here counts GPUs of AMD")
+    listed = _listed_by_tool()
+    if listed is not None:
+        return GpusHere(listed, f"nvidia-smi lists {listed}")
+    sign = _sign_of_nvidia(root) or find_library("cuda")
+    if sign:
+        return GpusHere(None, f"{sign} exists, but no nvidia-smi that lists GPUs")
+    return GpusHere(
+        0, "no nvidia-smi, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the PCI bus"
+    )
+
+
+def missing_gpus(names: Sequence[str], total: int | None) -> list[str]:
+    """Return the GPUs in ``names`` that a machine with ``total`` GPUs lacks; none if ``total`` is unknown.
+
+    UUIDs may be abbreviated, so they are only missing where there is no GPU at all.
+    """
+    if total is None:
+        return []
+    return [name for name in names if total == 0 or (name.isdecimal() and int(name) >= total)]
+
+
+def _listed_by_tool() -> int | None:
+    """The GPUs that NVIDIA's tool lists; None if it is not installed or fails."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    try:
+        listed = subprocess.run(
+            [tool, "--list-gpus"], capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def _sign_of_nvidia(root: Path) -> str | None:
+    """A file that only exists where there is an NVIDIA GPU, or its driver."""
+    for pattern in _NVIDIA_DEVICES:
+        for device in sorted(root.glob(pattern)):
+            return f"/{device.relative_to(root)}"
+    for vendor in sorted(root.glob("sys/bus/pci/devices/*/vendor")):
+        if vendor.read_text().strip() == _NVIDIA:
+            return f"/{vendor.parent.relative_to(root)}"
+    return None

@@ -5,19 +5,22 @@ Hints on exceptions are notes of theirs: tracebacks in the log and in tests show
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
+import linecache
 import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import ContextDecorator
+from collections.abc import Callable, Coroutine, Iterator
 from difflib import get_close_matches
-from types import TracebackType
+from itertools import islice
+from types import FrameType, TracebackType
 from typing import Any
 
 from uncork_workers import adapters
+from uncork_workers.plural import plural
 from uncork_workers.service import Service, api
 
 log = logging.getLogger("uncork.worker")
@@ -36,11 +39,12 @@ _BY_NAME = re.compile(r"(\w+)\.__init__\(\) takes 1 positional argument")
 _UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
-class Hinting(ContextDecorator):
-    """Puts hints on what the code of a service raises, in a block or in a function that this decorates."""
+class Hinting:
+    """Puts hints on what the code of a service raises in a block; ``rows`` are those that a handler gets."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, rows: Any = None) -> None:
         self._service = service
+        self._rows = rows
 
     def __enter__(self) -> None:
         pass
@@ -50,7 +54,11 @@ class Hinting(ContextDecorator):
     ) -> None:
         if error is None:
             return
-        hint = _hint_on_attribute(error, self._service) or hint_on_import(error)
+        hint = (
+            _hint_on_attribute(error, self._service)
+            or hint_on_import(error)
+            or _hint_on_rows(error, self._rows)
+        )
         note = f"hint: {hint}"
         # A service may raise one exception again and again.
         if hint and note not in getattr(error, "__notes__", ()):
@@ -105,6 +113,55 @@ def _almost_setup(service: type[Service]) -> str | None:
     methods = {name.replace("_", "").lower(): name for name in dir(service) if name not in dir(Service)}
     near = get_close_matches("setup", methods, n=1, cutoff=0.8)
     return methods[near[0]] if near else None
+
+
+def _hint_on_rows(error: BaseException, rows: Any) -> str:
+    """What to do about a handler that treats all rows of a batch as one row."""
+    # A table has columns by name, whether it has one row or many.
+    if rows is None or hasattr(rows, "iloc"):
+        return ""
+    count = plural(len(rows), "row")
+    for frame, code in _failing_expressions(error.__traceback__):
+        if frame.f_locals.get(_treated_as_row(code, error, rows)) is rows:
+            return (
+                f"a handler gets all rows of a batch (here {count}), but {ast.unparse(code)} treats them as "
+                "one row; go through them, as in [f(row) for row in rows], or use columns of an array, as in "
+                "rows[:, 1]"
+            )
+    return ""
+
+
+def _treated_as_row(code: ast.expr, error: BaseException, rows: Any) -> str:
+    """The name of the variable that failed code treats as one row; empty if there is none."""
+    match code:
+        case ast.Subscript(value=ast.Name(id=name), slice=index):
+            several = isinstance(index, ast.Tuple | ast.Slice)
+            return name if isinstance(error, IndexError | KeyError | TypeError) and not several else ""
+        case ast.Attribute(value=ast.Name(id=name)):
+            # A number has hardly an attribute that an array lacks.
+            return name if isinstance(error, AttributeError) and not hasattr(rows, "shape") else ""
+        case ast.List(elts=[ast.Name(id=name)]):
+            return name
+    return ""
+
+
+def _failing_expressions(at: TracebackType | None) -> Iterator[tuple[FrameType, ast.expr]]:
+    """What failed in each frame, if its source can be read: an expression, and the arguments of a call."""
+    while at is not None:
+        frame, instruction = at.tb_frame, at.tb_lasti // 2
+        at = at.tb_next
+        places = islice(frame.f_code.co_positions(), instruction, None)
+        line, end_line, start, end = next(places, (None,) * 4)
+        if line is None or line != end_line:
+            continue
+        text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()[start:end].decode()
+        try:
+            code = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError):
+            continue
+        yield frame, code
+        if isinstance(code, ast.Call):
+            yield from ((frame, argument) for argument in code.args)
 
 
 def telling_of_blocks(

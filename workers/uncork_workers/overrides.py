@@ -14,6 +14,7 @@ from uncork_workers.description import (
     DefinitionError,
     ServiceDescription,
     check_route,
+    field_cost,
 )
 
 ARGUMENTS = ("route", *ApiSettings.__struct_fields__)
@@ -90,6 +91,17 @@ def _checked(api: ApiDescription, overrides: Sequence[Override]) -> ApiDescripti
         last = {one.argument: one for one in _of(overrides, api.name)}
         parts = [one for argument, one in last.items() if argument in str(error)]
         raise DefinitionError(str(error) + _sources(parts)) from None
+    return _with_fitting_example(api)
+
+
+def _with_fitting_example(api: ApiDescription) -> ApiDescription:
+    """Drop an example that the gateway would refuse because it lacks the field that is the cost."""
+    field = api.settings.cost_field
+    if field is not None and api.example:
+        try:
+            field_cost(api.example, field)
+        except ValueError:
+            return msgspec.structs.replace(api, example=b"", example_type="")
     return api
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from uncork_workers.cores import usable_cores
 from uncork_workers.gpus import GPU_VARIABLE
 
 _THREAD_VARIABLES = (
@@ -103,7 +104,7 @@ class Processes:
 
 def environment_of(workers: int) -> dict[str, str]:
     """Ours, with each worker's share of the cores for OpenMP and BLAS unless something is said there."""
-    share = str(max(1, len(os.sched_getaffinity(0)) // workers))
+    share = str(max(1, usable_cores() // workers))
     # Threads that spin while they wait for each other take the cores from the gateway and other workers.
     return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive", **os.environ}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 from uncork_workers.backoff import Backoff
+from uncork_workers.plural import plural
 from uncork_workers.processes import Life
 from uncork_workers.supervisor import ReplacementFailed, Supervisor
 
@@ -88,7 +89,7 @@ class Recycler:
             return ""
         most, limits = self._limits.batches, self._limits
         if most is not None and life.batches >= most:
-            return f"has run {life.batches} batches"
+            return f"has run {plural(life.batches, 'batch', 'batches')}"
         if limits.memory_bytes is None or life.pid in self._too_large_anyway:
             return ""
         memory_bytes = resident_bytes(life.pid)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from uncork_workers.adapters.base import Adapter, Sample
+from uncork_workers.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.checks import check_start, not_a_method, warn_of_units
 from uncork_workers.description import (
     COST_IN_BYTES,
@@ -17,6 +17,7 @@ from uncork_workers.description import (
     ServiceDescription,
     check_route,
     field_cost,
+    not_for_streams,
 )
 from uncork_workers.examples import shown_example
 from uncork_workers.outputs.kinds import UNASKED, Output
@@ -121,8 +122,6 @@ def api(
                 name,
                 policy,
                 output=output,
-                cost=cost,
-                allowed_batch_sizes=allowed_batch_sizes,
                 warmup=warmup,
             )
         settings = ApiSettings(
@@ -171,7 +170,8 @@ def _sample(api: str, adapter: Adapter, example: object, cost: object) -> Sample
         if isinstance(cost, str) and cost != COST_IN_BYTES:
             field_cost(sample.body, cost)
     except ValueError as error:
-        raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {error}") from error
+        reason = error.in_single_row() if isinstance(error, InvalidInput) else error
+        raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {reason}") from error
     return sample
 
 
@@ -260,8 +260,6 @@ def _check_handler(name: str, handler: object) -> None:
 
 _NOT_FOR_STREAMS = {
     "output": "the first piece says what they are",
-    "cost": "how long one takes is not predicted",
-    "allowed_batch_sizes": "they are not batched",
     "warmup": "setup can run the model once",
 }
 
@@ -275,7 +273,4 @@ def _check_stream(name: str, policy: object, **arguments: object) -> None:
         )
     for argument, value in arguments.items():
         if value is not None:
-            raise DefinitionError(
-                f"api {name!r}: {argument} is not for streamed answers: {_NOT_FOR_STREAMS[argument]}; "
-                f"leave it out"
-            )
+            raise not_for_streams(name, argument, _NOT_FOR_STREAMS[argument])

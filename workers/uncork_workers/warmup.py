@@ -18,6 +18,7 @@ from uncork_workers.execution import Executor
 from uncork_workers.frames import Batch, RawForm, RowResult
 from uncork_workers.outputs import row_result
 from uncork_workers.overrides import Override, overridden
+from uncork_workers.plural import plural
 from uncork_workers.service import Service, find_apis
 
 log = logging.getLogger("uncork.worker")
@@ -89,6 +90,7 @@ class Example:
             limit_rows=self.settings.limit_rows,
             lengths=[len(body)] * rows,
             rows=[1] * rows,
+            allowed_batch_sizes=self.settings.allowed_batch_sizes,
             costs=None if cost is None else [cost] * rows,
             forms=(None if meta is None else RawForm(),),
             metas=None if meta is None else [meta] * rows,
@@ -189,7 +191,7 @@ class _WarmingUp:
     def report(self) -> None:
         """Say in the log what was done."""
         first, *_, last = (self._done[0], *self._done)
-        sizes = f"{first} .. {last} rows" if last > first else f"{last} row{'s'[: last > 1]}"
+        sizes = f"{first} .. {last} rows" if last > first else plural(last, "row")
         log.info("%s: warmed up with %s in %.1f s", self.api, sizes, self._took_s)
 
     def _run(self, rows: int) -> float:

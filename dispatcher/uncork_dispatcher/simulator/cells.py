@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
@@ -78,7 +79,7 @@ class Cell:
         if self.clients is None:
             traffic = f"{self.arrivals} {self.load:.3g}"
         else:
-            traffic = f"{self.clients} clients" + (f" think {self.think_ms:g}" if self.think_ms else "")
+            traffic = plural(self.clients, "client") + (f" think {self.think_ms:g}" if self.think_ms else "")
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
         return f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise} W={self.workers} {traffic}{sources}"
 

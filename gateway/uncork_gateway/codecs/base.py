@@ -8,13 +8,14 @@ client's form. It must be cheap: it runs on the event loop, once per request.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.description import JSON
-from uncork_workers.frames import AnswerHead, Form, Meta, TensorForm
+from uncork_workers.frames import AnswerHead, Form, Meta, Place, TensorForm, json_path
 
 if TYPE_CHECKING:
     from uncork_gateway.traces import Span
@@ -39,6 +40,7 @@ class Marshalled(NamedTuple):
     array raw, else as JSON. ``note`` is what the client's dialect wants to know again when it writes the
     answer. ``meta`` goes with a body as the client sent it. ``sink`` is who takes the answer, if it is
     streamed. ``span`` is the request's, if it is traced.
+    ``locate`` gives the path in the client's body of a place in the rows; None if the body is the rows.
     """
 
     body: bytes
@@ -52,6 +54,14 @@ class Marshalled(NamedTuple):
     meta: Meta | None = None
     sink: Sink | None = None
     span: Span | None = None
+    locate: Callable[[Marshalled, Place], str] | None = None
+
+    def path_to(self, place: Place) -> str:
+        """The path in the client's body of a place in the rows."""
+        if self.locate is not None:
+            with suppress(LookupError, ValueError):  # there is no such place
+                return self.locate(self, place)
+        return json_path(*place.path) if self.single else str(place)
 
 
 class AcceptKey(NamedTuple):

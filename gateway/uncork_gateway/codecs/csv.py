@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 
 # All bytes that do not part fields and lines where nothing is quoted.
@@ -82,7 +83,7 @@ def _rewrite(body: bytes) -> Table:
         raise BadRequest("the body has no rows, only a header")
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
-            raise BadRequest(f"row {number} has {len(row)} fields, the header has {len(names)}")
+            raise BadRequest(f"row {number} has {plural(len(row), 'field')}, the header has {len(names)}")
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
     return Table(names, text.getvalue().encode(), len(rows))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, read_lines, read_table, write_header
@@ -18,7 +20,7 @@ from uncork_gateway.protocols.raw_json import elements, is_list, is_object, memb
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.description import CSV, JSON
-from uncork_workers.frames import TableForm
+from uncork_workers.frames import Place, TableForm, json_path
 
 _CSV = (CSV, "application/csv")
 _SPLIT = ({"columns", "data"}, {"columns", "data", "index"})
@@ -62,13 +64,15 @@ class DataFrameCodec:
             return self._from_csv(read_table(body))
         body = body.strip(SPACE)
         if not body.startswith(b"{"):
-            rows = _decode(_list_decoder, body, "a list of rows, or an object")
-            return self._from_rows(body[1:-1], rows)
+            listed = _decode(_list_decoder, body, "a list of rows, or an object")
+            return self._from_rows(body[1:-1], listed)
         fields = _decode(_object_decoder, body, "an object")
         if fields.keys() in _SPLIT:
-            return self.marshal(_rows_of_split(body))
+            names, rows = _rows_of_split(body)
+            return self.marshal(rows)._replace(locate=partial(_in_split, names))
         if fields and (all(map(is_list, fields.values())) or all(map(is_object, fields.values()))):
-            return self.marshal(_rows_of_columns(fields))
+            index, rows = _rows_of_columns(fields)
+            return self.marshal(rows)._replace(locate=partial(_in_columns, index))
         return self._from_rows(body, [body])._replace(single=True)
 
     def marshal(self, rows: Sequence[bytes | Raw]) -> Marshalled:
@@ -86,7 +90,7 @@ class DataFrameCodec:
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
             raise BadRequest("the body has no rows")
-        fields = _decode(_object_decoder, rows[0], "rows that are objects")
+        fields = _first_row(rows[0])
         if not fields:
             raise BadRequest("the first row has no columns")
         names = tuple(fields)
@@ -134,7 +138,18 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> 
         raise BadRequest(f"the body is not valid JSON: {error}") from error
 
 
-def _rows_of_split(body: bytes) -> list[bytes]:
+def _first_row(text: bytes | Raw) -> dict[str, Raw]:
+    """Its columns; its JSON may have been cut out of a body, in which no byte of it is known."""
+    try:
+        return _object_decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body must be rows that are objects: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequest("the first row is not valid JSON") from error
+
+
+def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
+    """The names of the columns, and the rows."""
     split = _decode(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
     names = split.columns
     if len(set(names)) != len(names):
@@ -142,14 +157,24 @@ def _rows_of_split(body: bytes) -> list[bytes]:
         raise BadRequest(f"'columns' has {twice!r} more than once")
     for number, row in enumerate(split.data, 1):
         if len(row) != len(names):
-            raise BadRequest(f"row {number} of 'data' has {len(row)} values, there are {len(names)} columns")
-    return _objects(names, split.data)
+            raise BadRequest(
+                f"row {number} of 'data' has {plural(len(row), 'value')}, for {plural(len(names), 'column')}"
+            )
+    return names, _objects(names, split.data)
 
 
-def _rows_of_columns(columns: dict[str, Raw]) -> list[bytes]:
-    """All columns are lists, or all are objects, of which the first says in which order the rows are."""
+def _in_split(names: list[str], asked: Marshalled, place: Place) -> str:
+    return json_path("data", place.row, *[names.index(str(name)) for name in place.path])
+
+
+def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list[bytes]]:
+    """The key of each row in every column, and the rows.
+
+    All columns are lists, or all are objects, of which the first says in which order the rows are.
+    """
     first = next(iter(columns.values()))
     values: list[list[Raw]]
+    index: Sequence[int | str]
     if is_list(first):
         values = list(map(elements, columns.values()))
         lengths = sorted(map(len, values))
@@ -157,14 +182,19 @@ def _rows_of_columns(columns: dict[str, Raw]) -> list[bytes]:
             raise BadRequest(
                 f"columns must be of equal length, they have {lengths[0]} to {lengths[-1]} values"
             )
+        index = range(lengths[0])
     else:
-        index = members(first).keys()
         by_row = list(map(members, columns.values()))
+        index = keys = list(by_row[0])
         for name, column in zip(columns, by_row, strict=True):
-            if column.keys() != index:
+            if column.keys() != by_row[0].keys():
                 raise BadRequest(f"the column {name!r} has not the same rows as the first")
-        values = [[column[row] for row in index] for column in by_row]
-    return _objects(list(columns), zip(*values, strict=True))
+        values = [[column[key] for key in keys] for column in by_row]
+    return index, _objects(list(columns), zip(*values, strict=True))
+
+
+def _in_columns(index: Sequence[int | str], asked: Marshalled, place: Place) -> str:
+    return json_path(*place.path, index[place.row])
 
 
 def _objects(names: list[str], rows: Iterable[Sequence[Raw]]) -> list[bytes]:

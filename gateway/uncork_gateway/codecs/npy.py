@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import LAYOUTS, Tensor
 
@@ -31,7 +32,8 @@ def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
     single = array.ndim == row_axes
     if not single and array.ndim != row_axes + 1:
         raise BadRequest(
-            f"a row has {row_axes} axes, many rows have {row_axes + 1}; this array has {array.ndim}"
+            f"a row has {plural(row_axes, 'axis', 'axes')}, many rows have {row_axes + 1}; this array has "
+            f"{array.ndim}"
         )
     if not array.size:
         raise BadRequest("the body has no rows, or rows without values")
@@ -54,7 +56,7 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
             raise ValueError("it has objects")
         if start + size != len(body):
             raise ValueError(
-                f"{size} bytes of values should follow the header, there are {len(body) - start}"
+                f"{plural(size, 'byte')} of values should follow the header, the body has {len(body) - start}"
             )
         return np.ndarray(shape, dtype, body, start, order="F" if fortran_order else "C")
     except Exception as error:  # a header is Python's syntax: what reading it raises is not listed anywhere

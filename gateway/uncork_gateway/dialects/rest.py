@@ -12,6 +12,7 @@ from uncork_gateway.protocols.raw_json import Parts, quoted, written
 from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
 from uncork_gateway.protocols.tensor_rows import columns_of, row_texts
 from uncork_gateway.protocols.wire import Unmergeable
+from uncork_workers.frames import Place, json_path
 
 
 class Rest:
@@ -40,7 +41,8 @@ class Rest:
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
         in_columns = request.names is not None or (request.member == "inputs" and not self._kserve)
-        return self._codec.marshal(as_rows(request))._replace(note=in_columns)
+        locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
+        return self._codec.marshal(as_rows(request))._replace(note=in_columns, locate=locate)
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
         """Results of columns are columns, where they are objects of the same names."""
@@ -58,3 +60,21 @@ class Rest:
     def error(self, status: int, detail: str) -> Reply:
         """An object with the member error."""
         return Reply(JSON, error_body(detail))
+
+
+def _in_instances(asked: Marshalled, place: Place) -> str:
+    return json_path("instances", place.row, *place.path)
+
+
+def _in_inputs(asked: Marshalled, place: Place) -> str:
+    return json_path("inputs", place.row, *place.path)
+
+
+def _in_columns(asked: Marshalled, place: Place) -> str:
+    if not place.path:
+        return f"row {place.row + 1} of {json_path('inputs')}"
+    name, *rest = place.path
+    return json_path("inputs", name, place.row, *rest)
+
+
+_IN_ROWS = {"instances": _in_instances, "inputs": _in_inputs}

@@ -22,6 +22,7 @@ from uncork_gateway.protocols.v2 import InferRequest, V2Wire
 from uncork_gateway.protocols.v2_message import JSON_LENGTH
 from uncork_gateway.protocols.v2_replies import render_reply
 from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_workers.frames import Place, json_path
 
 VERSION = "1"
 """The only version of each of our models."""
@@ -61,7 +62,7 @@ class V2:
             marshalled = self._codec.marshal(self._objects(request.inputs))
         else:
             marshalled = self._codec.marshal_tensor(request.inputs[0])
-        return marshalled._replace(note=request, raw=request.wants_binary(OUTPUT))
+        return marshalled._replace(note=request, raw=request.wants_binary(OUTPUT), locate=_in_inputs)
 
     def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
         """Results as output tensors; those that were asked for, if any were."""
@@ -91,6 +92,26 @@ class V2:
             raise BadRequest(f"two inputs have one name: {', '.join(map(repr, names))}")
         columns = zip(*[json_rows(tensor) for tensor in inputs], strict=True)
         return [written(dict(zip(names, values, strict=True))) for values in columns]
+
+
+def _in_inputs(asked: Marshalled, place: Place) -> str:
+    """Where a value is: in the data of an input, of which a row may have one or several."""
+    inputs: list[Tensor] = asked.note.inputs
+    number, path = 0, place.path
+    if len(inputs) > 1:
+        names = [tensor.name for tensor in inputs]
+        if not path or path[0] not in names:
+            return f"row {place.row + 1} of {json_path('inputs')}"
+        number, path = names.index(str(path[0])), path[1:]
+    shape = inputs[number].shape
+    if inputs[number].form == "nested":
+        return json_path("inputs", number, "data", place.row, *path)
+    if inputs[number].form == "binary" or len(path) + 1 != len(shape):
+        return f"row {place.row + 1} of {json_path('inputs', number)}"
+    at = 0
+    for index, length in zip((place.row, *path), shape, strict=True):
+        at = at * length + int(index)
+    return json_path("inputs", number, "data", at)
 
 
 def _chosen(outputs: Sequence[Tensor], wanted: dict[str, bool]) -> list[Tensor]:

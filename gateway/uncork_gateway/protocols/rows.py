@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Raw
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import (
     NotJson,
@@ -274,7 +275,9 @@ def _shares_of_output(what: str, text: Raw, counts: Sequence[int]) -> Sequence[S
     if len(counts) == 1:
         return [text]
     got = "no list" if rows is None else f"a list of {len(rows)}"
-    raise WrongReply(f"expected {what} to be a list of {expected} values, or of one for all, got {got}")
+    raise WrongReply(
+        f"expected {what} to be a list of {plural(expected, 'value')}, or of one for all, got {got}"
+    )
 
 
 def _join_each(objects: Sequence[dict[str, _T]], join: Callable[[str, list[_T]], _T]) -> dict[str, _T]:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 
 SPACE = b" \t\r\n"
@@ -79,7 +80,7 @@ def check_values(tensor: Tensor) -> None:
         Malformed: if it is not so.
     """
     wanted = math.prod(tensor.shape)
-    unit = "values"
+    unit = "value"
     if tensor.form == "nested":
         return _check_nested(tensor)
     if tensor.form == "flat":
@@ -91,11 +92,11 @@ def check_values(tensor: Tensor) -> None:
         got = len(element_ends(tensor))
     else:
         wanted *= _ITEM_BYTES[tensor.datatype]
-        got, unit = len(tensor.data), "bytes"
+        got, unit = len(tensor.data), "byte"
     if got != wanted:
         raise Malformed(
-            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {tensor.datatype} needs {wanted} {unit}, "
-            f"the data has {got}"
+            f"tensor {tensor.name!r}: shape {list(tensor.shape)} of {tensor.datatype} needs "
+            f"{plural(wanted, unit)}, the data has {got}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.tensors import DATATYPES, MAX_AXES, SPACE, Form, Malformed, Tensor
 from uncork_gateway.protocols.wire import Content
 
@@ -123,7 +124,9 @@ def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Te
             )
         )
     if at != len(blocks):
-        raise Malformed(f"expected {at} bytes of binary data, as the tensors say, got {len(blocks)}")
+        raise Malformed(
+            f"expected {plural(at, 'byte')} of binary data, as the tensors say, got {len(blocks)}"
+        )
     return tensors
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from uncork_dispatcher.plural import plural
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, deal
 from uncork_gateway.protocols.v2_message import (
     WireTensor,
@@ -50,7 +51,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
         if len(rows) == 1:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
         if not outputs:
-            raise WrongReply(f"expected outputs of {sum(rows)} rows, got none")
+            raise WrongReply(f"expected outputs of {plural(sum(rows), 'row')}, got none")
         shares = [_deal_output(output, rows) for output in outputs]
     except Malformed as error:
         raise WrongReply(str(error)) from error
@@ -115,7 +116,7 @@ def _deal_output(output: Tensor, rows: Sequence[int]) -> list[Tensor]:
             pieces = [output] * len(rows)
         case _:
             raise WrongReply(
-                f"output {output.name!r}: expected {total} rows, or 1 for all requests, "
+                f"output {output.name!r}: expected {plural(total, 'row')}, or 1 for all requests, "
                 f"got shape {list(output.shape)}"
             )
     if not output.parameters:

@@ -284,6 +284,8 @@ class WorkerConnection(asyncio.Protocol):
             )
         if len(reply.forms) not in (1, len(reply.lengths)):
             raise FrameError(f"it gives {len(reply.forms)} forms of {len(reply.lengths)} answers")
+        if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
+            raise FrameError(f"it has reasons for requests {list(reply.reasons)[:8]}, which the batch lacks")
         bodies = split_payload(payload, reply.lengths)
         self._running = None
         done(Executed(reply, bodies))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.fleet import LoadTestError, Outcome, run
 from uncork_loadtests.generators import measure
 from uncork_loadtests.peers.entrants import Running
@@ -75,7 +76,7 @@ class ClosedLoop:
     @property
     def title(self) -> str:
         """What the tables call it."""
-        return f"closed loop, {self.connections} client{'s'[: self.connections > 1]}"
+        return f"closed loop, {plural(self.connections, 'client')}"
 
     def measure(self, each: Running, *, turn: int) -> Round:
         """Put the load on one entrant, nothing else should run; every round is alike.

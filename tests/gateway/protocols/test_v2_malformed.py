@@ -56,7 +56,7 @@ def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes
         (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[-Infinity]}"), "not valid JSON"),
         (
             b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[1,2]}"),
-            r"\[1\] of INT64 needs 1 values, the data has 2",
+            r"\[1\] of INT64 needs 1 value, the data has 2",
         ),
         (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[[1]]}"), "not nested like its shape"),
         (b'{"inputs":[%b]}' % X.replace(b"[1]}", b"[1,[2]]}"), "some of the data is nested"),

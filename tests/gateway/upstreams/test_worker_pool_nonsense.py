@@ -36,6 +36,9 @@ NONSENSE = {
     "too many headers": encode_frame(
         Reply(5, True, 0.5, [200, 200], [1, 1], [], content_types=["", ""], headers=[[]] * 3), [b"xy"]
     ),
+    "a reason for no request": encode_frame(
+        Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={2: ["x"]}), [b"xy"]
+    ),
     "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
 }
 

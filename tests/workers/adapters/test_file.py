@@ -139,11 +139,11 @@ def test_large_files_are_refused() -> None:
 
     assert merge(limited, raw(b"123"))[0].data == b"123"
     assert len(merge(pair, form({"image": b"123", "mask": b"123"}))[0]) == 2
-    with pytest.raises(InvalidInput, match=r"^the file has 4 bytes, 3 are accepted$"):
+    with pytest.raises(InvalidInput, match=r"^the file has 4 bytes, at most 3 are accepted$"):
         merge(limited, raw(b"1234"))
-    with pytest.raises(InvalidInput, match=r"^the file has 4 bytes, 3 are accepted$"):
+    with pytest.raises(InvalidInput, match=r"^the file has 4 bytes, at most 3 are accepted$"):
         merge(limited, form(files(b"1234")))
-    with pytest.raises(InvalidInput, match=r"^the part 'mask' has 4 bytes, 3 are accepted$"):
+    with pytest.raises(InvalidInput, match=r"^the part 'mask' has 4 bytes, at most 3 are accepted$"):
         merge(pair, form({"image": b"1", "mask": b"1234"}))
 
 

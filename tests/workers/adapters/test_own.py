@@ -109,7 +109,7 @@ def test_an_adapter_that_loses_rows_is_no_fault_of_the_clients(caplog: pytest.Lo
     answers = run(Forgetful(), double, [raw(b"1"), raw(b"2")])
 
     assert [answer.status for answer in answers] == [500, 500]
-    assert "handle_batch_request returned 1 rows for 2 requests" in caplog.text
+    assert "handle_batch_request returned 1 row for 2 requests" in caplog.text
 
 
 def test_requests_have_all_that_was_sent() -> None:

@@ -197,13 +197,13 @@ WRONG: dict[str, tuple[Adapter, TensorForm, bytes, str]] = {
         NdArray(),
         TensorForm("FP64", (2,)),
         bytes(15),
-        r"1 rows of FP64 of shape \(2,\) are 16 byt",
+        r"1 row of FP64 of shape \(2,\) are 16 byt",
     ),
     "too long": (
         Json(),
         TensorForm("INT8", ()),
         bytes(2),
-        r"1 rows of INT8 of shape \(\) are 1 bytes, got 2",
+        r"1 row of INT8 of shape \(\) are 1 byte, got 2",
     ),
     "unknown": (
         Json(),

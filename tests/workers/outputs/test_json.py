@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as npst
 
 from uncork_workers.description import NPY
 from uncork_workers.outputs import Rejected, WrongResult, encode
+from uncork_workers.plural import plural
 
 from ..json_values import VALUES
 
@@ -112,7 +113,8 @@ def test_there_must_be_one_result_per_row(make: Any, got: int, expected: int, ad
     with pytest.raises(WrongResult) as caught:
         encode(make([0.5] * got), expected=expected)
 
-    assert str(caught.value) == f"the handler returned {got} results for {expected} rows{advice}"
+    counts = f"{plural(got, 'result')} for {plural(expected, 'row')}"
+    assert str(caught.value) == f"the handler returned {counts}{advice}"
 
 
 class Opaque:

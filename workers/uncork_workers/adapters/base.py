@@ -7,6 +7,7 @@ validates them fully; if that fails, it is asked again with each request alone.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -14,11 +15,30 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from uncork_workers.frames import Meta, TensorForm
+from uncork_workers.frames import UNKNOWN_STEP, Meta, Place, TensorForm, json_path
+
+_PATH = re.compile(r"(`.*` in )?`\$\[([0-9]+)\](.*)`", re.DOTALL)
+_POSITION = re.compile(r" \(byte [0-9]+\)$")
+_STEP = re.compile(r"\[([0-9]+)\]|\[\.\.\.\]|\.([^.\[]+)")
 
 
 class InvalidInput(ValueError):
-    """A request is not what the api accepts; the message says what was wrong, and goes to the client."""
+    """A request is not what the api accepts; the message says what was wrong, and goes to the client.
+
+    Args:
+        pieces: the message, usually one text. A place in the rows between two texts becomes the path in the
+            body that the client sent.
+    """
+
+    def __init__(self, *pieces: str | Place) -> None:
+        super().__init__(*pieces)
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+    def in_single_row(self) -> str:
+        """The message with paths that begin in the row, for a body that is one row."""
+        return "".join(json_path(*one.path) if isinstance(one, Place) else str(one) for one in self.args)
 
 
 class Sample(NamedTuple):
@@ -105,3 +125,22 @@ def _to_builtins(value: Any) -> Any:
 def joined(bodies: Sequence[bytes]) -> bytes:
     """The rows of all bodies as one JSON array."""
     return b"".join((b"[", b",".join(bodies), b"]"))
+
+
+def pieces_of(error: Exception) -> tuple[str | Place, ...]:
+    """The message of an error of msgspec about a list of rows; the path at its end becomes a place.
+
+    A position in bytes is left out: it counts the list, not the client's body.
+    """
+    message = _POSITION.sub("", str(error))
+    text, at, path = message.rpartition(" - at ")
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return (message,)
+    before, row, steps = found.groups(default="")
+    return (f"{text}{at}{before}", Place(int(row), tuple(map(_step, _STEP.finditer(steps)))))
+
+
+def _step(found: re.Match[str]) -> str | int:
+    index, name = found.groups()
+    return int(index) if index else name or UNKNOWN_STEP

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.description import DefinitionError
+from uncork_workers.frames import UNKNOWN_STEP, Place
+from uncork_workers.plural import plural
 
 # pandas takes long to import, and not everybody has it: only a worker whose service has a DataFrame loads it.
 if TYPE_CHECKING:
@@ -29,9 +31,12 @@ _SCHEMAS: dict[str, Any] = {
 _ANY_SCHEMA = {"type": ["number", "boolean", "string", "null"]}
 _SHOWN_NAMES = 5
 
+_value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(bool | int | float | str | None)
 _rows_decoder: msgspec.json.Decoder[list[dict[str, Value]]] = msgspec.json.Decoder(
     list[dict[str, bool | int | float | str | None]]
 )
+_texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_columns_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class DataFrame(Adapter):
@@ -103,11 +108,13 @@ class DataFrame(Adapter):
 
         from uncork_workers.adapters.columns import column_of_json
 
+        document = joined(bodies)
         try:
-            rows = _rows_decoder.decode(joined(bodies))
+            rows = _rows_decoder.decode(document)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(
-                f"a row must be an object of numbers, text, true, false or null: {error}"
+                "a row must be an object of numbers, text, true, false or null: ",
+                *_with_columns(pieces_of(error), document),
             ) from error
         if not rows:
             raise InvalidInput("there are no rows")
@@ -146,7 +153,7 @@ class DataFrame(Adapter):
         except (pd.errors.ParserError, UnicodeDecodeError) as error:
             raise InvalidInput(f"not valid CSV: {error}") from error
         if len(frame) != sum(rows):
-            raise InvalidInput(f"{len(frame)} rows where {sum(rows)} were counted")
+            raise InvalidInput(f"{plural(len(frame), 'row')} where {sum(rows)} were counted")
         return pd.DataFrame(
             {name: column_of_csv(name, frame[name], rows, self._dtypes.get(name)) for name in ordered}
         )
@@ -161,6 +168,33 @@ class DataFrame(Adapter):
         if sorted(got) != sorted(self._columns):
             raise InvalidInput(f"the first row {_difference(got, set(self._columns))}")
         return self._columns
+
+
+def _with_columns(pieces: Sequence[str | Place], document: bytes) -> Iterator[str | Place]:
+    """The places with the names of their columns, which the decoder does not tell."""
+    for piece in pieces:
+        if isinstance(piece, Place) and piece.path:
+            yield Place(piece.row, (_wrong_column(document, piece.row),))
+        else:
+            yield piece
+
+
+def _wrong_column(document: bytes, row: int) -> str:
+    """The column with the first value that is none; unknown if the rest of the document is wrong as well."""
+    try:
+        columns = _columns_decoder.decode(_texts_decoder.decode(document)[row])
+    except msgspec.MsgspecError:
+        return UNKNOWN_STEP
+    # A column that is there twice may have a last value that is fine.
+    return next((name for name, value in columns.items() if not _is_value(value)), UNKNOWN_STEP)
+
+
+def _is_value(text: msgspec.Raw) -> bool:
+    try:
+        _value_decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> pd.DataFrame:

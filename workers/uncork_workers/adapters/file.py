@@ -9,6 +9,7 @@ from uncork_workers.adapters.base import InvalidInput
 from uncork_workers.adapters.own import Request, RequestAdapter
 from uncork_workers.adapters.uploads import MULTIPART, UploadedFile, media_type_of, read_parts, read_upload
 from uncork_workers.description import DefinitionError
+from uncork_workers.plural import plural
 
 _CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}
 
@@ -81,4 +82,6 @@ class File(RequestAdapter):
 
     def _check_size(self, what: str, file: UploadedFile) -> None:
         if self._max_bytes is not None and len(file.data) > self._max_bytes:
-            raise InvalidInput(f"{what} has {len(file.data)} bytes, {self._max_bytes} are accepted")
+            raise InvalidInput(
+                f"{what} has {plural(len(file.data), 'byte')}, at most {self._max_bytes} are accepted"
+            )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.adapters.tensors import read_tensors
 from uncork_workers.description import DefinitionError
-from uncork_workers.frames import TensorForm
+from uncork_workers.frames import Place, TensorForm
 
-_PATH = re.compile(r" - at `(.*)\$\[([0-9]+)\](.*)`$", re.DOTALL)
 _MOST_FAULTS = 5
 
 
@@ -71,7 +69,7 @@ class _Reader:
         except msgspec.ValidationError as error:
             raise self._wrong(error) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput(f"not valid JSON: {error}") from error
+            raise InvalidInput("not valid JSON: ", *pieces_of(error)) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
         try:
@@ -82,7 +80,7 @@ class _Reader:
     def _wrong(self, error: msgspec.ValidationError) -> InvalidInput:
         # Without a type only numbers can be wrong: those that are too large.
         what = "not valid JSON" if self._kind is Any else "not valid"
-        return InvalidInput(f"{what}: {_readable(str(error))}")
+        return InvalidInput(f"{what}: ", *pieces_of(error))
 
 
 class _PydanticReader:
@@ -102,13 +100,13 @@ class _PydanticReader:
         try:
             return self._adapter.validate_json(document)
         except self._wrong as error:
-            raise InvalidInput(_faults(error)) from error
+            raise _faults(error) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
         try:
             return self._adapter.validate_python(items)
         except self._wrong as error:
-            raise InvalidInput(_faults(error)) from error
+            raise _faults(error) from error
 
 
 def _no_json(kind: Any) -> DefinitionError:
@@ -118,27 +116,18 @@ def _no_json(kind: Any) -> DefinitionError:
     )
 
 
-def _readable(message: str) -> str:
-    """A message of msgspec with the path within a row, and the number of the row if it is not the first."""
-    found = _PATH.search(message)
-    if found is None:
-        return message
-    before, row, path = found.groups()
-    return f"{_row(int(row))}{message[: found.start()]} - at `{before}${path}`"
-
-
-def _faults(error: Any) -> str:
+def _faults(error: Any) -> InvalidInput:
     """The first faults that pydantic found, with the path to each."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    texts = []
+    pieces: list[str | Place] = []
     for fault in faults[:_MOST_FAULTS]:
-        row, *path = fault["loc"] or (0,)
-        where = f" - at `$.{'.'.join(map(str, path))}`" if path else ""
-        texts.append(f"{_row(row)}{fault['msg']}{where}")
+        separator = "; " if pieces else "not valid: "
+        # What is not JSON at all is in no row.
+        if not fault["loc"]:
+            pieces.append(f"{separator}{fault['msg']}")
+            continue
+        row, *path = fault["loc"]
+        pieces += (f"{separator}{fault['msg']} - at ", Place(row, tuple(path)))
     if len(faults) > _MOST_FAULTS:
-        texts.append(f"and {len(faults) - _MOST_FAULTS} more")
-    return f"not valid: {'; '.join(texts)}"
-
-
-def _row(index: int) -> str:
-    return f"row {index + 1}: " if index else ""
+        pieces.append(f"; and {len(faults) - _MOST_FAULTS} more")
+    return InvalidInput(*pieces)

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.adapters.tensors import read_tensors
 from uncork_workers.description import DefinitionError
-from uncork_workers.frames import TensorForm
+from uncork_workers.frames import Place, TensorForm
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
 # Which kinds of tensors each takes: those whose values JSON would let through.
@@ -79,7 +79,7 @@ class NdArray(Adapter):
         try:
             rows = self._decoder.decode(joined(bodies))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput(self._wrong(str(error))) from error
+            raise self._wrong(*pieces_of(error)) from error
         try:
             if self._narrows:
                 # Values that do not fit become infinite with a warning; they are looked for below.
@@ -88,10 +88,10 @@ class NdArray(Adapter):
             else:
                 array = np.array(rows, dtype=self._dtype)
         except (ValueError, OverflowError) as error:
-            raise InvalidInput(self._wrong(_reason(error))) from error
+            raise self._wrong(_reason(error)) from error
         self._check_shape(array.shape[1:])
         if self._narrows and not np.isfinite(array).all():
-            raise InvalidInput(self._wrong(f"a value is too large for {self._dtype.name}"))
+            raise self._wrong(f"a value is too large for {self._dtype.name}")
         return array
 
     def merge_tensors(
@@ -101,7 +101,7 @@ class NdArray(Adapter):
         self._check_shape(form.shape)
         array = read_tensors(bodies, form, rows)
         if array.dtype.kind not in _TENSORS[self._dtype.kind]:
-            raise InvalidInput(self._wrong(f"got a tensor of {form.datatype}"))
+            raise self._wrong(f"got a tensor of {form.datatype}")
         return self._convert(array)
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -113,13 +113,13 @@ class NdArray(Adapter):
             limits = np.iinfo(self._dtype)
             for value in (int(array.min()), int(array.max())):
                 if not limits.min <= value <= limits.max:
-                    raise InvalidInput(self._wrong(f"{value} out of bounds for {self._dtype.name}"))
+                    raise self._wrong(f"{value} out of bounds for {self._dtype.name}")
             return array.astype(self._dtype)
         # By way of doubles, so that what is rounded twice is the same as what comes as JSON.
         array = array.astype(np.float64, copy=False)
         converted = array.astype(self._dtype)
         if (np.isfinite(array) & ~np.isfinite(converted)).any():
-            raise InvalidInput(self._wrong(f"a value is too large for {self._dtype.name}"))
+            raise self._wrong(f"a value is too large for {self._dtype.name}")
         return converted
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
@@ -127,13 +127,14 @@ class NdArray(Adapter):
             wanted in (None, got) and got > 0 for wanted, got in zip(self._shape, shape, strict=True)
         )
         if not fits:
-            raise InvalidInput(self._wrong(f"got a row of shape {shape}"))
+            raise self._wrong(f"got a row of shape {shape}")
 
-    def _wrong(self, reason: str) -> str:
+    def _wrong(self, *reason: str | Place) -> InvalidInput:
         lengths = ["any" if length is None else str(length) for length in self._shape]
         shape = f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
         values = _NAMES[self._dtype.kind]
-        return f"{reason}; a row must have shape {shape}, each value {values} ({self._dtype.name})"
+        wanted = f"; a row must have shape {shape}, each value {values} ({self._dtype.name})"
+        return InvalidInput(*reason, wanted)
 
 
 def _is_length(length: object) -> bool:

@@ -17,6 +17,7 @@ from uncork_workers.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.adapters.uploads import MOST_PARTS, MULTIPART, decode_text, media_type_of, read_parts
 from uncork_workers.description import JSON, DefinitionError
 from uncork_workers.frames import Meta
+from uncork_workers.plural import plural
 
 _FORM = "application/x-www-form-urlencoded"
 _UTF8 = "utf-8"
@@ -142,7 +143,10 @@ class RequestAdapter(Adapter):
         rows = self.handle_batch_request(list(map(_request, bodies, metas)))
         if len(rows) != len(bodies):
             # The adapter is wrong, not a request.
-            raise RuntimeError(f"handle_batch_request returned {len(rows)} rows for {len(bodies)} requests")
+            raise RuntimeError(
+                f"handle_batch_request returned {plural(len(rows), 'row')} "
+                f"for {plural(len(bodies), 'request')}"
+            )
         if isinstance(rows, list | tuple):
             for row in rows:
                 if isinstance(row, InvalidInput):

@@ -11,6 +11,7 @@ import numpy as np
 
 from uncork_workers.adapters.base import InvalidInput
 from uncork_workers.frames import ListForm, TensorForm
+from uncork_workers.plural import plural
 
 BYTES = "BYTES"
 _BF16 = "BF16"
@@ -71,7 +72,8 @@ def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
     for body, count in zip(bodies, rows, strict=True):
         if len(body) != count * row_bytes:
             raise InvalidInput(
-                f"{count} rows of {form.datatype} of shape {form.shape} are {count * row_bytes} bytes, "
+                f"{plural(count, 'row')} of {form.datatype} of shape {form.shape} are "
+                f"{plural(count * row_bytes, 'byte')}, "
                 f"got {len(body)}"
             )
     # An array over bytes would be read-only.
@@ -103,4 +105,6 @@ def _texts(body: bytes, count: int) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise InvalidInput(f"element {at} of a tensor of BYTES is not UTF-8: {error}") from error
     if end != len(body):
-        raise InvalidInput(f"a tensor of {count} BYTES has {len(body) - end} bytes after its last element")
+        raise InvalidInput(
+            f"a tensor of {count} BYTES has {plural(len(body) - end, 'byte')} after its last element"
+        )

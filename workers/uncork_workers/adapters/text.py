@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from uncork_workers.adapters.base import Adapter, InvalidInput, joined
+from uncork_workers.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.adapters.tensors import BYTES, read_tensors
 from uncork_workers.frames import TensorForm
 
@@ -28,7 +28,7 @@ class Text(Adapter):
         try:
             return _decoder.decode(joined(bodies))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput(f"each row must be a JSON string: {error}") from error
+            raise InvalidInput("each row must be a JSON string: ", *pieces_of(error)) from error
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[str]:
         """Rows of the datatype BYTES, each one text."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from uncork_workers.outputs.answers import Rejected, Response, WrongResult
+from uncork_workers.plural import plural
 
 _WRITABLE = (
     "numbers, text, True, False, None, bytes, dates, arrays, and lists and dicts (with text as keys) of these"
@@ -35,7 +36,7 @@ def wrong_count(got: int, expected: int) -> WrongResult:
         )
     else:
         advice = ""
-    return WrongResult(f"the handler returned {got} results for {expected} rows{advice}")
+    return WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
 
 
 def not_json(value: object) -> TypeError:
@@ -55,7 +56,7 @@ def _advice_on_return(returned: object, expected: int) -> str:
         return "; make a list of it: list(...)"
     if isinstance(returned, Iterable) and not _is_single(returned):
         return "; make a list of it, in the order of the rows"
-    return f"; it was called with {expected} rows, and each of them needs a result"
+    return f"; it was called with {plural(expected, 'row')}, and each of them needs a result"
 
 
 def _advice_on_value(value: Any) -> str:

@@ -1,0 +1,66 @@
+"""What a request is told whose path is not served, or not with its method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import partial
+from heapq import nlargest
+from itertools import takewhile
+from operator import eq
+
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
+
+Methods = Mapping[str, str]
+"""By path: the methods that it takes, as in the header Allow, the usual one first."""
+
+_MODEL = "{model}"
+# Comparing two paths takes 0.1 ms of the event loop, more if they are long, and a service may have hundreds.
+_COMPARED = 8
+_MOST_CHARACTERS = 300
+
+
+def methods_of(routes: Iterable[BaseRoute], models: Iterable[str] = ()) -> dict[str, str]:
+    """The methods of plain routes, and of those of models for each model."""
+    names = list(models)
+    return {
+        path: ", ".join(sorted(route.methods or ()))
+        for route in routes
+        if isinstance(route, Route)
+        for path in _paths(route.path, names)
+    }
+
+
+def _paths(path: str, models: Iterable[str]) -> Iterator[str]:
+    if _MODEL in path:
+        yield from (path.replace(_MODEL, name) for name in models)
+    elif "{" not in path:
+        yield path
+
+
+def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "") -> HTTPException:
+    """405 if the path takes other methods, else 404 with the nearest path; ``otherwise`` if none is near."""
+    if allowed := methods.get(path):
+        usual = allowed.partition(",")[0]
+        detail = f"{method} is not allowed for {path}; send {usual}"
+        return HTTPException(405, detail, headers={"allow": allowed})
+    near = _nearest(path, methods)
+    hint = f"did you mean {methods[near].partition(',')[0]} {near}?" if near else otherwise
+    return HTTPException(404, f"there is no {path} here{'; ' if hint else ''}{hint}")
+
+
+def _nearest(path: str, paths: Iterable[str]) -> str | None:
+    """The path that is most like another; None if none is."""
+    if len(path) > _MOST_CHARACTERS:
+        return None
+    candidates = nlargest(_COMPARED, paths, key=partial(_common_ends, path))
+    return next(iter(get_close_matches(path, candidates, n=1)), None)
+
+
+def _common_ends(one: str, other: str) -> int:
+    """How many characters two paths have in common at their beginnings and ends."""
+    begin = takewhile(bool, map(eq, one, other))
+    end = takewhile(bool, map(eq, reversed(one), reversed(other)))
+    common: int = sum(begin) + sum(end)
+    return common
