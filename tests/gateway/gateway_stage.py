@@ -31,6 +31,7 @@ class GatewayStage:
             transport=httpx.AsyncHTTPTransport(uds=self._http_path), base_url="http://gateway"
         )
         self._workers: list[FakeWorker] = []
+        self._asking: list[asyncio.Task[httpx.Response]] = []
 
     async def listen(self) -> None:
         """Take connections of workers and clients."""
@@ -58,7 +59,9 @@ class GatewayStage:
 
     def post(self, path: str, value: Any) -> asyncio.Task[httpx.Response]:
         """Send a request; its answer will come when a worker has given one."""
-        return asyncio.create_task(self.http.post(path, json=value))
+        asking = asyncio.create_task(self.http.post(path, json=value))
+        self._asking.append(asking)
+        return asking
 
     async def echo(self, worker: FakeWorker, path: str, value: Any) -> tuple[Batch, httpx.Response]:
         """One request, answered by a worker with what it got; its batch and the reply."""
@@ -72,7 +75,10 @@ class GatewayStage:
         return await self.http.get("/readyz")
 
     async def close(self) -> None:
-        """Close everything."""
+        """Close everything; no connection is closed under a request that still uses it."""
+        for asking in self._asking:
+            asking.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
         await self.http.aclose()
         self._server.close()
         await self.gateway.close()

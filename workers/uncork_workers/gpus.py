@@ -84,13 +84,15 @@ def gpus_here(
     if (root / _AMD).exists():
         return GpusHere(None, f"/{_AMD} exists, and nothing here counts GPUs of AMD")
     listed = _listed_by_tool()
-    if listed is not None:
+    if listed:
         return GpusHere(listed, f"nvidia-smi lists {listed}")
     sign = _sign_of_nvidia(root) or find_library("cuda")
     if sign:
         return GpusHere(None, f"{sign} exists, but no nvidia-smi that lists GPUs")
     return GpusHere(
-        0, "no nvidia-smi, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the PCI bus"
+        0,
+        "no nvidia-smi that lists one, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the "
+        "PCI bus",
     )
 
 
@@ -104,17 +106,17 @@ def missing_gpus(names: Sequence[str], total: int | None) -> list[str]:
     return [name for name in names if total == 0 or (name.isdecimal() and int(name) >= total)]
 
 
-def _listed_by_tool() -> int | None:
-    """The GPUs that NVIDIA's tool lists; None if it is not installed or fails."""
+def _listed_by_tool() -> int:
+    """The number of GPUs that NVIDIA's tool lists; 0 also if it is not installed or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return None
+        return 0
     try:
         listed = subprocess.run(
             [tool, "--list-gpus"], capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return None
+        return 0
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 

@@ -138,7 +138,7 @@ def _treated_as_row(code: ast.expr, error: BaseException, rows: Any) -> str:
             several = isinstance(index, ast.Tuple | ast.Slice)
             return name if isinstance(error, IndexError | KeyError | TypeError) and not several else ""
         case ast.Attribute(value=ast.Name(id=name)):
-            # A number has hardly an attribute that an array lacks.
+            # Many rows in an array have the attributes of one: an attribute that is missing is misspelt.
             return name if isinstance(error, AttributeError) and not hasattr(rows, "shape") else ""
         case ast.List(elts=[ast.Name(id=name)]):
             return name

@@ -77,11 +77,11 @@ BOUNDARY = WHOLE.meta.content_type
     [
         (form({"a": b"1", "b": b"2"}), "the form must have one part, it has 2"),
         (raw(b"--b--\r\n", "multipart/form-data; boundary=b"), "the form must have one part, it has 0"),
-        (raw(WHOLE.body, "multipart/form-data"), "the body is not valid multipart/form-data: Empty boundary"),
-        (raw(WHOLE.body, "multipart/form-data; boundary=other"), "Boundary not found"),
+        (raw(WHOLE.body, "multipart/form-data"), "the body is not valid multipart/form-data"),
+        (raw(WHOLE.body, "multipart/form-data; boundary=other"), "is not valid multipart"),
         (raw(WHOLE.body[:-4], BOUNDARY), "Unexpected end"),
         (raw(b"", BOUNDARY), "Unexpected end"),
-        (raw(b"nothing of the kind", BOUNDARY), "Boundary not found|Unexpected end"),
+        (raw(b"nothing of the kind", BOUNDARY), "is not valid multipart"),
     ],
 )
 def test_a_form_that_is_not_one_file_is_refused(sent: Sent, reason: str) -> None:
