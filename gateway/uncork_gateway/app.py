@@ -334,7 +334,7 @@ class Gateway:
         is_unusable = failed.stage == "load" and not standby
         if failed.traceback and failed.traceback != self._shown_traceback:
             self._shown_traceback = failed.traceback
-            # Whoever waits for the service tells the message.
+            # The caller that waits for the service prints the message.
             what = f"{who} {failed.index} failed in load" if is_unusable else reason
             log.error("%s\n%s", what, failed.traceback)
         elif not is_unusable:

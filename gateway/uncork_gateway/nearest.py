@@ -1,4 +1,4 @@
-"""What a request is told whose path is not served, or not with its method."""
+"""Errors for a path that is not served, or not with the request's method; they name the nearest route."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class TritonPages:
         ]
 
     def statistics_routes(self) -> list[Route]:
-        """For whoever may see the metrics."""
+        """Return the routes for clients that may read the metrics."""
         one = [Route(f"{path}/stats", self._statistics) for path in _PATHS]
         return [Route("/v2/models/stats", self._all_statistics), *one]
 

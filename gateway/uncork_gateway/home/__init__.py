@@ -68,7 +68,7 @@ class HomePage:
         self._assets = Assets(_PREFIX, shared | own)
 
     def routes(self) -> list[Route]:
-        """Where it is; nobody needs a key for these."""
+        """Return the page and its files; none of them needs a key."""
         return [Route("/", self._answer), self._assets.route()]
 
     async def _answer(self, request: Request) -> Response:

@@ -124,7 +124,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         sentence: what happens, in words.
         waits_for: what the policy waits for now, in words.
         why_this_size: why batches are as large as they are, in words.
-        why_refused: why requests were refused lately, in words; None if none was.
+        why_refused: why recent requests were refused, in words; None if none was.
         limited_by: what limits it.
         window_s: how long the window is: 30 s, up to a tenth more; less if nothing happened before that.
         too_few_requests: fewer than 20 requests were answered in the window, or it is shorter than a second.

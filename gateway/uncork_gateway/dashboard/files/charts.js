@@ -105,7 +105,7 @@ function failures({ api, past, now, colors }) {
   const highest = Math.max(...past.errors, ...past.refused);
   const ends = data.flatMap(({ name, y, line: { color } }) => (y.at(-1) > 0 ? [endOf(y.at(-1), name, color)] : []));
   const text = api.error_share === null
-    ? "No request was answered lately."
+    ? "No request was answered in the last 30 s."
     : `${percent(api.error_share)} of ${counted(api.answered, "request")} ended in an error, ${percent(api.refused_share)} were refused.`;
   return { data, layout: { xaxis: span(past, now), yaxis: { title: { text: "%" }, range: [0, Math.max(5, 1.15 * highest)], nticks: 6 }, annotations: ends }, text };
 }
