@@ -6,13 +6,16 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
 
 # Pages must do without a network; what a browser asks of its maker on its own would only fail.
 _ALONE = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+
+# A page may have to share its core with a server and other tests.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")
