@@ -93,7 +93,9 @@ class Docs:
             for chooser in operation.locator("input[type=file]").all():
                 chooser.set_input_files({"name": "a", "mimeType": "image/png", "buffer": file})
             try:
-                with self.page.expect_response(lambda reply: "/docs/" not in reply.url, timeout=LOST_MS) as got:
+                with self.page.expect_response(
+                    lambda reply: "/docs/" not in reply.url, timeout=LOST_MS
+                ) as got:
                     operation.get_by_role("button", name="Execute").click()
                 reply = got.value
                 break
