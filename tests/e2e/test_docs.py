@@ -88,7 +88,7 @@ class Docs:
         return self.page.locator(".opblock").all()
 
     def execute(self, operation: Locator, file: bytes) -> Response:
-        """Send what the form has, with that file wherever it asks for one; the answer, which the page shows too."""
+        """Send the form, with that file in each file field; return the answer, which the page must show."""
         for _ in range(TRIES):
             for chooser in operation.locator("input[type=file]").all():
                 chooser.set_input_files({"name": "a", "mimeType": "image/png", "buffer": file})
@@ -100,7 +100,7 @@ class Docs:
                 reply = got.value
                 break
             except TimeoutError:
-                continue  # the page built the form again after the file was chosen, and sends nothing without one
+                continue  # the page has built the form again since, without the file
         else:
             raise AssertionError(f"the page sent nothing, {TRIES} times")
         shown = operation.locator(".live-responses-table .response td.response-col_status")
