@@ -6,7 +6,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.server import ROOT, eventually
+
+SIMULATE = ("simulate", "--matrix", "open", "--processes", "2")
+# The same command, which is interrupted where it would leave a lock behind.
+INTERRUPTED_IN_WAIT = """
+import signal
+import sys
+from concurrent.futures import _base
+
+from uncork.cli import main
+
+acquire_all = _base._AcquireFutures.__enter__
+
+
+def acquire_in_two_steps(futures):
+    futures.futures[0]._condition.acquire()
+    signal.raise_signal(signal.SIGINT)
+    futures.futures[0]._condition.release()
+    return acquire_all(futures)
+
+
+if __name__ == "__main__":
+    _base._AcquireFutures.__enter__ = acquire_in_two_steps
+    main()
+"""
 
 
 def children(pid: int) -> list[int]:
@@ -26,7 +52,7 @@ def is_gone(group: int) -> bool:
 def test_ctrl_c_ends_the_command_and_its_processes() -> None:
     """The exit code is 130; nobody prints a traceback, those who are still loading neither."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "uncork", "simulate", "--matrix", "open", "--processes", "2"],
+        [sys.executable, "-m", "uncork", *SIMULATE],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
@@ -44,3 +70,19 @@ def test_ctrl_c_ends_the_command_and_its_processes() -> None:
         if not is_gone(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def test_ctrl_c_while_it_waits_for_results(tmp_path: Path) -> None:
+    """An interrupt in the middle of taking the futures' locks ends the command, too."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED_IN_WAIT)
+    process = subprocess.Popen(
+        [sys.executable, script, *SIMULATE], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        _, err = process.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        pytest.fail("an interrupt while waiting for results stopped the command for good")
+    assert (process.returncode, err) == (130, "")

@@ -43,6 +43,8 @@ _MOST_STEP_LOAD = 0.5
 _NO_GOAL_MS = 1e6
 # Tasks handed to each process in advance.
 _AHEAD = 4
+# How long Ctrl-C may wait for a pause between results.
+_INTERRUPT_WITHIN_S = 0.2
 
 Task = tuple[Cell, str, int]
 
@@ -216,7 +218,10 @@ def _measure_all(
                     waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
             if not waiting:
                 return
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            # An interrupt inside of wait() may leave a future locked. The thread that fails the futures of
+            # processes that ended would wait for that lock, and we for the thread.
+            with _interrupt_later():
+                done, _ = wait(waiting, timeout=_INTERRUPT_WITHIN_S, return_when=FIRST_COMPLETED)
             for future in done:
                 yield waiting.pop(future), future.result()
 
