@@ -49,16 +49,23 @@ def is_gone(group: int) -> bool:
     return False
 
 
-def test_ctrl_c_ends_the_command_and_its_processes() -> None:
-    """The exit code is 130; nobody prints a traceback, those who are still loading neither."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "uncork", *SIMULATE],
+def started(*command: str) -> subprocess.Popen[str]:
+    """The simulation in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, *command, *SIMULATE],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
         start_new_session=True,
+        # Tests that a shell runs in the background ignore Ctrl-C, and what they start inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         text=True,
     )
+
+
+def test_ctrl_c_ends_the_command_and_its_processes() -> None:
+    """The exit code is 130; nobody prints a traceback, those who are still loading neither."""
+    process = started("-m", "uncork")
     try:
         # Two that simulate, and Python's own that keeps track of what they share.
         eventually(lambda: len(children(process.pid)) == 3)
@@ -76,13 +83,11 @@ def test_ctrl_c_while_it_waits_for_results(tmp_path: Path) -> None:
     """An interrupt in the middle of taking the futures' locks ends the command, too."""
     script = tmp_path / "interrupted.py"
     script.write_text(INTERRUPTED_IN_WAIT)
-    process = subprocess.Popen(
-        [sys.executable, script, *SIMULATE], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = started(str(script))
     try:
-        _, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         pytest.fail("an interrupt while waiting for results stopped the command for good")
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, out, err) == (130, "", "")
