@@ -92,6 +92,6 @@ async def _read_index_request(request: Request) -> _IndexRequest:
             if len(body) > _MOST_INDEX_BYTES:
                 raise ValueError(f"it is longer than {_MOST_INDEX_BYTES} bytes")
         return msgspec.json.decode(body, type=_IndexRequest) if body.strip() else _IndexRequest()
-    except ValueError as error:
+    except (ValueError, msgspec.DecodeError) as error:
         accepted = 'send nothing, or {"ready": true} for the models that are ready'
         raise HTTPException(400, f"the body is not a request for the index: {error}; {accepted}") from error
