@@ -137,7 +137,7 @@ def test_giving_up_answers_everybody_and_ends_the_drain() -> None:
 
 
 def test_giving_up_does_not_bring_a_lost_batch_back() -> None:
-    """Its worker dies afterwards: nobody waits for the second try."""
+    """The worker dies after its request was given up; there is no second try."""
 
     async def main() -> None:
         workers = Workers(seconds=1.0)

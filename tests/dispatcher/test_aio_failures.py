@@ -297,7 +297,7 @@ def test_a_batch_that_cannot_be_started_because_its_worker_died_runs_elsewhere()
 
 
 def test_a_batch_that_cannot_be_abandoned_is_given_up_all_the_same() -> None:
-    """Its caller is told."""
+    """The caller gets the exception."""
 
     async def main() -> None:
         shell = refusing(ValueError(), ApiRules(name="a", timeout_s=0.01), times=0)
@@ -346,7 +346,7 @@ def test_a_batch_waits_for_a_new_worker() -> None:
 
 
 def test_a_request_that_loses_two_workers_is_lost() -> None:
-    """Its caller is told; the one that was in the first batch with it is answered."""
+    """The caller gets the exception; its neighbour in the first batch gets a result."""
 
     async def main() -> None:
         workers = Workers(then=failing(WorkerLost(), times=2))

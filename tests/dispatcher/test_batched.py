@@ -188,7 +188,7 @@ def test_what_the_function_raises_goes_to_its_callers(error: Exception) -> None:
 
 
 def test_a_call_past_its_timeout_is_cancelled() -> None:
-    """Its caller is told, and the slot is there for the next."""
+    """The caller gets the exception, and the slot is free again."""
     cancelled = []
 
     @batched(timeout=5)

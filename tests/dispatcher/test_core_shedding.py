@@ -173,7 +173,7 @@ def test_the_rest_is_told_when_a_worker_is_due() -> None:
 
 
 def test_a_backlog_that_the_next_worker_cannot_answer_in_time_is_not_queued() -> None:
-    """One batch in 0.1 s after 2 s: the goal takes three, and the fourth is told when they are done."""
+    """One batch in 0.1 s after 2 s: the goal allows three; the fourth is refused until they are done."""
     core, now = deserted(goal_s=2.35, max_batch_rows=1)
     answers = [core.submit(number, api="a", now=now) for number in range(4)]
 

@@ -158,7 +158,7 @@ def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
 
 
 def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path) -> None:
-    """The worker is told that nobody wants its rows raw."""
+    """The batch asks the worker for no raw rows."""
 
     async def scenario() -> None:
         async with working(tmp_path) as on:
