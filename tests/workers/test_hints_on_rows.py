@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -141,3 +142,10 @@ def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None
     assert reply.statuses == [500]
     assert "hint: a handler gets all rows of a batch (here 1 row)" in caplog.text
     assert b"row" not in answer
+
+
+def test_a_file_that_was_edited_since_it_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place of the expression may hold half a character now; the handler's own error stays."""
+    monkeypatch.setattr(linecache, "getline", lambda *_: "\N{EURO SIGN}" * 100)
+    with pytest.raises(IndexError), Hinting(Service(), ROWS):
+        second(ROWS)

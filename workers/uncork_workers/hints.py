@@ -154,7 +154,9 @@ def _failing_expressions(at: TracebackType | None) -> Iterator[tuple[FrameType, 
         line, end_line, start, end = next(places, (None,) * 4)
         if line is None or line != end_line:
             continue
-        text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()[start:end].decode()
+        whole = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()
+        # The file may have changed since it was loaded: the positions may then cut a character in two.
+        text = whole[start:end].decode(errors="replace")
         try:
             code = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError):

@@ -306,6 +306,12 @@ WRONG_ROWS = {
     ),
     "nested": (ROWS, b'{"a":[1]}', "a row must be an object of numbers, text, .*got `array`"),
     "not JSON": (ROWS, b'{"a":NaN}', "a row must be an object .*: JSON is malformed"),
+    "nested, and a later value too deep to read": (
+        ROWS,
+        b'{"a":[1],"b":%b1%b}' % (b"[" * 10_000, b"]" * 10_000),
+        "a row must be an object of numbers, text, .*got `array`",
+    ),
+    "nested, and a later name not UTF-8": (ROWS, b'{"a":[1],"\xff":1}', "a row must be an object of .*"),
     "not UTF-8": (ROWS, b'{"a":"\xff"}', "a row must be an object "),
     "nothing": (ROWS, b"", "there are no rows"),
     "too large": (ROWS, b'{"a":1%b}' % (b"0" * 400), "the column 'a' has a number that is too large"),

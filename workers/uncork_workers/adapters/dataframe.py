@@ -35,6 +35,8 @@ _value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(bool | int | 
 _rows_decoder: msgspec.json.Decoder[list[dict[str, Value]]] = msgspec.json.Decoder(
     list[dict[str, bool | int | float | str | None]]
 )
+# What a decoder raises for JSON that it cannot read.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _columns_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -111,7 +113,7 @@ class DataFrame(Adapter):
         document = joined(bodies)
         try:
             rows = _rows_decoder.decode(document)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except _UNREADABLE as error:
             raise InvalidInput(
                 "a row must be an object of numbers, text, true, false or null: ",
                 *_with_columns(pieces_of(error), document),
@@ -180,10 +182,10 @@ def _with_columns(pieces: Sequence[str | Place], document: bytes) -> Iterator[st
 
 
 def _wrong_column(document: bytes, row: int) -> str:
-    """The column with the first value that is none; unknown if the rest of the document is wrong as well."""
+    """Return the first column with a value of another type; unknown if that cannot be read."""
     try:
         columns = _columns_decoder.decode(_texts_decoder.decode(document)[row])
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return UNKNOWN_STEP
     # A column that is there twice may have a last value that is fine.
     return next((name for name, value in columns.items() if not _is_value(value)), UNKNOWN_STEP)
@@ -192,7 +194,7 @@ def _wrong_column(document: bytes, row: int) -> str:
 def _is_value(text: msgspec.Raw) -> bool:
     try:
         _value_decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNREADABLE:
         return False
     return True
 
