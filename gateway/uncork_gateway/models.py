@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -15,6 +14,7 @@ from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.v2 import VERSION
 from uncork_gateway.inputs import inputs_of
+from uncork_gateway.nearest import nearest
 from uncork_gateway.outputs import Outputs
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.description import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
@@ -179,8 +179,8 @@ def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
     name = request.path_params["model"]
     if name not in models:
         known = ", ".join(sorted(models)) or "none yet"
-        near = get_close_matches(name, sorted(models), n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, sorted(models))
+        hint = f"did you mean {near}? " if near else ""
         raise HTTPException(404, f"there is no model {name!r}; {hint}there are {known}")
     return models[name]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from heapq import nlargest
+from http import HTTPStatus
 from itertools import takewhile
 from operator import eq
 
@@ -14,6 +15,9 @@ from starlette.routing import BaseRoute, Route
 
 Methods = Mapping[str, str]
 """By path: the methods that it takes, as in the header Allow, the usual one first."""
+
+OF_ROUTER = (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase)
+"""What an error says that comes from the router, not from a page."""
 
 _MODEL = "{model}"
 # Comparing two paths takes 0.1 ms of the event loop, more if they are long, and a service may have hundreds.
@@ -45,17 +49,17 @@ def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "")
         usual = allowed.partition(",")[0]
         detail = f"{method} is not allowed for {path}; send {usual}"
         return HTTPException(405, detail, headers={"allow": allowed})
-    near = _nearest(path, methods)
+    near = nearest(path, methods)
     hint = f"did you mean {methods[near].partition(',')[0]} {near}?" if near else otherwise
     return HTTPException(404, f"there is no {path} here{'; ' if hint else ''}{hint}")
 
 
-def _nearest(path: str, paths: Iterable[str]) -> str | None:
-    """The path that is most like another; None if none is."""
-    if len(path) > _MOST_CHARACTERS:
+def nearest(one: str, others: Iterable[str]) -> str | None:
+    """Return the most similar of other paths or names; None if none is similar enough."""
+    if len(one) > _MOST_CHARACTERS:
         return None
-    candidates = nlargest(_COMPARED, paths, key=partial(_common_ends, path))
-    return next(iter(get_close_matches(path, candidates, n=1)), None)
+    candidates = nlargest(_COMPARED, others, key=partial(_common_ends, one))
+    return next(iter(get_close_matches(one, candidates, n=1)), None)
 
 
 def _common_ends(one: str, other: str) -> int:

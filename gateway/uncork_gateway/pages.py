@@ -18,7 +18,7 @@ from uncork_gateway.front import FrontSettings
 from uncork_gateway.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.keys import RequireKey
 from uncork_gateway.metrics import CONTENT_TYPE
-from uncork_gateway.nearest import methods_of, not_served
+from uncork_gateway.nearest import OF_ROUTER, methods_of, not_served
 from uncork_gateway.status.board import Board, Displayed
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
@@ -125,12 +125,14 @@ class Pages:
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path
-        error = not_served(request.method, path, self._admin_methods)
-        detail = error.detail
-        if error.status_code == 404:
-            separator = "" if detail.endswith("?") else ";"
-            detail = f"{detail}{separator} what is for clients has another port"
+        path, detail = request.url.path, error.detail
+        # The routes of models take other methods than GET for no model, whatever its name is.
+        if detail in OF_ROUTER and (error.status_code == 404 or path in self._admin_methods):
+            error = not_served(request.method, path, self._admin_methods)
+            detail = error.detail
+            if error.status_code == 404:
+                separator = "" if detail.endswith("?") else ";"
+                detail = f"{detail}{separator} routes for clients are on another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
 
 

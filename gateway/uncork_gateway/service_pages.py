@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ from uncork_gateway.front import FrontSettings
 from uncork_gateway.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.metrics import ApiTally
 from uncork_gateway.models import PREFIXES, Model, ModelPages
-from uncork_gateway.nearest import methods_of, not_served
+from uncork_gateway.nearest import OF_ROUTER, methods_of, not_served
 from uncork_gateway.openapi import make_openapi
 from uncork_gateway.pages import Front, Pages, unready
 from uncork_gateway.protocols.rows import error_body
@@ -26,7 +25,6 @@ from uncork_gateway.triton_pages import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.version import VERSION
 from uncork_workers.description import ServiceDescription
 
-_OF_ROUTER = (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase)
 _MOST_NAMED = 5
 
 
@@ -102,8 +100,8 @@ class ServicePages:
         if self._served.service is None and error.status_code in (404, 405):
             return _error(path, 503, self._served.trouble, {"retry-after": "1"})
         apis = self._served.api_paths()
-        # Anything else is the word of a page, which knows better.
-        if error.detail in _OF_ROUTER or path in apis:
+        # Any other error comes from a page and already says what is wrong.
+        if error.detail in OF_ROUTER or path in apis:
             methods = {**methods_of(self._routes, self._served.models), **dict.fromkeys(apis, "POST")}
             own = [f"POST {one}" for one in apis if not one.startswith(PREFIXES)]
             hint = f"the apis are at {', '.join(own[:_MOST_NAMED])}"

@@ -99,12 +99,31 @@ def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
         async with gateway(tmp_path, admin=True) as on, of(on.gateway.admin_app) as admin:
             await on.worker(serves=SERVES)
 
-            elsewhere = "what is for clients has another port"
+            elsewhere = "routes for clients are on another port"
             says = f"there is no /metric here; did you mean GET /metrics? {elsewhere}"
             assert problem(await admin.get("/metric"), 404) == says
             assert problem(await admin.post("/predict"), 404) == f"there is no /predict here; {elsewhere}"
             assert problem(await admin.post("/metrics"), 405) == (
                 "POST is not allowed for /metrics; send GET"
             )
+
+    run(scenario())
+
+
+def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
+    """What a page or the router says of a path with a parameter stays."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, admin=True) as on, of(on.gateway.admin_app) as admin:
+            await on.worker(serves=SERVES)
+            [*_, model] = on.gateway.models
+
+            unknown = await admin.get("/v2/models/nobody/stats")
+            assert (unknown.status_code, unknown.json()["error"][:32]) == (
+                404,
+                "there is no model 'nobody'; ther",
+            )
+            reply = await admin.post(f"/v2/models/{model}/stats")
+            assert (reply.status_code, "GET" in reply.headers["allow"]) == (405, True)
 
     run(scenario())
