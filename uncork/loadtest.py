@@ -29,6 +29,7 @@ from uncork.loadtest_progress import measure
 from uncork.loadtest_tables import as_json, heading, tables
 from uncork.terminal import INTERRUPTED, as_text, measuring, telling, write_json
 from uncork.usage import given, refusals, require_writable
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.extras import require
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Plan
@@ -168,10 +169,10 @@ def _reached(target: str, *, serve: list[str], path: str | None, plan: Plan) -> 
         with telling() as tell:
             tell(f"starting {target}")
             server = stack.enter_context(our_service(target, options=serve))
-        api = api_at(path, of=apis(server, headers=plan.headers))
+        api = api_at(path, of=apis(server))
         yield _Target(
             plan=aimed_at(api, plan, server),
-            estimate=lambda: None if api.streams else estimate(server, api=api, headers=plan.headers),
+            estimate=lambda: None if api.streams else estimate(server, api=api),
         )
 
 
@@ -200,7 +201,7 @@ def _show(outcome: Outcome, known: Estimate | None, *, files: _Files) -> int:
 def _judge(outcome: Outcome, summary: Summary) -> int:
     faults = [f"void: {outcome.void}"] if outcome.void else []
     if summary.wrong:
-        faults.append(f"{summary.wrong} wrong answers, the first: {outcome.first_wrong}")
+        faults.append(f"{plural(summary.wrong, 'wrong answer')}, the first: {outcome.first_wrong}")
     if outcome.failure:
         faults.append(outcome.failure)
     for fault in faults:

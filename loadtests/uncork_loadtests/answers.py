@@ -80,7 +80,7 @@ def _text(body: bytes) -> str:
     """What an error says, in one line: the detail of a problem document, else the body as it is."""
     try:
         text = msgspec.json.decode(body, type=_Problem).detail
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         text = body.decode(errors="replace")
     text = " ".join(text.split())
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."

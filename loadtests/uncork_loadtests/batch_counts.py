@@ -9,7 +9,7 @@ from uncork_loadtests.servers import HOST, Server
 
 def batches(server: Server) -> tuple[float, float] | None:
     """How many batches and rows a gateway of ours has sent to workers; None if it is not one."""
-    connection = http.client.HTTPConnection(HOST, server.port, timeout=5.0)
+    connection = http.client.HTTPConnection(HOST, server.admin_port or server.port, timeout=5.0)
     try:
         connection.request("GET", "/metrics")
         return read_batches(connection.getresponse().read().decode())

@@ -46,10 +46,16 @@ class Server:
     """Gives all that it has written."""
     exit_code: Callable[[], int | None] = lambda: None
     """Gives how it ended, None while it runs; negative is a signal."""
+    admin_port: int | None = None
+    """Where its pages for operators are, if not on `port`."""
 
     def url(self, path: str) -> str:
         """Where `path` is on this server."""
         return f"http://{HOST}:{self.port}{path}"
+
+    def admin_url(self, path: str) -> str:
+        """Where `path` is on this server, if it is for operators."""
+        return f"http://{HOST}:{self.admin_port or self.port}{path}"
 
     def cpu(self) -> Cpu | None:
         """Read the processor time used so far; None where there is no /proc to read it from."""
@@ -68,7 +74,7 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
     Ready is when GET `ready_path` is answered with 200. Raises BenchError with the last lines
     the server wrote when it ends before that or takes longer than a minute.
     """
-    port = _free_port()
+    port = free_port()
     whole = (*command, "--port", str(port))
     with tempfile.TemporaryFile() as output:
         # A session of its own, so that Ctrl-C reaches the bench alone and it ends its servers.
@@ -90,7 +96,8 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
             _stop(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     # Another process may take the port before the server does; it then fails to start and says so.
     with socket.socket() as probe:
         probe.bind((HOST, 0))

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.random_rows import Numbers, numbers_in
-from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_loadtests.servers import HOST, BenchError, Server, free_port, serve
 
 _SECONDS = 5.0
 
@@ -54,21 +54,22 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
 
     Raises BenchError with what it wrote if it does not become ready.
     """
-    command = [sys.executable, "-m", "uncork", "serve", target, *options]
+    # Always with an admin port: a configured one may be taken, and on it /status and /metrics need no key.
+    admin_port = free_port()
+    admin = ["--admin-host", HOST, "--admin-port", str(admin_port)]
+    command = [sys.executable, "-m", "uncork", "serve", target, *options, *admin]
     with serve(f"uncork serve {target}", command=command) as server:
-        yield server
+        yield replace(server, admin_port=admin_port)
 
 
-def apis(server: Server, *, headers: Sequence[tuple[str, str]] = ()) -> list[Api]:
+def apis(server: Server) -> list[Api]:
     """The apis of a service of ours, in their order.
-
-    `headers` are the header fields of the load test: `/status` may ask for the same key.
 
     Raises:
         BenchError: if `/status` does not answer.
     """
     try:
-        return msgspec.json.decode(_page(server, "/status", headers=headers), type=_Status).apis
+        return msgspec.json.decode(_page(server, "/status"), type=_Status).apis
     except msgspec.MsgspecError as error:
         raise BenchError(f"{server.name}: /status cannot be read: {error}") from None
 
@@ -98,7 +99,7 @@ def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
         BenchError: if the server does not say what it has.
         NoSuchApi: if the service has no api at the path, or the api does not batch.
     """
-    return aimed_at(api_at(path, of=apis(server, headers=plan.headers), batches=True), plan, server)
+    return aimed_at(api_at(path, of=apis(server), batches=True), plan, server)
 
 
 def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
@@ -128,22 +129,22 @@ def _numbers_for(plan: Plan) -> Numbers | None:
     try:
         reply = _get(url, headers=plan.headers, tls=plan.tls.context() if plan.is_https else True)
         document = msgspec.json.decode(reply.content)
-    except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError):
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, UnicodeDecodeError):
         return None  # the document is optional, and the load test itself says why a server cannot be reached
     return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
 
 
-def estimate(server: Server, *, api: Api, headers: Sequence[tuple[str, str]] = ()) -> Estimate | None:
+def estimate(server: Server, *, api: Api) -> Estimate | None:
     """What the gateway estimates now; None if it does not say."""
     try:
-        return read_estimate(_page(server, "/metrics", headers=headers).decode(), name=api.name)
+        return read_estimate(_page(server, "/metrics").decode(), name=api.name)
     except BenchError:
         return None
 
 
-def _page(server: Server, path: str, *, headers: Sequence[tuple[str, str]]) -> bytes:
+def _page(server: Server, path: str) -> bytes:
     try:
-        reply = _get(server.url(path), headers=headers)
+        reply = _get(server.admin_url(path))
     except httpx.HTTPError as error:
         raise BenchError(f"{server.name}: GET {path} failed: {error}") from None
     if reply.status_code != 200:
@@ -152,7 +153,7 @@ def _page(server: Server, path: str, *, headers: Sequence[tuple[str, str]]) -> b
 
 
 def _get(
-    url: str, *, headers: Sequence[tuple[str, str]], tls: ssl.SSLContext | bool = True
+    url: str, *, headers: Sequence[tuple[str, str]] = (), tls: ssl.SSLContext | bool = True
 ) -> httpx.Response:
     # Generators do not know of a proxy that the environment names either.
     return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)

@@ -78,6 +78,17 @@ def test_a_strict_service_accepts_random_rows(path: str, random: dict[str, Any])
     assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
 
 
+def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that has it may be running; the load test's own gets another."""
+    with serving(PROBE) as running:
+        monkeypatch.setenv("UNCORK_ADMIN_PORT", running.base.rpartition(":")[2])
+        done = run_uncork("loadtest", PROBE, "--rate", "100", "--shape", "2", *BRIEF, "--json", "-")
+    found = figures(done)
+
+    assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
+    assert found["estimate"]["intercept_ms"] > 0
+
+
 def test_a_service_that_only_streams(tmp_path: Path) -> None:
     """It has no goal and no estimate; its answers have a first chunk and an end."""
     page = tmp_path / "page.html"
@@ -218,10 +229,10 @@ def test_ctrl_c_shows_what_was_seen_and_ends_everything() -> None:
 def answers_of(pid: int) -> float:
     """How many requests a process has answered; 0 if it is no gateway, or not yet one."""
     command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    if "--port" not in command:
+    if "--admin-port" not in command:
         return 0
     try:
-        text = httpx.get(f"http://127.0.0.1:{command[command.index('--port') + 1]}/metrics").text
+        text = httpx.get(f"http://127.0.0.1:{command[command.index('--admin-port') + 1]}/metrics").text
     except httpx.HTTPError:
         return 0
     families = text_string_to_metric_families(text)

@@ -312,6 +312,7 @@ def test_the_first_of_each_error_is_kept() -> None:
             b"2": ("503 Busy", b'{"error": "busy"}'),
             b"3": ("500 Oh", b"\xff" * 1000),
             b"4": ("404 No", b""),
+            b"5": ("418 Tea", b'{"detail": "\xff"}'),
         }
         status, text = texts.get(body, ("200 OK", body))
         writer.write(reply(text, status=status))
@@ -323,6 +324,7 @@ def test_the_first_of_each_error_is_kept() -> None:
         503: '{"error": "busy"}',
         500: "\N{REPLACEMENT CHARACTER}" * 300 + " ...",
         404: "",
+        418: '{"detail": "\N{REPLACEMENT CHARACTER}"}',
     }
 
 

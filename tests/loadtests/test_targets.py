@@ -31,10 +31,10 @@ def test_apis_are_those_of_the_status_page() -> None:
         assert apis(server) == [PREDICT, TELL]
 
 
-def test_the_header_fields_of_the_load_test_open_the_page() -> None:
-    """A service with keys asks for one there, too."""
-    with serving_pages({"/status": status()}, key="secret") as server:
-        assert apis(server, headers=[("X-API-Key", "secret")]) == []
+def test_pages_for_operators_are_on_the_admin_port() -> None:
+    """The port for clients may lack them, or ask for a key."""
+    with serving_pages({"/status": status()}) as admin, serving_pages({}) as server:
+        assert apis(replace(server, admin_port=admin.port)) == []
         with pytest.raises(BenchError, match="it: GET /status answered 401: no"):
             apis(server)
 

@@ -50,7 +50,7 @@ def look(server: Server, *, at_s: float) -> Look:
 
 def read_metrics(server: Server) -> str:
     """The page of metrics; OSError or HTTPException if it cannot be had."""
-    with urllib.request.urlopen(server.url("/metrics"), timeout=_TIMEOUT_S) as page:
+    with urllib.request.urlopen(server.admin_url("/metrics"), timeout=_TIMEOUT_S) as page:
         return str(page.read().decode())
 
 
