@@ -48,6 +48,7 @@ def test_summaries_of_commands_are_whole(group: tuple[str, ...], columns: int) -
         (("config", "serve", "--workers", "two"), "must be a whole number from 1, got 'two'"),
         (("serve", "x", "--policy", "corky"), "there is no policy 'corky'"),
         (("serve", "x", "--gpus", "all"), "'--gpus': 'all' names no GPUs"),
+        (("tune", "x"), "Missing option '--goal-ms'"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(

@@ -37,6 +37,8 @@ def _processed(process: Callable[[Any, Any], Any], accepted: str, context: Any, 
     try:
         return process(context, value)
     except typer.BadParameter as error:
+        if value is None:  # the option is missing
+            raise
         wrong = f"must be {accepted}, got {value!r}"
         raise typer.BadParameter(wrong, ctx=error.ctx, param=error.param) from None
 
