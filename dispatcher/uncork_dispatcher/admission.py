@@ -60,7 +60,7 @@ def _is_late(api: Api, slots: Slots, entry: Entry) -> bool:
         return False
     before, requests = queue.before(entry.flow, rows)
     held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
-    return _finish(api, slots, rows=held_rows, requests=held, now=entry.arrival) > entry.deadline
+    return _finish(api, slots.free_at(entry.arrival), rows=held_rows, requests=held) > entry.deadline
 
 
 def find_displaced(api: Api, slots: Slots, entry: Entry) -> list[Entry]:
@@ -106,7 +106,7 @@ def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float
     from now does not grow as time passes.
     """
     rows, requests = 2 * rows, 2 * requests
-    if _finish(api, slots, rows=rows, requests=requests, now=now) > api.due_at(now, math.inf):
+    if _finish(api, slots.free_at(now), rows=rows, requests=requests) > api.due_at(now, math.inf):
         return False
     rules = api.rules
     api.room = Room(slots.changes, min(rows, rules.max_queue_rows), min(requests, rules.max_queue_requests))
@@ -127,33 +127,37 @@ def next_refusal(
     """
     entry = queue.most_urgent
     at = math.inf
-    last_start = entry.deadline
-    if api.may_shed(0):
-        # Of more rows than have been earned it is known that they take no less than the earned ones.
-        rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
-        last_start -= api.estimate.seconds(rows)
     if not slots.workers:
         at = deserted + api.rules.timeout_s
         if not queue.suspects:
-            due = slots.free_at(now)
+            last_start, due = _last_start(api, entry), slots.free_at(now)
             hopeless_at = entry.deadline if not due else last_start if due[0] <= last_start else now
             at = min(at, hopeless_at)
     elif not (slots.idle or draining or queue.suspects) and api.may_shed(0):
-        at = last_start
+        at = _last_start(api, entry)
     leaving = queue.soonest_to_leave
     if leaving is not None and leaving.expires_at <= at:
         return leaving.expires_at, leaving
     return at, entry
 
 
+def _last_start(api: Api, entry: Entry) -> float:
+    """When the batch of a request must start at the latest; its deadline while no prediction is trusted."""
+    if not api.may_shed(0):
+        return entry.deadline
+    # Of more rows than have been earned it is known that they take no less than the earned ones.
+    rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
+    return entry.deadline - api.estimate.seconds(rows)
+
+
 def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     """How long a client that is refused now should wait: from one second to two minutes.
 
-    Until what is held now is done (by the next worker that is due, while there is none), and those are back
-    who were refused before it. Were all to come back at
-    once, most would be refused again. So they are spread such that they are a tenth of what the workers
-    carry: those who come anew take the rest. And they are told up to twice as long, each another time: in
-    whole seconds, those who are refused at one moment would meet again.
+    Until the backlog is done and earlier retries are back. While there are no workers, the backlog starts
+    when the next one is due. Were all to come back at once, most would be refused again. So they are spread
+    such that they are a tenth of what the workers carry: those who come anew take the rest. And they are
+    told up to twice as long, each another time: in whole seconds, those who are refused at one moment would
+    meet again.
     """
     estimate = api.estimate
     batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
@@ -162,7 +166,7 @@ def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
         return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
     finish = free_at[0]
     if api.requests:
-        finish = _finish(api, slots, rows=api.rows, requests=api.requests, now=now)
+        finish = _finish(api, free_at, rows=api.rows, requests=api.requests)
     turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
     seconds_per_row = estimate.seconds(batch_rows) / (len(free_at) * batch_rows)
     api.line_until = turn + rows * seconds_per_row / _RETURNING_SHARE
@@ -171,9 +175,9 @@ def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
     return max(SHORTEST_RETRY_S, (turn - now) * (1 + spread))
 
 
-def _finish(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> float:
+def _finish(api: Api, free_at: Sequence[float], *, rows: float, requests: int) -> float:
     return backlog_finish(
-        slots.free_at(now),
+        free_at,
         rows=rows,
         requests=requests,
         limit_rows=api.policy.limit_rows,

@@ -179,7 +179,7 @@ class _Running:
         self.forms: list[RowsForm] = [None] * len(bodies)
         self.reasons: dict[int, list[str | Place]] = {}
         self.raised: list[Raised] = []
-        """For what requests got 500."""
+        """The exceptions for which requests got 500."""
 
     def run(self) -> None:
         """Answer all; only if they cannot be merged look for those to blame, and leave them out."""
@@ -237,8 +237,9 @@ class _Running:
 
     def _merge(self, requests: Requests) -> Any:
         """The rows of all requests; each form is parsed in one go."""
-        if len(set(requests.forms)) == 1:
-            return self._merge_alike(requests, requests.forms[0])
+        forms = requests.forms
+        if forms and forms.count(forms[0]) == len(forms):
+            return self._merge_alike(requests, forms[0])
         groups = requests.by_form()
         merged = [self._merge_alike(requests.pick(group), form) for form, group in groups.items()]
         return interleaved([*groups.values()], merged, requests.rows)

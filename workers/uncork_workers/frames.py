@@ -212,8 +212,8 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     status). ``headers`` are the handler's own, where it gave any.
 
     ``reasons`` has the pieces of each reason that names places, by the position of the request. Only the
-    gateway knows where in its body the client wrote them; the reason's own text takes the body for a list of
-    rows.
+    gateway knows where in its body the client wrote them; the reason's own text gives paths as if the body
+    were a list of rows.
     """
 
     batch: int
@@ -311,7 +311,8 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 def shared(forms: Sequence[F]) -> tuple[F, ...]:
     """The forms of bodies as a frame gives them: one if they are alike, else the form of each."""
-    return tuple(forms[:1] if len(set(forms)) == 1 else forms)
+    # Counting compares identical objects first, and hashes none.
+    return tuple(forms[:1] if forms and forms.count(forms[0]) == len(forms) else forms)
 
 
 def for_each(forms: Sequence[F], count: int) -> Sequence[F]:
