@@ -97,7 +97,8 @@ def tls_of(ca: Path | None, insecure: bool, cert: Path | None, key: Path | None)
     files = {"ca": ca, "cert": cert, "key": key}
     tls = Tls(insecure=insecure, **{name: str(file) for name, file in files.items() if file is not None})
     try:
-        tls.context()
+        if tls != Tls():  # the system's certificates take time to load, also for http
+            tls.context()
     except ValueError as error:
         raise in_options(error, _TLS_OPTIONS) from None
     return tls

@@ -88,7 +88,9 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 def _counts(outcome: Outcome, summary: Summary) -> Table:
     table = _grid()
     table.add_row("offered", f"{summary.offered_per_s:.1f}/s", plural(summary.requests, "request"))
-    table.add_row("answered", f"{summary.answered_per_s:.1f}/s", f"{summary.good} good answers (2xx)")
+    table.add_row(
+        "answered", f"{summary.answered_per_s:.1f}/s", f"{plural(summary.good, 'good answer')} (2xx)"
+    )
     if summary.in_goal is not None and outcome.plan.goal_s is not None:
         goal = f"of all requests within {outcome.plan.goal_s * 1000:g} ms"
         table.add_row("in goal", f"{_percent(summary.in_goal)} %", goal)

@@ -116,8 +116,8 @@ class Dispatcher:
         """A worker process is being launched, or will be in ``delay_s`` seconds.
 
         While there are no workers, requests that it can still answer in time are queued. ``failures`` is how
-        often in a row this worker has ended before it finished a batch; after two it is not counted on. A
-        later call for the same ``launch`` replaces this one, and :meth:`worker_ready` ends it.
+        often in a row this worker has ended before it finished a batch; from two on, requests do not wait for
+        it. A later call for the same ``launch`` replaces this one, and :meth:`worker_ready` ends it.
         """
         self._advance(now)
         self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
@@ -125,7 +125,7 @@ class Dispatcher:
     def worker_ready(self, worker: int, *, now: float, launch: Hashable = None) -> None:
         """A worker has started, or is usable again: it may be given batches.
 
-        From ``launch``, if :meth:`worker_expected` was called for it, is learned how long a start takes.
+        If :meth:`worker_expected` was called for ``launch``, the dispatcher learns how long a start takes.
         """
         self._advance(now)
         self._slots.launches.ready(launch, now=now)

@@ -93,7 +93,7 @@ class Runner(Protocol[P, R]):
     def start(self, job: Job[P], ended: Ended[R]) -> None:
         """Execute a job on the worker that it names, and call ``ended`` once, after this has returned.
 
-        To raise an exception instead is to end the batch with it; ``ended`` must not be called then.
+        If this raises, the batch ends with that exception; ``ended`` must not be called then.
         """
 
     def abandon(self, batch: int, worker: int) -> None:

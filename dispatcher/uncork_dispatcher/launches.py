@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import NamedTuple
 
-# The median of so many start-ups is the prediction: one slow one, with cold caches, must not set it.
+# Start-ups to take the median of, so that one slow start with cold caches does not set the prediction.
 _REMEMBERED = 5
 # A worker that has failed this often in a row is not counted on, nor one that is late by as much as it should
 # have taken: requests queued for it would only be refused later.

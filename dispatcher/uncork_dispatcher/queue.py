@@ -30,7 +30,7 @@ class Entry:
     cancelled: bool = False
 
 
-# Removed entries that a heap may carry beside as many as are queued.
+# A heap is rebuilt when its removed entries outnumber the queued ones by more than this.
 _SLACK = 64
 
 

@@ -53,8 +53,8 @@ class Returns:
         self._back: list[float] = []
         self._total = 0.0
         self._sources: dict[Hashable, _Group] = {}
-        # Those in which a client is missing, the oldest first. No dict: it would rescan the places of groups
-        # that left at either end.
+        # Groups with clients still missing, oldest first. An OrderedDict finds both ends at once; a dict
+        # would scan past deleted entries.
         self._groups: OrderedDict[_Group, None] = OrderedDict()
         self._due: list[tuple[float, float, float]] = []
         self._due_at = math.nan
@@ -102,8 +102,8 @@ class Returns:
     def squared_variation(self) -> float:
         """Squared coefficient of variation of the time until a client is back; 0 while nothing is known.
 
-        Of clients that send again when they are answered it is well below 1. Connections that independent
-        arrivals take from a pool come back more irregularly than by chance, which is 1.
+        Well below 1 for clients that send again as soon as they are answered; 1 or more for independent
+        arrivals over a pool of connections.
         """
         weights, delays, squares = self._moments
         return max(0.0, weights * squares / (delays * delays) - 1.0) if delays > 0 else 0.0
@@ -143,7 +143,7 @@ class Returns:
         group.rows -= group.clients.pop(source)
         self._due_at = math.nan
         if not group.clients:
-            # None if the group is still being answered, and the client is in it twice.
+            # Not there yet if the same client occurs twice in the group that is being answered.
             self._groups.pop(group, None)
         return group
 

@@ -87,7 +87,7 @@ class Apis:
             for path, api, dialect in dialects_of(model):
                 routes[path.encode()] = self._hot_route(api, dialect)
         if service != self.service:
-            # Told the same rules again, the dispatcher would warn once more of a goal that is out of reach.
+            # Setting the same rules again would repeat the warning about a goal that is out of reach.
             for one in rules:
                 self._dispatcher.set_api(one)
         self.in_force = {api.name: api for api in apis}

@@ -128,7 +128,7 @@ class Gateway:
         if first != self.service and not are_all:
             raise ValueError("it does not serve what the other workers serve; all need a reload")
         if are_all:
-            # Also if the service says the same as before: its code may return something else now.
+            # Also for an unchanged description: new code may return other outputs, which are learned anew.
             self._serve(first)
         return self._pool.take_over(pids)
 

@@ -1,4 +1,4 @@
-"""What Triton's statistics need beside what ``/metrics`` shows: sums by outcome, and batches by size."""
+"""Counts for Triton's statistics that ``/metrics`` lacks: sums by outcome, and batches by size."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ class Metrics(Collector):
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_requests", "Requests answered.", "status", lambda api: api.statuses),
-    ("uncork_errors", "Answers 5xx that are no refusals.", "status", lambda api: api.errors),
+    ("uncork_errors", "5xx answers, without refusals.", "status", lambda api: api.errors),
     ("uncork_releases", "Batches released.", "reason", lambda api: api.releases),
     ("uncork_batches", "Batches that ended.", "outcome", lambda api: api.endings),
     ("uncork_shed", "Requests refused.", "reason", lambda api: api.sheds),

@@ -21,8 +21,8 @@ class DurationSum(msgspec.Struct, frozen=True):
 class InferenceStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over requests.
 
-    The gateway knows how long a worker took, but not for what: all of it is ``compute_infer``. Clients want
-    the same count in all three.
+    The gateway only knows the worker's total time, which it gives as ``compute_infer``. Clients expect the
+    same count in all three.
     """
 
     success: DurationSum

@@ -18,7 +18,7 @@ from uncork_gateway.model_statistics import statistics_of
 from uncork_gateway.models import Model, model_asked
 
 CONFIGURATION, STATISTICS = "model_configuration", "statistics"
-"""The extensions, as the server's metadata names them. The repository's needs more than its index."""
+"""Extensions in the server's metadata. Not the repository's: only its index is served."""
 
 _MOST_INDEX_BYTES = 1024
 

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plan import Plan
@@ -246,7 +247,8 @@ def _ratio(values: Sequence[float | None], base: Sequence[float | None]) -> Inte
 def _fault(turns: Sequence[Turn]) -> str:
     wrong = next((turn for turn in turns if turn.wrong), None)
     if wrong is not None:
-        return f"{sum(turn.wrong for turn in turns)} wrong answers, the first: {wrong.first_wrong}"
+        all_wrong = plural(sum(turn.wrong for turn in turns), "wrong answer")
+        return f"{all_wrong}, the first: {wrong.first_wrong}"
     return next((turn.failure for turn in turns if turn.failure), "")
 
 

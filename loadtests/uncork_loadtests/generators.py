@@ -125,7 +125,7 @@ def _fault(result: Result) -> str:
     others = {s: count for s, count in result.statuses.items() if s not in (200, 503)}
     found = []
     if result.mismatches:
-        found.append(f"{result.mismatches} wrong answers, the first: {result.first_mismatch}")
+        found.append(f"{plural(result.mismatches, 'wrong answer')}, the first: {result.first_mismatch}")
     if others:
         found.append("answers " + ", ".join(f"{count} x {s}" for s, count in others.items()))
     if result.errors:

@@ -130,7 +130,7 @@ class ReplyParser:
 
     @property
     def has_chunk(self) -> bool:
-        """Whether the first chunk of a reply has begun, whose end has not come yet."""
+        """Whether part of the body of an incomplete chunked reply has arrived."""
         return self._chunks is not None and bool(self._chunks.pieces)
 
     def feed(self, data: bytes) -> Reply | None:

@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_loadtests.compare import Comparison, alternate
@@ -63,7 +64,7 @@ class Setting:
 
     def __str__(self) -> str:
         traffic = f"Poisson {self.rate:g}/s" if self.rate else f"{self.clients} clients"
-        workers = f"{self.workers} worker{'s'[: self.workers > 1]}"
+        workers = plural(self.workers, "worker")
         return f"{self.intercept_ms:g} + {self.slope_ms:g} n ms, {workers}, {traffic}"
 
     @property

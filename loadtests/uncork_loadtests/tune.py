@@ -162,7 +162,7 @@ def _measured(wish: Wish, *, tell: Tell) -> batch_times.Measured:
         "--mb-max-batch-size": 1_000_000,
     }
     with our_service(wish.target, options=_words(options)) as server:
-        api = api_at(wish.path, of=apis(server, headers=wish.plan.headers), batches=True)
+        api = api_at(wish.path, of=apis(server), batches=True)
         if api.counts == "cost":
             raise LoadTestError(
                 "this api counts cost, not rows: what a batch takes does not follow from its rows"
@@ -257,16 +257,15 @@ def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
     if not caps(model):
         return f"{goal}: a lone request takes {alone_ms:.3g} ms"
     if nearest is not None:
-        best = f"with {_counted(nearest.workers)}, {100 * nearest.predicted.in_goal:.2f} % would be within it"
+        workers = plural(nearest.workers, "worker")
+        best = f"with {workers}, {100 * nearest.predicted.in_goal:.2f} % would be within it"
         return f"{goal} for {WANTED:.0%} of the requests: at best, {best}"
     if wish.rate is None:
         return f"{goal} for {WANTED:.0%} of the requests at any rate: a lone request takes {alone_ms:.3g} ms"
     carried = max(capacity(model, workers=wish.max_workers, cap=cap) for cap in caps(model))
-    return f"{goal}: {_counted(wish.max_workers)} carry {carried:.4g}/s at most, not {wish.rate:g}/s"
-
-
-def _counted(workers: int) -> str:
-    return plural(workers, "worker")
+    return (
+        f"{goal}: {plural(wish.max_workers, 'worker')} can carry at most {carried:.4g}/s, not {wish.rate:g}/s"
+    )
 
 
 def doubts(proof: Proof) -> list[str]:
@@ -277,7 +276,7 @@ def doubts(proof: Proof) -> list[str]:
         return [f"the proof failed: {proof.failure}"]
     found = []
     if proof.wrong:
-        found.append(f"{proof.wrong} wrong answers, the first: {proof.first_wrong}")
+        found.append(f"{plural(proof.wrong, 'wrong answer')}, the first: {proof.first_wrong}")
     # One worker alone may be predicted to keep the goal less often than all together.
     least = WANTED if proof.predicted.in_goal >= WANTED else proof.predicted.in_goal - (1 - WANTED)
     if proof.measured.in_goal < least:

@@ -64,7 +64,7 @@ def started(*command: str) -> subprocess.Popen[str]:
 
 
 def test_ctrl_c_ends_the_command_and_its_processes() -> None:
-    """The exit code is 130; nobody prints a traceback, those who are still loading neither."""
+    """The exit code is 130, and no process prints a traceback, not even one that is still importing."""
     process = started("-m", "uncork")
     try:
         # Two that simulate, and Python's own that keeps track of what they share.

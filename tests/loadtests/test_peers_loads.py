@@ -75,7 +75,7 @@ def test_faults_of_an_open_loop_are_told() -> None:
     found = open_round(seen, front_cpu=None, all_cpu=None)
 
     assert found.wrong == 1
-    assert found.fault == "1 wrong answers, the first: sent 1, got 2; 1 x 500; 1 connections lost"
+    assert found.fault == "1 wrong answer, the first: sent 1, got 2; 1 x 500; 1 connections lost"
 
 
 def test_an_open_loop_that_says_nothing_is_refused() -> None:
@@ -196,10 +196,10 @@ def test_who_breaks_or_cannot_keep_up_is_left_out_with_its_last_words() -> None:
 def test_wrong_answers_and_faults_are_kept() -> None:
     """Wrong answers make the run a failure; other faults come with the server's last words."""
     here = contest("uncork", "a")
-    wrong = replace(rounds(p99=[1])[0], wrong=1, fault="1 wrong answers")
+    wrong = replace(rounds(p99=[1])[0], wrong=1, fault="1 wrong answer")
     lost = replace(rounds(p99=[1])[0], fault="1 connections lost")
 
     here.run(scripted(uncork=rounds(p99=[1, 1, 1]), a=[wrong, lost, lost]))
 
-    assert here.wrong == ["sleep 1 + 0.02n ms, open loop, 400/s: a: 1 wrong answers"]
+    assert here.wrong == ["sleep 1 + 0.02n ms, open loop, 400/s: a: 1 wrong answer"]
     assert [*here.last_words] == ["a"]

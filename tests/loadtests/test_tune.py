@@ -196,7 +196,7 @@ def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None
         ),
         (
             {"advice": None, "proof": None, "wish": replace(WISH, rate=9000.0)},
-            ["the goal of 100 ms cannot be kept: 4 workers carry 3459/s at most, not 9000/s"],
+            ["the goal of 100 ms cannot be kept: 4 workers can carry at most 3459/s, not 9000/s"],
         ),
         (
             {"gateway_rate": 300.0, "proof": replace(PROOF, workers=1, rate=200.0)},

@@ -160,7 +160,7 @@ def test_other_signs_that_leave_it_open(machine: Machine) -> None:
 
     machine.tool(LISTED)
     machine.file("dev/kfd")
-    assert machine.gpus() == GpusHere(None, "/dev/kfd exists, and nothing here counts GPUs of AMD")
+    assert machine.gpus() == GpusHere(None, "/dev/kfd exists, and Uncork cannot count AMD GPUs")
 
 
 def test_other_systems_leave_it_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
 
 
 def _unquoted(value: object, *, whole: bool = False) -> str:
-    """What to write in place of a text that is a number above 0."""
+    """Suggest the number without quotes if the value is a number above 0 in quotes."""
     try:
         number = float(value) if isinstance(value, str) else 0.0
     except ValueError:

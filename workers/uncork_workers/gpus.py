@@ -82,7 +82,7 @@ def gpus_here(
     if sys.platform != "linux":
         return GpusHere(None, f"not known on {sys.platform}")
     if (root / _AMD).exists():
-        return GpusHere(None, f"/{_AMD} exists, and nothing here counts GPUs of AMD")
+        return GpusHere(None, f"/{_AMD} exists, and Uncork cannot count AMD GPUs")
     listed = _listed_by_tool()
     if listed:
         return GpusHere(listed, f"nvidia-smi lists {listed}")

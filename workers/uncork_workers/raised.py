@@ -14,7 +14,7 @@ _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysco
 
 
 def describe(error: BaseException, *, error_id: str = "", requests: int = 0) -> Raised:
-    """Return what the gateway is sent about an exception that ``requests`` requests were answered 500 for."""
+    """Return a report for the gateway about an exception that failed ``requests`` requests with 500."""
     return Raised(
         error=type(error).__name__,
         place=_encodable(_place(error)),
@@ -44,5 +44,5 @@ def _message(error: BaseException) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Half of a surrogate pair has no UTF-8."""
+    """Escape lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()

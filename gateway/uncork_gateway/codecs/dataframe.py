@@ -139,7 +139,7 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> 
 
 
 def _first_row(text: bytes | Raw) -> dict[str, Raw]:
-    """Its columns; its JSON may have been cut out of a body, in which no byte of it is known."""
+    """Decode the columns of the first row. Errors give no byte offset: it may be cut out of the body."""
     try:
         return _object_decoder.decode(text)
     except msgspec.ValidationError as error:

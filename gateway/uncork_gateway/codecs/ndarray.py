@@ -70,7 +70,7 @@ class NdArrayCodec:
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
         """Leave a binary tensor as it is, unless its rows are weighed: their weight is that of JSON.
 
-        One of the wrong shape is refused here, so that no batch is searched for it.
+        A tensor of the wrong shape is rejected here, before it is queued.
         """
         if tensor.form != "binary" or self._weigh is not unweighed:
             return self.marshal(json_rows(tensor))

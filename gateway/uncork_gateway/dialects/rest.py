@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
@@ -62,12 +63,8 @@ class Rest:
         return Reply(JSON, error_body(detail))
 
 
-def _in_instances(asked: Marshalled, place: Place) -> str:
-    return json_path("instances", place.row, *place.path)
-
-
-def _in_inputs(asked: Marshalled, place: Place) -> str:
-    return json_path("inputs", place.row, *place.path)
+def _in_rows(member: str, asked: Marshalled, place: Place) -> str:
+    return json_path(member, place.row, *place.path)
 
 
 def _in_columns(asked: Marshalled, place: Place) -> str:
@@ -77,4 +74,4 @@ def _in_columns(asked: Marshalled, place: Place) -> str:
     return json_path("inputs", name, place.row, *rest)
 
 
-_IN_ROWS = {"instances": _in_instances, "inputs": _in_inputs}
+_IN_ROWS = {member: partial(_in_rows, member) for member in ("instances", "inputs")}

@@ -1,4 +1,4 @@
-"""What is at ``/``: a sign of life for programs, and for browsers a page of what the server has."""
+"""The page at ``/``: liveness as JSON for programs; apis and links for browsers."""
 
 from __future__ import annotations
 
@@ -133,6 +133,6 @@ def _first_line(text: str) -> str:
 
 
 def _base_url(request: Request) -> str:
-    """Where the client says that it has found this server; a script on the page knows better."""
+    """The server's address from the Host header; a script replaces it with the browser's."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'GATEWAY'}"

@@ -177,7 +177,7 @@ def _fixed_window(figures: Figures, names: Names) -> str | None:
         return None
     return (
         f"requests spent {ms(recent.queue_s)} queued under policy {policy}, and a batch has "
-        f"{count(recent.mean_requests, 'request')}: take policy cork, which does not hold requests in vain"
+        f"{count(recent.mean_requests, 'request')}: take policy cork, which holds only when that pays off"
     )
 
 

@@ -156,7 +156,7 @@ class Figures:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether more arrives than the workers can do, beside what other apis have them do."""
+        """Whether more arrives than the workers can do in the time that other apis leave."""
         if self.recent.is_few:
             return False
         if self.recent.refused_for_load > A_FEW or self.waits_for_workers:

@@ -38,7 +38,7 @@ def _released(figures: Figures, names: Names, reason: str) -> str:
             return f"they were full ({limit}{', or their bytes' if names.cap_bytes else ''})"
         case "deadline":
             window = f" ({names.window})" if names.window else ""
-            return f"a longer hold would have missed the goal, or was over{window}"
+            return f"a longer hold would have missed the goal, or the longest hold was reached{window}"
         case "not_worth_waiting":
             return "the next requests were not worth the wait"
         case "idle":

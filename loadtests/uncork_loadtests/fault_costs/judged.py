@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from uncork_dispatcher.plural import plural
 from uncork_loadtests.fleet import LoadTestError, Outcome, run
 from uncork_loadtests.peers.marks import Bound
 from uncork_loadtests.peers.sheets import Sheet, text
@@ -63,7 +64,7 @@ def faults_of(what: str, outcome: Outcome, *, allowed: frozenset[int]) -> list[s
     if lost:
         found.append(f"{what}: {lost} requests without an answer")
     if wrong:
-        found.append(f"{what}: {wrong} wrong answers, the first: {outcome.first_wrong}")
+        found.append(f"{what}: {plural(wrong, 'wrong answer')}, the first: {outcome.first_wrong}")
     others = sorted({int(one) for one in status if one > 0} - allowed)
     if others:
         found.append(f"{what}: answers with {', '.join(map(str, others))}")

@@ -183,7 +183,7 @@ def _check_keeps_up(ours: Samples, found: Round) -> None:
 
 
 def _fault(wrong: int, first_wrong: str, statuses: Mapping[int, int]) -> str:
-    found = [f"{wrong} wrong answers, the first: {first_wrong}"] if wrong else []
+    found = [f"{plural(wrong, 'wrong answer')}, the first: {first_wrong}"] if wrong else []
     others = {s: n for s, n in statuses.items() if s // 100 != 2 and s not in (SHED, LOST)}
     found += [f"{count} x {status}" for status, count in others.items()]
     if LOST in statuses:

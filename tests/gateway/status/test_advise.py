@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Figures, str]] = {
     "fixed_window": (
         figures(stats({"policy": "fixed:20"}), recent(batches=30, held_s=0.02)),
         "requests spent 20 ms queued under policy fixed:20, and a batch has 1 request: take policy cork, "
-        "which does not hold requests in vain",
+        "which holds only when that pays off",
     ),
     "slope_dominated": (
         figures(lately=recent(batches=30, each=2, rate=100, estimate=BY_ROWS)),

@@ -122,7 +122,7 @@ def _faults(error: Any) -> InvalidInput:
     pieces: list[str | Place] = []
     for fault in faults[:_MOST_FAULTS]:
         separator = "; " if pieces else "not valid: "
-        # What is not JSON at all is in no row.
+        # A syntax error has no row.
         if not fault["loc"]:
             pieces.append(f"{separator}{fault['msg']}")
             continue

@@ -39,7 +39,7 @@ _LENGTH = struct.Struct("<I")
 def form_of(results: object) -> ListForm | None:
     """What the rows of an array are; None if it is no array, or V2 has no datatype for its dtype.
 
-    A masked array is none: its masked values are null in JSON, and anything in memory.
+    None for a masked array, too: its masked values are null in JSON but arbitrary in memory.
     """
     if not isinstance(results, np.ndarray) or isinstance(results, np.ma.MaskedArray):
         return None
