@@ -142,6 +142,8 @@ def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
     operation.get_by_role("button", name="Execute").wait_for()
     path = operation.locator(".opblock-summary-path").get_attribute("data-path") or ""
     choice = operation.locator(".opblock-section-request-body select.content-type").first
+    if operation.locator(".opblock-summary-method").inner_text() == "POST":
+        choice.wait_for()  # the form is built before the body's schema is resolved, and again after
     types = choice.locator("option").all_text_contents() if choice.count() else ["none"]
     statuses = {}
     for media_type in types if path in WITH_EACH_TYPE else types[:1]:
