@@ -15,10 +15,10 @@ import yaml
 from starlette.applications import Starlette
 from typer.testing import CliRunner
 
-from uncork import proxy as command
-from uncork.cli import app
-from uncork.doors import DoorOptions, Doors, open_doors
-from uncork.serving import Drain
+from uncork.cli.app import app
+from uncork.cli.proxy import command
+from uncork.server.listeners import DoorOptions, Doors, open_doors
+from uncork.server.serving import Drain
 from uncork_gateway.proxy import Proxy
 
 ROOT = Path(__file__).parent.parent

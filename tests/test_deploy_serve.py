@@ -15,8 +15,8 @@ import pytest
 import typer
 import yaml
 
-from uncork.cli import app
-from uncork.servers import KEEP_ALIVE_S
+from uncork.cli.app import app
+from uncork.server.http_servers import KEEP_ALIVE_S
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = DEPLOY / "systemd/uncork.service"

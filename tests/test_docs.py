@@ -22,10 +22,10 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.markdown_pages import DOCS, ROOT, Block, all_pages, anchors, blocks, links, name_of, target_of
-from uncork.cli import app
-from uncork.config_file import read_file
-from uncork.config_names import COMMANDS
-from uncork.usage import WrongUsage
+from uncork.cli.app import app
+from uncork.cli.usage import WrongUsage
+from uncork.config.file import read_file
+from uncork.config.names import COMMANDS
 
 EACH_PAGE = pytest.mark.parametrize("page", all_pages(), ids=name_of)
 # Their Python, but for that of other systems, is one script, in order.

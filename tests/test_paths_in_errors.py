@@ -15,7 +15,7 @@ from uncork import Service, api
 from uncork.adapters import DataFrame, Json, NdArray, Text
 from uncork.testing import Client, client
 from uncork_gateway.codecs.dataframe import DataFrameCodec
-from uncork_workers.frames import Place
+from uncork_workers.wire.frames import Place
 
 
 class Point(msgspec.Struct):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from uncork.testing import client
-from uncork_workers import hints
-from uncork_workers.loading import TargetError, load_service
+from uncork_workers.definition import hints
+from uncork_workers.definition.loading import TargetError, load_service
 
 PAGE = Path(__file__).parent.parent / "docs" / "services.md"
 TEXT = PAGE.read_text()

@@ -17,8 +17,8 @@
 """
 
 from uncork_dispatcher.batched import batched
-from uncork_workers.context import Context, context
-from uncork_workers.description import DefinitionError
-from uncork_workers.service import Service, api
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.context import Context, context
+from uncork_workers.wire.schema import DefinitionError
 
 __all__ = ["Context", "DefinitionError", "Service", "api", "batched", "context"]

@@ -1,5 +1,5 @@
 """``python -m uncork``: the command line."""
 
-from uncork.cli import main
+from uncork.cli.app import main
 
 main()

@@ -1,6 +1,6 @@
 """The input adapters, for ``@api(input=...)``."""
 
-from uncork_workers.adapters import (
+from uncork_workers.definition.adapters import (
     Adapter,
     DataFrame,
     File,

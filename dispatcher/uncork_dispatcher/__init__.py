@@ -7,7 +7,7 @@
 """
 
 from uncork_dispatcher.actions import Ending, ShedReason, Start
-from uncork_dispatcher.aio import AsyncDispatcher
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import (
@@ -17,10 +17,10 @@ from uncork_dispatcher.errors import (
     WorkerLost,
     WrongResultCount,
 )
-from uncork_dispatcher.estimator import Estimate
 from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran, Runner, Waiter
+from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies import POLICIES, make_policy
-from uncork_dispatcher.policy import HoldReason, Reason
+from uncork_dispatcher.policies.base import HoldReason, Reason
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner

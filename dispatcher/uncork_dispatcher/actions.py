@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal, NamedTuple
 
-from uncork_dispatcher.policy import Reason
+from uncork_dispatcher.policies.base import Reason
 
 ShedReason = Literal["deadline", "client_deadline", "queue_full", "no_worker", "draining"]
 Outcome = Literal["worked", "failed"]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.api import Api, Room
-from uncork_dispatcher.estimator import EARNED_REACH, Estimate
-from uncork_dispatcher.fair_queue import FairQueue, Load
-from uncork_dispatcher.feasible import choose
-from uncork_dispatcher.queue import Entry, RequestQueue
-from uncork_dispatcher.slots import Slots
+from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
+from uncork_dispatcher.requests.fair_queue import FairQueue, Load
+from uncork_dispatcher.requests.feasible import choose
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.slots import Slots
 
 # What a refused client is told at the least, and when nothing is known to compute a better number from; and
 # at the most, but for the spread: nobody can say how things will be in a minute.

@@ -7,15 +7,15 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.actions import GoalOutOfReach
-from uncork_dispatcher.arrivals import ArrivalRate
-from uncork_dispatcher.estimator import BatchTimeEstimator, Estimate
-from uncork_dispatcher.paces import WorkerPaces
+from uncork_dispatcher.learning.arrivals import ArrivalRate
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.learning.returns import Returns
+from uncork_dispatcher.learning.speed_factors import WorkerPaces
 from uncork_dispatcher.policies import make_policy
-from uncork_dispatcher.policy import BatchDone, View
-from uncork_dispatcher.queue import Entry, RequestQueue
-from uncork_dispatcher.returns import Returns
+from uncork_dispatcher.policies.base import BatchDone, View
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.slots import Running, Slots
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
 
 # Capacity is judged by the higher of the rates over a short and this longer time.

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from uncork_dispatcher.aio import AsyncDispatcher
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import DispatchError, WorkerLost
 from uncork_dispatcher.jobs import Job, Ran
 from uncork_dispatcher.rules import ApiRules

@@ -26,11 +26,11 @@ from uncork_dispatcher.admission import (
     retry_after_s,
 )
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.held import Held
-from uncork_dispatcher.policy import Hold, Release
-from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.policies.base import Hold, Release
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queues import Held
+from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.slots import Running, Slots
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 
 

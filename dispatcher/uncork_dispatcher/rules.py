@@ -26,7 +26,7 @@ class ApiRules:
         max_queue_requests: requests that may be held, where rows are counted by a cost that may be small.
         max_queue_bytes: bytes of bodies that may be held; a request beyond is refused.
         fair: whether the flows of requests share each of the api's queues equally, see
-            :class:`uncork_dispatcher.fair_queue.FairQueue`.
+            :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
     Raises:
         ValueError: if a limit is not positive or the policy is unknown.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.policy import HoldReason
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.policies.base import HoldReason
 from uncork_dispatcher.rules import ApiRules
 
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.front import FrontSettings
-from uncork_gateway.hot_route import HotRoute
-from uncork_gateway.metrics import Metrics
-from uncork_gateway.models import Model, dialects_of, models_of
-from uncork_gateway.outputs import Outputs
-from uncork_gateway.stream_route import StreamRoute
-from uncork_workers.description import ApiDescription, ServiceDescription
-from uncork_workers.overrides import Override, in_force
+from uncork_gateway.pages.models.metadata import Model, dialects_of, models_of
+from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.requests.api_route import HotRoute
+from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.stream_route import StreamRoute
+from uncork_gateway.settings import FrontSettings
+from uncork_gateway.telemetry.metrics import Metrics
+from uncork_workers.wire.overrides import Override, in_force
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 _QUEUE_BATCHES = 20
 _QUEUE_REQUESTS = 20_000

@@ -15,24 +15,24 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.batch_head import BatchHead
-from uncork_gateway.front import FrontSettings
-from uncork_gateway.hot_routes import path_of
-from uncork_gateway.http import HttpProtocol
-from uncork_gateway.known_models import UNKNOWN, KnownModels
-from uncork_gateway.merged_route import HeaderRules, MergedRoute
-from uncork_gateway.metrics import LiveState, Metrics
-from uncork_gateway.pages import Pages
-from uncork_gateway.pass_through import PassThrough
+from uncork_gateway.backends.http_servers import HttpServers
+from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
+from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
+from uncork_gateway.connection.protocol import HttpProtocol
+from uncork_gateway.connection.route_table import path_of
+from uncork_gateway.pages.health import Pages
+from uncork_gateway.pages.status.formatting import PROXY
+from uncork_gateway.pages.status.places import Place
+from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
-from uncork_gateway.status.board import Board, Shown
-from uncork_gateway.status.places import Place
-from uncork_gateway.status.recorder import Recorder
-from uncork_gateway.status.words import PROXY
-from uncork_gateway.upstreams.http_servers import HttpServers
-from uncork_gateway.upstreams.merged_calls import MergedCalls, Outcome, Sent
+from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.pass_through import PassThrough
+from uncork_gateway.requests.proxy_route import HeaderRules, MergedRoute
+from uncork_gateway.settings import FrontSettings
+from uncork_gateway.telemetry.metrics import LiveState, Metrics
 
 Protocol = Literal["auto", "v1", "v2", "tfserving"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, Start
-from uncork_dispatcher.estimator import Estimate
+from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
 

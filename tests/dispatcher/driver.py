@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.slots import Running, Slots
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.slots import Running, Slots
 
 
 def entry(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from uncork_dispatcher.actions import Ending, ShedReason, Start
-from uncork_dispatcher.aio import AsyncDispatcher
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dispatcher.driver import entry, running, taken
 from uncork_dispatcher.admission import backlog_finish, refusal, retry_after_s
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.estimator import Estimate
-from uncork_dispatcher.queue import Entry, RequestQueue
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.slots import Slots
-
-from .driver import entry, running, taken
 
 LINE = Estimate(intercept_s=1.0, slope_s=0.25)
 

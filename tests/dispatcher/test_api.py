@@ -6,13 +6,12 @@ import math
 
 import pytest
 
+from tests.dispatcher.driver import entry, running, taken
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.policy import Hold
-from uncork_dispatcher.queue import RequestQueue
+from uncork_dispatcher.policies.base import Hold
+from uncork_dispatcher.requests.queue import RequestQueue
+from uncork_dispatcher.requests.slots import Slots
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.slots import Slots
-
-from .driver import entry, running, taken
 
 RULES = ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100)
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
-
-from .virtual_loop import run
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.dispatcher.driver import core_with, start_one, starts, teach
 from uncork_dispatcher.actions import Abandon, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
-
-from .driver import core_with, start_one, starts, teach
 
 
 def api(policy: str = "cork", /, **limits: float) -> ApiRules:

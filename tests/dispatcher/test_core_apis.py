@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts, teach
 from uncork_dispatcher.rules import ApiRules
-
-from .driver import Arrival, Driver, core_with, start_one, starts, teach
 
 TIGHT = ApiRules(name="tight", goal_s=0.1)
 LOOSE = ApiRules(name="loose", goal_s=1.0)

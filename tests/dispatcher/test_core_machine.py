@@ -16,12 +16,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.dispatcher.core_model import Model, Request
 from uncork_dispatcher.actions import Outcome, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
-
-from .core_model import Model, Request
 
 SETTINGS = settings(
     max_examples=60,

@@ -6,11 +6,10 @@ import math
 
 import pytest
 
+from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts, teach
 from uncork_dispatcher.actions import Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
-
-from .driver import Arrival, Driver, core_with, start_one, starts, teach
 
 
 def model(start: Start) -> float:

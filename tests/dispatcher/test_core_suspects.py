@@ -7,11 +7,10 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dispatcher.driver import core_with, start_one, starts, teach
 from uncork_dispatcher.actions import Abandon, Lost, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
-
-from .driver import core_with, start_one, starts, teach
 
 RULES = ApiRules(name="a", max_batch_rows=3, goal_s=10.0)
 

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
-
-from .driver import Arrival, Driver, core_with, start_one, starts
 
 INTERCEPT_S, SLOPE_S, LIMIT_ROWS = 0.01, 0.002, 32
 BATCH_S = INTERCEPT_S + SLOPE_S * LIMIT_ROWS

@@ -24,7 +24,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from uncork_dispatcher.aio import AsyncDispatcher
+from tests.dispatcher.virtual_loop import VirtualLoop, run
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
 from uncork_dispatcher.jobs import BatchFacts, Job, Ran
 from uncork_dispatcher.rules import ApiRules
@@ -32,8 +33,6 @@ from uncork_dispatcher.simulator.run import Loss, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 from uncork_dispatcher.tasks import TaskRunner
-
-from .virtual_loop import VirtualLoop, run
 
 PROPERTY = settings(max_examples=150, derandomize=True, database=None)
 START = 8.0

@@ -10,10 +10,9 @@ from collections import Counter
 
 import pytest
 
+from tests.dispatcher.driver import core_with
 from uncork_dispatcher.actions import Shed, Start
 from uncork_dispatcher.rules import ApiRules
-
-from .driver import core_with
 
 INTERCEPT_S, SLOPE_S, LIMIT_ROWS, GOAL_S = 0.04, 0.001, 16, 0.3
 LASTS_S, WARM_S = 90.0, 30.0

@@ -6,9 +6,8 @@ import math
 
 import pytest
 
+from tests.dispatcher.driver import core_with, start_one
 from uncork_dispatcher import ApiRules, Dispatcher, Holding, RunningBatch, Start, WorkStats
-
-from .driver import core_with, start_one
 
 
 def fixed(**limits: float) -> ApiRules:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from .virtual_loop import run
+from tests.dispatcher.virtual_loop import run
 
 
 def test_time_jumps_to_the_next_timer() -> None:

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from tests.e2e.server import PROBE, Server, eventually, serving
-from uncork import doors
-from uncork.doors import listening_socket
+from uncork.server import listeners as doors
+from uncork.server.listeners import listening_socket
 
 _BOUND_S = 30
 

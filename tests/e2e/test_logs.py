@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from .server import PROBE, eventually, serving
+from tests.e2e.server import PROBE, eventually, serving
 
 
 def lines(output: str) -> list[dict[str, Any]]:

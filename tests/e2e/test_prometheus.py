@@ -17,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from .server import PROBE, ROOT, Server, eventually, serving
+from tests.e2e.server import PROBE, ROOT, Server, eventually, serving
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
 RULES = ROOT / "deploy/prometheus/rules.yml"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.e2e.server import PROBE, Server, eventually, run_uncork, serving
 from tests.e2e.test_lifecycle import is_alive
-from uncork.cli import app
+from uncork.cli.app import app
 
 SERVICE = """
 import time

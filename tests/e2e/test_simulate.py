@@ -17,7 +17,7 @@ import signal
 import sys
 from concurrent.futures import _base
 
-from uncork.cli import main
+from uncork.cli.app import main
 
 acquire_all = _base._AcquireFutures.__enter__
 

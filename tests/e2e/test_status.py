@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from .server import SERVICES, Server, eventually, serving
+from tests.e2e.server import SERVICES, Server, eventually, serving
 
 STAGED = f"{SERVICES / 'staged.py'}:Staged"
 Document = dict[str, Any]

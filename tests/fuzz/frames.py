@@ -4,8 +4,8 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["uncork_workers.frames"]):
-    from uncork_workers.frames import (
+with atheris.instrument_imports(include=["uncork_workers.wire.frames"]):
+    from uncork_workers.wire.frames import (
         Batch,
         FrameDecoder,
         FrameError,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import httptools
 import uvicorn
 
-from uncork_gateway.hot_routes import HotHandler, HotRoutes
-from uncork_gateway.http import HttpProtocol
-from uncork_gateway.patience import BodyPool, ClientLimits
+from uncork_gateway.connection.protocol import HttpProtocol
+from uncork_gateway.connection.route_table import HotHandler, HotRoutes
+from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
 
 JSON = (b"content-type", b"application/json")
 

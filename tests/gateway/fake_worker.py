@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from uncork_workers.description import ApiDescription, ApiSettings, ServiceDescription
-from uncork_workers.frames import (
+from uncork_workers.wire.frames import (
     Batch,
     Frame,
     FrameDecoder,
@@ -17,6 +16,7 @@ from uncork_workers.frames import (
     RowsForm,
     encode_frame,
 )
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 
 def service(*apis: ApiDescription, name: str = "Fake") -> ServiceDescription:

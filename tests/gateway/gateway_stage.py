@@ -10,13 +10,12 @@ from typing import Any
 import httpx
 import uvicorn
 
+from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.running import turns
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_workers.description import ServiceDescription
-from uncork_workers.frames import Batch
-from uncork_workers.overrides import for_all_apis
-
-from .fake_worker import FakeWorker
-from .running import turns
+from uncork_workers.wire.frames import Batch
+from uncork_workers.wire.overrides import for_all_apis
+from uncork_workers.wire.schema import ServiceDescription
 
 
 class GatewayStage:

@@ -14,16 +14,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tests.gateway.backends.fake_server import Call
+from tests.gateway.backends.fake_server import Reply as Answer
+from tests.gateway.client import JSON, Connection, Reply, Server, request
+from tests.gateway.protocols import v2_bodies
+from tests.gateway.running import turns
 from uncork_gateway import Gateway
-from uncork_gateway.http import HttpProtocol
+from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.protocols.wire import Content
 from uncork_gateway.proxy import Proxy, ProxySettings
-
-from .client import JSON, Connection, Reply, Server, request
-from .protocols import v2_bodies
-from .running import turns
-from .upstreams.fake_server import Call
-from .upstreams.fake_server import Reply as Answer
 
 Header = tuple[bytes, bytes]
 Script = Callable[[Call], Answer]

@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.gateway.client import JSON, Client, Reply, Server
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
-from uncork_gateway.batch_head import BatchHead
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.hot_route import HotRoute
-from uncork_gateway.metrics import Metrics
-
-from .client import JSON, Client, Reply, Server
+from uncork_gateway.requests.api_route import HotRoute
+from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.telemetry.metrics import Metrics
 
 RULES = ApiRules(name="echo")
 LIMIT_BYTES = 100

@@ -9,14 +9,25 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_gateway import known_models
-from uncork_gateway.metrics import CONTENT_TYPE
+from tests.gateway.backends.fake_server import Call, Reply, fake_server
+from tests.gateway.client import JSON
+from tests.gateway.proxy_stage import (
+    V1,
+    V2,
+    Model,
+    doubles,
+    error,
+    infer,
+    predictions,
+    proxy,
+    rows_body,
+    served,
+    sizes,
+)
+from tests.gateway.running import run, turns
+from uncork_gateway.backends import known_models
 from uncork_gateway.proxy import Proxy, ProxySettings
-
-from .client import JSON
-from .proxy_stage import V1, V2, Model, doubles, error, infer, predictions, proxy, rows_body, served, sizes
-from .running import run, turns
-from .upstreams.fake_server import Call, Reply, fake_server
+from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 
 ROWS, TENSORS = b'{"instances": [1]}', b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}]}'
 

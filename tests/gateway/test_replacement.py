@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.fake_worker import FakeWorker, json_api, service
+from tests.gateway.gateway_stage import GatewayStage, gateway, problem
+from tests.gateway.running import run, turns
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_workers.description import ApiSettings, ServiceDescription
-from uncork_workers.frames import Failed, Hello, Ready
-from uncork_workers.overrides import for_all_apis
-
-from .fake_worker import FakeWorker, json_api, service
-from .gateway_stage import GatewayStage, gateway, problem
-from .running import run, turns
+from uncork_workers.wire.frames import Failed, Hello, Ready
+from uncork_workers.wire.overrides import for_all_apis
+from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
 
 class Replacing(GatewayStage):
@@ -239,7 +238,7 @@ def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
 
 def test_an_old_worker_that_does_not_go_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a thread of the user's goes on for ever."""
-    monkeypatch.setattr("uncork_gateway.app._LEAVING_S", 0)
+    monkeypatch.setattr("uncork_gateway.service._LEAVING_S", 0)
 
     async def scenario() -> None:
         async with replacing(tmp_path) as on:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from uncork.cli import app
-from uncork.compare_plot import draw
-from uncork.compare_tables import as_json, tables
+from uncork.cli.app import app
+from uncork.cli.compare.plot import draw
+from uncork.cli.compare.tables import as_json, tables
 from uncork_loadtests.compare import (
     METRICS,
     Comparison,

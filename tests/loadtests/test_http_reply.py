@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.loadtests.fake_server import chunked, reply
 from uncork_loadtests.http_reply import Head, Reply, ReplyError, ReplyParser, parse_head
-
-from .fake_server import chunked, reply
 
 
 def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:

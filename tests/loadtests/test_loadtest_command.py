@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from uncork.cli import app
-from uncork.loadtest_options import seconds_of
-from uncork.loadtest_tables import as_json, tables
+from uncork.cli.app import app
+from uncork.cli.loadtest.options import seconds_of
+from uncork.cli.loadtest.tables import as_json, tables
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.random_rows import Numbers, RandomRows

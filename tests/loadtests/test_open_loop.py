@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.loadtests.fake_server import Handler, chunk, chunked, reply, serving
 from uncork_loadtests.answers import Asked
 from uncork_loadtests.connections import Connection, Traffic
 from uncork_loadtests.loops import OpenLoop
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.samples import LOST, UNANSWERED, Samples
-
-from .fake_server import Handler, chunk, chunked, reply, serving
 
 BODIES = tuple(b"%d" % number for number in range(100))
 PLAN = Plan(

@@ -11,12 +11,11 @@ import pytest
 import trustme
 import uvloop
 
-from uncork_loadtests.closed_loop import drive
-from uncork_loadtests.load import Result
+from benchmarks.closed_loop import drive
+from benchmarks.load import Result
+from tests.loadtests.fake_server import reply, serving
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.tls import Tls
-
-from .fake_server import reply, serving
 
 PLAN = Plan(
     url="https://replaced/", payload=Payload(bodies=(b"1",)), clients=2, seconds=5.0, warmup_s=0.0, limit=6

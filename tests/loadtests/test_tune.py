@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from uncork.cli import app
-from uncork.tune_tables import as_json, text
+from tests.loadtests.pages_server import serving_pages, status
+from uncork.cli.app import app
+from uncork.cli.tune.tables import as_json, text
 from uncork_loadtests.advice import WANTED, Advice, Figures, Model, capacity, caps, most, predict, smallest
 from uncork_loadtests.batch_times import Line, Measured, SizeTime
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.tune import Proof, Tuned, Wish, doubts, tune
-
-from .pages_server import serving_pages, status
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
 MODEL = Model(line=LINE, rows_per_request=1, overhead_ms=0.75, goal_ms=100.0, largest=64, requests=1000)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from uncork_workers.frames import Frame, FrameDecoder, Message, encode_frame
+from uncork_workers.wire.frames import Frame, FrameDecoder, Message, encode_frame
 
 # Nothing takes this long; a test that goes wrong should end all the same.
 _PATIENCE_S = 10

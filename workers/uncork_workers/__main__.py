@@ -2,6 +2,6 @@
 
 import sys
 
-from uncork_workers.worker import main
+from uncork_workers.process.worker import main
 
 sys.exit(main())

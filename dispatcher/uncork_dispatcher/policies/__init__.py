@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from uncork_dispatcher.policies.aimd import AimdPolicy
+from uncork_dispatcher.policies.base import Policy
 from uncork_dispatcher.policies.cork import CorkPolicy
 from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
 from uncork_dispatcher.policies.fixed import FixedPolicy
 from uncork_dispatcher.policies.none import NonePolicy
-from uncork_dispatcher.policy import Policy
 
 POLICIES = ("cork", "cork-classic", "fixed", "aimd", "none")
 _DEFAULT_WAIT_MS = 10.0

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from uncork_dispatcher.policy import BatchDone, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Release, View
 
 _STEP_ROWS = 1.0
 _BACK_OFF = 0.9

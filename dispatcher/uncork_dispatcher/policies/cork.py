@@ -55,7 +55,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from uncork_dispatcher.policy import BatchDone, Hold, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
 
 # Balance: share of the workers' time that is pure per-row work, and of the largest batch that the average
 # one needs, above which capacity is scarce; and the multiple of the average batch that is never held.

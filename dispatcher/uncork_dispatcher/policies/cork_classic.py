@@ -24,7 +24,7 @@ import math
 from collections import deque
 from collections.abc import Collection
 
-from uncork_dispatcher.policy import BatchDone, Hold, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
 
 _TICK_S = 0.001
 _DECAY = 0.95

@@ -9,7 +9,7 @@ KServe and Cortex start it anew when the running batch ends.
 
 from __future__ import annotations
 
-from uncork_dispatcher.policy import BatchDone, Hold, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
 
 
 class FixedPolicy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork_dispatcher.policy import BatchDone, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Release, View
 
 
 class NonePolicy:

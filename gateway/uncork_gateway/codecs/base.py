@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.description import JSON
-from uncork_workers.frames import AnswerHead, Form, Meta, Place, TensorForm, json_path
+from uncork_workers.wire.frames import AnswerHead, Form, Meta, Place, TensorForm, json_path
+from uncork_workers.wire.schema import JSON
 
 if TYPE_CHECKING:
-    from uncork_gateway.traces import Span
+    from uncork_gateway.telemetry.traces import Span
 
 
 class Sink(Protocol):

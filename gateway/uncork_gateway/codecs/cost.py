@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from uncork_gateway.errors import BadRequest
-from uncork_workers.description import COST_IN_BYTES, field_cost, rounded_cost
+from uncork_workers.wire.schema import COST_IN_BYTES, field_cost, rounded_cost
 
 Row = bytes | msgspec.Raw
 Weigh = Callable[[Sequence[Row]], float | None]

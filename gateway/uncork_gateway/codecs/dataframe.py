@@ -19,8 +19,8 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.description import CSV, JSON
-from uncork_workers.frames import Place, TableForm, json_path
+from uncork_workers.wire.frames import Place, TableForm, json_path
+from uncork_workers.wire.schema import CSV, JSON
 
 _CSV = (CSV, "application/csv")
 _SPLIT = ({"columns", "data"}, {"columns", "data", "index"})

@@ -11,7 +11,7 @@ from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.description import JSON
+from uncork_workers.wire.schema import JSON
 
 SPACE = b" \t\r\n"
 _decoder = msgspec.json.Decoder(msgspec.Raw)

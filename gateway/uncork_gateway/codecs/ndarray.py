@@ -13,7 +13,7 @@ from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.description import JSON, NPY
+from uncork_workers.wire.schema import JSON, NPY
 
 _OPEN = ord("[")
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])

@@ -14,7 +14,7 @@ from uncork_gateway.codecs.json import SPACE
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.description import JSON
+from uncork_workers.wire.schema import JSON
 
 PLAIN = "text/plain"
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.connection.route_table import Header
 from uncork_gateway.errors import HandlerFailed
-from uncork_gateway.hot_routes import Header
-from uncork_workers.frames import RowsForm
+from uncork_workers.wire.frames import RowsForm
 
 JSON = b"content-type: application/json\r\n"
 

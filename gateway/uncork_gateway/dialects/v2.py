@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
+from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.hot_routes import Header, header_lines
 from uncork_gateway.protocols.raw_json import written
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.tensor_rows import (
@@ -22,7 +22,7 @@ from uncork_gateway.protocols.v2 import InferRequest, V2Wire
 from uncork_gateway.protocols.v2_message import JSON_LENGTH
 from uncork_gateway.protocols.v2_replies import render_reply
 from uncork_gateway.protocols.wire import Content, Unmergeable
-from uncork_workers.frames import Place, json_path
+from uncork_workers.wire.frames import Place, json_path
 
 VERSION = "1"
 """The only version of each of our models."""

@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dispatcher.simulator.measure import most_at_once
 from uncork_dispatcher.actions import Action, Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
-
-from .measure import most_at_once
 
 PROPERTY = settings(max_examples=150, derandomize=True, database=None)
 POLICIES = ["cork", "cork-classic", "fixed:0", "fixed:3", "aimd", "none"]

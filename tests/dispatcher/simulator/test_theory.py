@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dispatcher.simulator.measure import measure, poisson
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.theory import (
     largest_batch_within,
@@ -20,8 +21,6 @@ from uncork_dispatcher.simulator.theory import (
     staggered_within_goal,
     unbatched_mean_s,
 )
-
-from .measure import measure, poisson
 
 # The model of the examples: a batch of 64 rows takes 7.4 seconds, one row takes 1.1.
 SERVICE = ServiceTime(intercept_s=1.0, slope_s=0.1)

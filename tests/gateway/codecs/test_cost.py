@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import SCALARS, VALUES, mutated, written
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
-from uncork_workers.adapters.base import Sample
-from uncork_workers.description import ApiSettings
-from uncork_workers.warmup import Example
-
-from .bodies import SCALARS, VALUES, mutated, written
+from uncork_workers.definition.adapters.base import Sample
+from uncork_workers.process.warmup import Example
+from uncork_workers.wire.schema import ApiSettings
 
 BY_FIELD = JsonCodec(make_weigh("n"))
 OBJECTS = st.fixed_dictionaries({"n": VALUES}, optional={"text": SCALARS, "N": SCALARS})

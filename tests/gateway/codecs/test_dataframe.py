@@ -9,17 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import SCALARS, VALUES, mutated, written
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.csv import read_lines, read_table, write_header
 from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Form, Tensor
-from uncork_workers.adapters import InvalidInput
-from uncork_workers.adapters.dataframe import DataFrame
-from uncork_workers.frames import TableForm
-
-from .bodies import SCALARS, VALUES, mutated, written
+from uncork_workers.definition.adapters import InvalidInput
+from uncork_workers.definition.adapters.dataframe import DataFrame
+from uncork_workers.wire.frames import TableForm
 
 CSV = "text/csv"
 ANY = DataFrameCodec(columns=None)

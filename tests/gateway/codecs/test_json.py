@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import VALUES, mutated, written
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.errors import BadRequest
-from uncork_workers.adapters import InvalidInput, Json
-
-from .bodies import VALUES, mutated, written
+from uncork_workers.definition.adapters import InvalidInput, Json
 
 CODEC = JsonCodec()
 BODIES = VALUES.flatmap(written)

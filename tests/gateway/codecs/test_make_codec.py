@@ -7,7 +7,7 @@ import pytest
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
-from uncork_workers.adapters import Json, NdArray
+from uncork_workers.definition.adapters import Json, NdArray
 
 
 def test_every_adapter_has_its_codec() -> None:

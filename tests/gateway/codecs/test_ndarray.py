@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import mutated, written
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.adapters import InvalidInput, NdArray
-from uncork_workers.frames import TensorForm
-
-from .bodies import mutated, written
+from uncork_workers.definition.adapters import InvalidInput, NdArray
+from uncork_workers.wire.frames import TensorForm
 
 Shape = tuple[int | None, ...]
 

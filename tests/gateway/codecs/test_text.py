@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import mutated, written
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.adapters import InvalidInput, Text
-from uncork_workers.description import JSON
-from uncork_workers.frames import TensorForm
-
-from .bodies import mutated, written
+from uncork_workers.definition.adapters import InvalidInput, Text
+from uncork_workers.wire.frames import TensorForm
+from uncork_workers.wire.schema import JSON
 
 CODEC = TextCodec()
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))

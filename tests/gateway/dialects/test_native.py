@@ -13,21 +13,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.gateway_stage import GatewayStage, gateway, problem
+from tests.gateway.running import run, turns
 from uncork_gateway.codecs import AcceptKey, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.errors import UnsupportedMediaType
-from uncork_workers import outputs
-from uncork_workers.adapters import Json, NdArray
-from uncork_workers.description import CSV, JSON, NPY, ServiceDescription
-from uncork_workers.execution import Executor
-from uncork_workers.frames import Batch, TensorForm, encode_frame, split_payload
-from uncork_workers.outputs.kinds import Csv, Npy
-from uncork_workers.outputs.kinds import Image as ImageOutput
-from uncork_workers.service import Service, api, find_apis
-
-from ..fake_worker import FakeWorker
-from ..gateway_stage import GatewayStage, gateway, problem
-from ..running import run, turns
+from uncork_workers.definition import outputs
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.outputs.media_types import Csv, Npy
+from uncork_workers.definition.outputs.media_types import Image as ImageOutput
+from uncork_workers.definition.service import Service, api, find_apis
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, TensorForm, encode_frame, split_payload
+from uncork_workers.wire.schema import CSV, JSON, NPY, ServiceDescription
 
 RESPONSES: dict[str, Any] = {
     "created": outputs.Response({"id": 7}, 201, {"Location": "/7", "X-Note": "é"}),
@@ -58,7 +57,7 @@ class Kinds(Service):
         """Rows of no values."""
         return rows[:, :0]
 
-    @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), outputs.kinds.Json()])
+    @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), outputs.media_types.Json()])
     def table(self, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
         """Columns."""
         return {"n": rows, "half": rows / 2}

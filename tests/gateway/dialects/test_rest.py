@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.client import JSON, Client
+from tests.gateway.protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
+from tests.gateway.proxy_stage import error
+from tests.gateway.running import run, turns
+from tests.gateway.stage import Stage
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Rest
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import BadRequest
-
-from ..client import JSON, Client
-from ..protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
-from ..proxy_stage import error
-from ..running import run, turns
-from ..stage import Stage
 
 CODEC = make_codec({"kind": "json"}, None)
 KSERVE, TF = Rest(CODEC, kserve=True), Rest(CODEC, kserve=False)

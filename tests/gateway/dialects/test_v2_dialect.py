@@ -12,19 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.client import Reply, Server, request
+from tests.gateway.protocols import v2_bodies
+from tests.gateway.protocols.v2_bodies import Written, ints, mergeable
+from tests.gateway.proxy_stage import Caller, error
+from tests.gateway.running import run, turns
+from tests.gateway.stage import Stage
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import V2
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.wire import Content
-from uncork_workers.frames import ListForm, RowsForm, TensorForm
-
-from ..client import Reply, Server, request
-from ..protocols import v2_bodies
-from ..protocols.v2_bodies import Written, ints, mergeable
-from ..proxy_stage import Caller, error
-from ..running import run, turns
-from ..stage import Stage
+from uncork_workers.wire.frames import ListForm, RowsForm, TensorForm
 
 LENGTH = v2_bodies.HEADER
 

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.rows import RowsRequest, RowsWire, as_rows, error_body, parse_rows
-from uncork_gateway.protocols.wire import Content, Unmergeable
-
-from ..codecs.bodies import mutated
-from .rows_stage import (
+from tests.gateway.codecs.bodies import mutated
+from tests.gateway.protocols.rows_stage import (
     AWKWARD,
     COMMAS,
     GOOD_BODIES,
@@ -29,6 +25,9 @@ from .rows_stage import (
     serve_columns,
     serve_rows,
 )
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.rows import RowsRequest, RowsWire, as_rows, error_body, parse_rows
+from uncork_gateway.protocols.wire import Content, Unmergeable
 
 V1 = RowsWire(add_batch_id=True)
 TFS = RowsWire(add_batch_id=False)

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import mutated
+from tests.gateway.protocols.rows_stage import GOOD_BODIES, fields
 from uncork_gateway.protocols.rows import RowsReply, RowsWire, parse_rows
 from uncork_gateway.protocols.wire import Content, WrongReply
-
-from ..codecs.bodies import mutated
-from .rows_stage import GOOD_BODIES, fields
 
 V1 = RowsWire(add_batch_id=True)
 TFS = RowsWire(add_batch_id=False)

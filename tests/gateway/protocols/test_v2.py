@@ -10,10 +10,9 @@ import tritonclient.http as triton
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.protocols.v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content
-
-from .v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
 
 WIRE = V2Wire()
 FORMS = st.lists(st.sampled_from(["flat", "nested"]), min_size=3, max_size=3)

@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import mutated
+from tests.gateway.protocols.v2_bodies import HEADER, ints, mergeable, request
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable
-
-from ..codecs.bodies import mutated
-from .v2_bodies import HEADER, ints, mergeable, request
 
 WIRE = V2Wire()
 X = b'{"name":"x","shape":[1],"datatype":"INT64","data":[1]}'

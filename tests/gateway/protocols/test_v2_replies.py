@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import mutated
+from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, mergeable, read
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2_replies import InferReply, join, render, render_reply, split
 from uncork_gateway.protocols.wire import Content, WrongReply
-
-from ..codecs.bodies import mutated
-from .v2_bodies import HEADER, Written, body, ints, mergeable, read
 
 
 def reply(*outputs: Written, **members: Any) -> Content:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.gateway.codecs.bodies import SPACES
 from uncork_gateway.protocols.wire import Content
-
-from ..codecs.bodies import SPACES
 
 HEADER = b"inference-header-content-length"
 ITEM_BYTES = {"BOOL": 1, "INT8": 1, "INT16": 2, "BF16": 2, "FP32": 4, "INT64": 8, "UINT64": 8, "FP64": 8}

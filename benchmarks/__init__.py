@@ -1,0 +1,1 @@
+"""The project's own measurements: peers, chaos, fuzzing, interoperability, costs. Not in the wheel."""

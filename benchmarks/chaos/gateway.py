@@ -1,0 +1,91 @@
+"""The gateway under test as its host sees it: its workers, its open files, its memory."""
+
+import asyncio
+import re
+import time
+from typing import NamedTuple
+
+import psutil
+
+from benchmarks.chaos.streams import fetch
+from benchmarks.chaos.waiting import comes_true
+from uncork_loadtests.servers import BenchError, Server
+
+_EVERY_S = 0.25
+_READY = re.compile(rb'^uncork_workers\{state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
+_GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
+TROUBLE = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
+"""What the gateway's log must not say: each is a fault of ours."""
+
+
+class Possessions(NamedTuple):
+    """What a process holds; at rest it must be the same before and after."""
+
+    files: int
+    sockets: int
+    children: int
+
+    def __str__(self) -> str:
+        return f"{self.files} file descriptors ({self.sockets} sockets), {self.children} child processes"
+
+
+class Gateway:
+    """A running gateway, looked at again and again while :meth:`watch` runs."""
+
+    def __init__(self, server: Server, *, workers: int) -> None:
+        self.server = server
+        self.port = server.port
+        self.pid = server.pid
+        self.size = workers
+        self._process = psutil.Process(server.pid)
+        self._seen_s = 0.0
+        self._ready = 0
+        self.memory: list[tuple[float, int]] = []
+        """Times, and the bytes of resident memory then."""
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers that live."""
+        try:
+            return sorted(child.pid for child in self._process.children() if _lives(child))
+        except _GONE:
+            return []
+
+    def possessions(self) -> Possessions:
+        """What it holds now."""
+        sockets = [one for one in self._process.net_connections("all") if one.status != psutil.CONN_LISTEN]
+        return Possessions(self._process.num_fds(), len(sockets), len(self.workers()))
+
+    async def watch(self) -> None:
+        """Look at it until cancelled.
+
+        Raises:
+            BenchError: if it has ended by itself.
+        """
+        while self.server.exit_code() is None:
+            now_s = time.monotonic()
+            page = await fetch(self.port, "/metrics")
+            self._ready = round(sum(float(count) for count in _READY.findall(page or b"")))
+            self._seen_s = now_s
+            self.memory.append((now_s, self._process.memory_info().rss))
+            await asyncio.sleep(_EVERY_S)
+        raise BenchError(f"the gateway ended by itself:\n{self.server.last_words()}")
+
+    async def all_ready(self, *, without: int | None = None, within_s: float) -> bool:
+        """Wait until all workers take batches, and a process has gone; False if that is not so in time."""
+        asked_s = time.monotonic()
+        return await comes_true(
+            lambda: self._seen_s > asked_s and self._ready >= self.size and without not in self.workers(),
+            within_s=within_s,
+            every_s=_EVERY_S / 2,
+        )
+
+    def troubles(self) -> list[str]:
+        """Lines of its log that must not be there."""
+        return [line for line in self.server.written().splitlines() if TROUBLE.search(line)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
+    except _GONE:
+        return False

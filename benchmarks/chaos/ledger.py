@@ -1,0 +1,221 @@
+"""What becomes of every request, and whether the faults in force allow it. Time is an argument."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from benchmarks.chaos.faults import DRAIN, Fault
+from benchmarks.chaos.questions import Question
+from uncork_loadtests.http_reply import Reply
+
+NO_FAULT = "(none)"
+"""Where requests are counted that no fault has touched."""
+_BOUND_S = 15.0
+# A worker may be dead for a moment before the gateway knows, and gives it a batch.
+_UNNOTICED_S = 1.0
+_GOOD = frozenset({200})
+_LEAKS = (b"Traceback", b'File "', b".py")
+
+
+@dataclass(slots=True, eq=False)
+class Window:
+    """The time in which a fault may be felt by anybody."""
+
+    fault: Fault
+    opened_s: float
+    closed_s: float = inf
+
+    def close(self, now_s: float) -> None:
+        """Nobody who asks from now on may feel it."""
+        self.closed_s = now_s
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """What became of the requests that a fault has touched."""
+
+    injected: int = 0
+    touched: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    left: int = 0
+    """Ended by the client itself, or, where the fault allows it, closed without an answer."""
+    lost: int = 0
+    wrong: int = 0
+
+
+class Finding(NamedTuple):
+    """Something that must not be; ``number`` is the request's, if it is about one."""
+
+    fault: str
+    what: str
+    number: int | None = None
+
+    def __str__(self) -> str:
+        whom = "" if self.number is None else f"request {self.number}: "
+        return f"{self.fault}: {whom}{self.what}"
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A request that was sent and has had no end yet."""
+
+    question: Question
+    sent_s: float
+    own: Fault | None
+
+    @property
+    def allowed(self) -> frozenset[int]:
+        """Statuses that it may get without another fault."""
+        return self.own.own if self.own is not None else _GOOD
+
+
+class Ledger:
+    """Every request is written in when it is sent, and struck out by its one answer.
+
+    Args:
+        timeout_s: how long a batch may run; nobody gets 504 sooner.
+    """
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._open: dict[int, _Open] = {}
+        self._windows: list[Window] = []
+        self.sent = self.left = self.lost = self.wrong = 0
+        self.statuses: Counter[int] = Counter()
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        self.findings: list[Finding] = []
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that have had no end yet."""
+        return len(self._open)
+
+    # Faults
+
+    def injected(self, fault: Fault) -> None:
+        """Count a strike of a fault."""
+        self.tallies[fault.name].injected += 1
+
+    def strike(self, fault: Fault, now_s: float) -> Window:
+        """A fault begins that anybody may feel who waits for an answer until it is closed."""
+        self._windows = [one for one in self._windows if one.closed_s > now_s - _BOUND_S]
+        self._windows.append(window := Window(fault, now_s))
+        return window
+
+    def complain(self, fault: str, what: str) -> None:
+        """Note what is wrong without being about a request."""
+        self.findings.append(Finding(fault, what))
+
+    # Requests
+
+    def send(self, question: Question, now_s: float, *, own: Fault | None = None) -> None:
+        """Write in a request; ``own`` is the fault that it is itself."""
+        self.sent += 1
+        self._open[question.number] = _Open(question, now_s, own)
+
+    def answer(self, number: int, reply: Reply, now_s: float) -> None:
+        """A whole answer has come."""
+        request = self._open.pop(number, None)
+        status = reply.head.status
+        if request is None:
+            self._wrong({NO_FAULT}, f"answered once more, with {status}", number)
+            return
+        self.statuses[status] += 1
+        touched = self._touch(request)
+        for name in touched:
+            self.tallies[name].statuses[status] += 1
+        fault = self._fault_of(request, reply, now_s)
+        if fault:
+            waited_s = now_s - request.sent_s
+            self._wrong(touched, f"{fault} (after {waited_s:.2f} s, body {reply.body[:200]!r})", number)
+
+    def close(self, number: int, now_s: float, *, how: str = "closed without an answer") -> None:
+        """The gateway has closed the connection before there was an answer; else nothing is noted."""
+        request = self._open.pop(number, None)
+        if request is None:
+            return
+        is_refused = any(one.fault is DRAIN and one.opened_s <= request.sent_s for one in self._windows)
+        if is_refused or (request.own is not None and request.own.may_close):
+            self._left(request)
+        else:
+            self._lost(request, f"{how} (after {now_s - request.sent_s:.2f} s)")
+
+    def refuse(self, fault: Fault) -> None:
+        """The gateway took no connection for a request that was to be sent, as a fault allows."""
+        self.sent += 1
+        self.left += 1
+        self.tallies[fault.name].touched += 1
+        self.tallies[fault.name].left += 1
+
+    def leave(self, number: int) -> None:
+        """The client has closed the connection itself."""
+        request = self._open.pop(number, None)
+        if request is not None:
+            self._left(request)
+
+    def garble(self, number: int, what: str) -> None:
+        """Bytes came for a request that are no answer, or came after its answer."""
+        request = self._open.pop(number, None)
+        self._wrong(self._touch(request) if request else {NO_FAULT}, what, number)
+
+    def sweep(self, now_s: float, *, bound_s: float = _BOUND_S) -> None:
+        """Count as lost what has waited longer than an answer may take."""
+        overdue = [request for request in self._open.values() if now_s - request.sent_s > bound_s]
+        for request in overdue:
+            del self._open[request.question.number]
+            self._lost(request, f"no answer within {now_s - request.sent_s:.1f} s")
+
+    def _felt(self, request: _Open) -> list[Window]:
+        """The faults that were in force at some time of its life."""
+        return [window for window in self._windows if window.closed_s >= request.sent_s]
+
+    def _allowed(self, request: _Open, now_s: float) -> set[int]:
+        """The statuses that a request may be answered with."""
+        felt = self._felt(request)
+        allowed = set(request.allowed).union(*(window.fault.others for window in felt))
+        if now_s - request.sent_s < self._timeout_s:
+            allowed.discard(504)
+        deaths = [one for one in felt if one.fault.fatal and one.opened_s > request.sent_s - _UNNOTICED_S]
+        if len(deaths) > 1:
+            allowed.add(502)
+        return allowed
+
+    def _fault_of(self, request: _Open, reply: Reply, now_s: float) -> str:
+        """What is wrong with an answer; empty if nothing is."""
+        status = reply.head.status
+        allowed = self._allowed(request, now_s)
+        if status not in allowed:
+            return f"{status} where only {', '.join(map(str, sorted(allowed)))} is allowed"
+        if status == 200:
+            return "" if request.question.is_answered_by(reply.body) else "the answer is not this request's"
+        if status == 503 and reply.head.retry_after_s is None:
+            return "503 without Retry-After"
+        if any(leak in reply.body for leak in _LEAKS):
+            return f"{status} that tells about our code"
+        return ""
+
+    def _touch(self, request: _Open) -> set[str]:
+        own = {request.own.name} if request.own is not None else set()
+        touched = own.union(window.fault.name for window in self._felt(request)) or {NO_FAULT}
+        for name in touched:
+            self.tallies[name].touched += 1
+        return touched
+
+    def _left(self, request: _Open) -> None:
+        self.left += 1
+        for name in self._touch(request):
+            self.tallies[name].left += 1
+
+    def _lost(self, request: _Open, what: str) -> None:
+        self.lost += 1
+        touched = self._touch(request)
+        for name in touched:
+            self.tallies[name].lost += 1
+        self.findings.append(Finding("+".join(sorted(touched)), what, request.question.number))
+
+    def _wrong(self, touched: set[str], what: str, number: int) -> None:
+        self.wrong += 1
+        for name in touched:
+            self.tallies[name].wrong += 1
+        self.findings.append(Finding("+".join(sorted(touched)), what, number))

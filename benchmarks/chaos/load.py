@@ -1,0 +1,204 @@
+"""The clients that do nothing wrong: an open loop, each request on a keep-alive connection of its own."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import cast
+
+from benchmarks.chaos.faults import DRAIN, Fault
+from benchmarks.chaos.ledger import NO_FAULT, Ledger
+from benchmarks.chaos.questions import Act, Question, ask, ask_rows
+from benchmarks.chaos.waiting import comes_true
+from uncork_loadtests.http_reply import ReplyError, ReplyParser
+from uncork_loadtests.servers import HOST
+
+# So many that nobody waits for a connection while a queue of the gateway is full, and few enough for it.
+_MOST_CONNECTIONS = 1000
+_LONG_PAD = 20_000
+
+
+class Connection(asyncio.Protocol):
+    """One request at a time, each written into the ledger and struck out."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        idle: Callable[["Connection"], object] = lambda connection: None,
+        gone: Callable[["Connection"], object] = lambda connection: None,
+    ) -> None:
+        self._ledger = ledger
+        self._idle = idle
+        self._gone = gone
+        self._transport: asyncio.Transport | None = None
+        self._parser = ReplyParser()
+        self._asked: int | None = None
+        self._last = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be there for a request."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._idle(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request may be sent."""
+        return self._transport is not None and not self._transport.is_closing() and self._asked is None
+
+    def ask(self, question: Question, *, own: Fault | None = None, share: float = 1.0) -> None:
+        """Send a request, or only the first part of it."""
+        assert self._transport is not None
+        self._asked = self._last = question.number
+        self._ledger.send(question, time.monotonic(), own=own)
+        self._transport.write(question.request[: int(len(question.request) * share)])
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of the answer."""
+        number = self._last
+        try:
+            reply = self._parser.feed(data)
+        except ReplyError as error:
+            self._asked = None
+            self._ledger.garble(number, f"{error}: {data[:200]!r}")
+            self.abort()
+            return
+        if reply is None:
+            return
+        self._asked = None
+        self._ledger.answer(number, reply, time.monotonic())
+        if reply.head.keep_alive:
+            self._idle(self)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell, also of the request that was lost with it."""
+        self._transport = None
+        if self._asked is not None:
+            self._ledger.close(self._asked, time.monotonic(), how=f"closed without an answer ({exc!r})")
+            self._asked = None
+        self._gone(self)
+
+    def half_close(self) -> None:
+        """Say that nothing more will be sent, and go on reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def abort(self) -> None:
+        """Close at once, with whatever is outstanding."""
+        self._leave()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close in peace, with whatever is outstanding."""
+        self._leave()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _leave(self) -> None:
+        if self._asked is not None:
+            self._ledger.leave(self._asked)
+            self._asked = None
+
+
+class Load:
+    """Sends at the times of a Poisson process, whatever becomes of earlier requests.
+
+    Args:
+        rate: requests per second.
+        numbers: gives each request its number; those that others send as well.
+    """
+
+    def __init__(self, ledger: Ledger, *, port: int, rate: float, seed: int, numbers: "count[int]") -> None:
+        self._ledger = ledger
+        self._port = port
+        self._rate = rate
+        self._random = Random(seed)
+        self._numbers = numbers
+        self._acts: deque[tuple[Act, Fault]] = deque()
+        self._idle: deque[Connection] = deque()
+        self._waiting: deque[tuple[Question, Fault | None]] = deque()
+        self._connections: set[Connection] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self.factor = 1.0
+        """By how much it is faster than its rate."""
+        self.draining = False
+        """Whether the gateway may refuse connections."""
+
+    async def run(self) -> None:
+        """Send until :meth:`stop`."""
+        self._stopping = False
+        due_s = time.monotonic()
+        while not self._stopping:
+            now_s = time.monotonic()
+            while due_s <= now_s:
+                self._fire()
+                due_s += self._random.expovariate(self._rate * self.factor)
+            await asyncio.sleep(due_s - now_s)
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._stopping = True
+        self._waiting.clear()
+
+    def slip_in(self, act: Act, fault: Fault) -> None:
+        """Have the next request be one that is a fault, among its neighbours."""
+        self._acts.append((act, fault))
+
+    async def close(self) -> None:
+        """Close all connections; what is outstanding counts as left by the client."""
+        self.stop()
+        for task in list(self._opening):
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        for connection in list(self._connections):
+            connection.close()
+        await comes_true(lambda: not self._connections)
+
+    def _fire(self) -> None:
+        question, own = self._next()
+        while self._idle:
+            connection = self._idle.popleft()
+            if connection.usable:
+                connection.ask(question, own=own)
+                return
+        self._waiting.append((question, own))
+        if len(self._connections) + len(self._opening) < _MOST_CONNECTIONS:
+            task = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    def _next(self) -> tuple[Question, Fault | None]:
+        number = next(self._numbers)
+        if self._acts:
+            act, fault = self._acts.popleft()
+            return ask(number, act=act), fault
+        chance = self._random.random()
+        if chance < 0.1:
+            return ask_rows(number, rows=self._random.randint(1, 5)), None
+        pad = _LONG_PAD if chance < 0.11 else self._random.randrange(200)
+        return ask(number, pad="x" * pad), None
+
+    async def _open(self) -> None:
+        connection = Connection(self._ledger, idle=self._is_idle, gone=self._connections.discard)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: connection, HOST, self._port)
+        except OSError as error:
+            if not self.draining:
+                self._ledger.complain(NO_FAULT, f"connection refused: {error}")
+            elif self._waiting:
+                self._waiting.popleft()
+                self._ledger.refuse(DRAIN)
+
+    def _is_idle(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        if self._waiting:
+            question, own = self._waiting.popleft()
+            connection.ask(question, own=own)
+        else:
+            self._idle.append(connection)

@@ -1,0 +1,96 @@
+"""What a run has shown: a table of the faults, and what was not as it must be."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.chaos.faults import FAULTS
+from benchmarks.chaos.ledger import NO_FAULT, Ledger, Tally
+from benchmarks.peers.sheets import Sheet
+
+_MOST_SHOWN = 20
+_COLUMNS = (
+    "fault",
+    "injected",
+    "requests touched",
+    "answers by status",
+    "left or refused",
+    "lost",
+    "wrong",
+    "verdict",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a run is asked for."""
+
+    seconds: float
+    seed: int
+    faults: Sequence[str]
+    rate: float
+    workers: int
+
+    @property
+    def command(self) -> str:
+        """How to have the same run again."""
+        return shlex.join(
+            [
+                *("scripts/chaos", "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)),
+                *("--rate", f"{self.rate:g}", "--workers", str(self.workers)),
+                *("--faults", ",".join(self.faults)),
+            ]
+        )
+
+
+def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
+    """The table."""
+    names = [NO_FAULT, *(name for name in FAULTS if name in settings.faults)]
+    rows = [_row(name, ledger.tallies[name], ledger) for name in names]
+    return Sheet(
+        title=f"Chaos: {settings.seconds:g} s at {settings.rate:g} requests/s, {settings.workers} workers",
+        columns=_COLUMNS,
+        rows=[*rows, _totals(ledger, names)],
+        notes=[
+            *(f"{name}: {FAULTS[name].says}." for name in settings.faults),
+            *notes,
+            "A request is touched by all faults that were in force at some time of its life.",
+            f"Again: `{settings.command}`",
+        ],
+        emphasised="all",
+    )
+
+
+def findings(ledger: Ledger) -> list[str]:
+    """What was not as it must be, the first of it; what is about no request comes before what is."""
+    ordered = sorted(ledger.findings, key=lambda finding: finding.number is not None)
+    shown = [str(finding) for finding in ordered[:_MOST_SHOWN]]
+    more = len(ledger.findings) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
+
+
+def _row(name: str, tally: Tally, ledger: Ledger) -> list[str]:
+    bad = tally.lost or tally.wrong or any(name in one.fault.split("+") for one in ledger.findings)
+    return [
+        name,
+        f"{tally.injected:,}" if name in FAULTS else "-",
+        f"{tally.touched:,}",
+        _counts(tally.statuses),
+        *(f"{number:,}" for number in (tally.left, tally.lost, tally.wrong)),
+        "FAILED" if bad else "as it must be" if tally.injected or name not in FAULTS else "did not strike",
+    ]
+
+
+def _totals(ledger: Ledger, names: Sequence[str]) -> list[str]:
+    injected = sum(ledger.tallies[name].injected for name in names)
+    counts = (ledger.left, ledger.lost, ledger.wrong)
+    return [
+        *("all", f"{injected:,}", f"{ledger.sent:,}", _counts(ledger.statuses)),
+        *(f"{number:,}" for number in counts),
+        "FAILED" if ledger.findings else "as it must be",
+    ]
+
+
+def _counts(statuses: Counter[int]) -> str:
+    return ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())) or "-"

@@ -1,0 +1,115 @@
+"""Put a real gateway under load and under faults, and hold it to its ledger.
+
+Every request has a number and one right answer. It must get that answer, or one that a fault in force
+allows, once and within bounded time; ``faults.py`` says what is allowed.
+
+    python -m benchmarks.chaos.run --seconds 60 --seed 7 --faults kill,poison
+"""
+
+import os
+import sys
+from pathlib import Path
+from secrets import randbelow
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+
+from benchmarks.chaos.faults import FAULTS, Fault, parse_faults
+from benchmarks.chaos.gateway import Gateway
+from benchmarks.chaos.plan import SETTLE_S, plan_strikes
+from benchmarks.chaos.report import Settings, findings, sheet
+from benchmarks.chaos.stage import MAX_BODY_BYTES
+from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
+from benchmarks.peers.sheets import Sheet, markdown, output, show
+from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
+from uncork_loadtests.servers import serve
+
+_SERVICE = f"{Path(__file__).parent.parent / 'services' / 'chaos.py'}:Chaos"
+_UNCORK = (sys.executable, "-m", "uncork")
+_FIXED_MS = 5.0
+_MAX_BATCH_ROWS = 32
+# How much more the workers can run than is asked of them, so that the overload is one.
+_CAPACITY_FACTOR = 3.0
+_ROWS_PER_REQUEST = 1.2
+_NAMES = ", ".join(FAULTS)
+
+
+def main(
+    seconds: Annotated[float, typer.Option(min=2 * SETTLE_S, help="Seconds of load.")] = 300.0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the plan; a new one if none is given.")] = None,
+    faults: Annotated[str | None, typer.Option(help=f"Of {_NAMES}, with commas between; else all.")] = None,
+    rate: Annotated[float, typer.Option(min=1, help="Requests per second.")] = 1000.0,
+    workers: Annotated[int, typer.Option(min=2, help="Worker processes.")] = 3,
+    markdown_file: MarkdownFile = None,
+) -> None:
+    """Inject faults into a gateway under load; exit with 1 if a request is lost or answered wrongly."""
+    chosen = choose(faults)
+    settings = Settings(
+        seconds=seconds,
+        seed=randbelow(10_000) if seed is None else seed,
+        faults=[fault.name for fault in chosen],
+        rate=rate,
+        workers=workers,
+    )
+    progress = Console(stderr=True)
+    with telling_failures("chaos", progress=progress):
+        progress.print(f"$ {settings.command}", style="dim", markup=False, highlight=False, soft_wrap=True)
+        table, wrong = run(settings, chosen, progress=progress)
+        show(table, console=output())
+        if markdown_file is not None:
+            markdown_file.write_text(markdown(table))
+    exit_with(wrong, progress=progress)
+
+
+def choose(names: str | None) -> tuple[Fault, ...]:
+    """The faults of these names, or all but those that strike only when they are named.
+
+    Raises:
+        typer.BadParameter: if there is no fault of a name.
+    """
+    if names is None:
+        return tuple(FAULTS.values())
+    try:
+        return parse_faults(names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--faults") from error
+
+
+def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> tuple[Sheet, list[str]]:
+    """Start a gateway, have the plan run against it, and end it; gives the table and what was wrong.
+
+    Raises:
+        BenchError: if it does not start, or ends by itself.
+    """
+    strikes = plan_strikes(faults, seconds=settings.seconds, seed=settings.seed)
+    os.environ["CHAOS_FIXED_MS"] = str(_FIXED_MS)
+    os.environ["CHAOS_ROW_MS"] = str(row_ms(settings))
+    with progress.status("starting") as status, serve("uncork", command=_command(settings)) as server:
+        gateway = Gateway(server, workers=settings.workers)
+        trial = Trial(gateway, rate=settings.rate, seed=settings.seed, tell=status.update)
+        drain = any(not fault.every_s for fault in faults)
+        uvloop.run(trial.run(strikes, seconds=settings.seconds, drain=drain))
+    return sheet(trial.ledger, settings, notes=trial.notes), findings(trial.ledger)
+
+
+def row_ms(settings: Settings) -> float:
+    """What a row must cost so that full batches carry three times the rate."""
+    rows_per_s = _CAPACITY_FACTOR * settings.rate * _ROWS_PER_REQUEST
+    return max(0.0, settings.workers * 1000 / rows_per_s - _FIXED_MS / _MAX_BATCH_ROWS)
+
+
+def _command(settings: Settings) -> list[str]:
+    options = {
+        "--workers": settings.workers,
+        "--mb-max-batch-size": _MAX_BATCH_ROWS,
+        "--max-body-bytes": MAX_BODY_BYTES,
+        "--max-queue-rows": max(200, round(settings.rate / 2)),
+        "--drain-timeout": DRAIN_TIMEOUT_S,
+    }
+    return [*_UNCORK, "serve", _SERVICE, *(text for pair in options.items() for text in map(str, pair))]
+
+
+if __name__ == "__main__":
+    typer.run(main)

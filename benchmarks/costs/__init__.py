@@ -1,0 +1,1 @@
+"""Costs of single mechanisms: metrics, marshalling, parsing."""

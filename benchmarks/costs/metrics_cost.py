@@ -1,0 +1,173 @@
+"""What counting costs: requests through the gateway's hot path with its metrics, and with none.
+
+``scripts/bench-metrics`` runs it. Both ways take turns in one process, round by round. A request has all
+that the gateway does to it, also in the kernel, but for the frames to a worker, so that the share is rather
+larger than that of a real server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import socket
+import time
+from collections.abc import Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import uvicorn
+import uvloop
+from rich.table import Table
+
+from uncork.cli.terminal import show
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
+from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.connection.protocol import HttpProtocol
+from uncork_gateway.connection.route_table import HotRoutes
+from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
+from uncork_gateway.dialects import Native
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.requests.api_route import HotRoute
+from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.telemetry.metrics import ApiTally, Metrics
+from uncork_loadtests.intervals import Interval, median_interval
+
+_BODY = b"[5.1, 3.5, 1.4, 0.2]"
+_REQUEST = (
+    b"POST /predict HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+    % (len(_BODY), _BODY)
+)
+_WARM_UP = 5
+_FOREVER_S = 86_400
+
+
+def main() -> None:
+    """Print microseconds of processor time per request, and what metrics add."""
+    parser = argparse.ArgumentParser(description="Measure what counting costs on the hot path.")
+    parser.add_argument("--rounds", type=int, default=201, help="measurements of each way (default 201)")
+    parser.add_argument("--requests", type=int, default=1280, help="of each measurement (default 1280)")
+    options = parser.parse_args()
+    table = Table(title="Processor time of a request in the gateway, without frames to a worker")
+    for column in ("requests in a batch", "silent µs", "with metrics µs", "metrics add", "95 % interval"):
+        table.add_column(column, justify="right")
+    for clients in (1, 8, 64):
+        pairs = uvloop.run(rounds(clients, count=options.rounds, requests=options.requests))
+        added = share(pairs)
+        table.add_row(
+            str(clients),
+            *(f"{median(each):.2f}" for each in zip(*pairs, strict=True)),
+            f"{added.median:+.1%}",
+            f"{added.low:+.1%} to {added.high:+.1%}",
+        )
+    show([table])
+
+
+async def rounds(clients: int, *, count: int, requests: int) -> list[tuple[float, float]]:
+    """Microseconds per request, silent and with metrics, of ``count`` rounds.
+
+    All ``clients`` ask together, and are answered by one batch.
+    """
+    metrics = Metrics()
+    ways = Way(clients, _SilentTally()), Way(clients, metrics.api("predict"), metrics)
+    for way in ways:
+        await way.open()
+    pairs = []
+    gc.collect()
+    gc.freeze()  # as a server does
+    for at in range(_WARM_UP + count):
+        # Whoever comes second finds warmer caches; both do so equally often.
+        order = ways if at % 2 else ways[::-1]
+        cost = {way: await way.cost_us(requests) for way in order}
+        if at >= _WARM_UP:
+            pairs.append((cost[ways[0]], cost[ways[1]]))
+    for way in ways:
+        way.close()
+    return pairs
+
+
+def share(pairs: Sequence[tuple[float, float]]) -> Interval:
+    """How much more the second of each pair is, as a share of the first."""
+    return median_interval([ours / silent - 1 for silent, ours in pairs])
+
+
+class Way:
+    """Clients of a hot route whose batches are answered at once."""
+
+    def __init__(self, clients: int, tally: ApiTally, *observers: Metrics) -> None:
+        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observers=observers)
+        dispatcher.set_api(
+            ApiRules(name="predict", policy="none" if clients == 1 else f"fixed:1000:{clients}")
+        )
+        dispatcher.worker_ready(0)
+        route = HotRoute(
+            "predict",
+            dialect=Native(make_codec({"kind": "json"})),
+            dispatcher=dispatcher,
+            tally=tally,
+            max_body_bytes=1000,
+            batch_head=BatchHead("bench"),
+        )
+        routes = HotRoutes(limits=ClientLimits(), pool=BodyPool(1000))
+        routes.replace({b"/predict": route})
+        http = uvicorn.Config(
+            _no_app, lifespan="off", log_config=None, interface="asgi3", timeout_keep_alive=_FOREVER_S
+        )
+        http.load()
+        state = uvicorn.Server(http).server_state
+        self._ends: list[socket.socket] = []
+        self._connection = partial(HttpProtocol, routes, config=http, server_state=state, app_state={})
+        self._count = clients
+
+    async def open(self) -> None:
+        """Connect the clients."""
+        for _ in range(self._count):
+            ours, theirs = socket.socketpair()
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, ours)
+            self._ends.append(theirs)
+
+    def close(self) -> None:
+        """Close the clients' ends."""
+        for end in self._ends:
+            end.close()
+
+    async def cost_us(self, requests: int) -> float:
+        """Processor time of a request in the gateway's thread, on average."""
+        times = requests // self._count
+        began = time.thread_time_ns()
+        await asyncio.to_thread(self._ask, times)
+        return (time.thread_time_ns() - began) / 1000 / (times * self._count)
+
+    def _ask(self, times: int) -> None:
+        for _ in range(times):
+            for end in self._ends:
+                end.send(_REQUEST)
+            for end in self._ends:
+                assert end.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+    # The dispatcher's runner
+
+    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+        """Answer each request with its own row."""
+        rows = job.start.rows
+        ran = Ran([RowsReply(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
+        asyncio.get_running_loop().call_soon(ended, ran)
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Never comes to it."""
+
+
+class _SilentTally(ApiTally):
+    """Counts nothing."""
+
+    def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
+        """Forget it."""
+
+
+async def _no_app(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("all requests are to the hot route")
+
+
+if __name__ == "__main__":
+    main()

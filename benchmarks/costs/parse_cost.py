@@ -1,0 +1,110 @@
+"""What one parse for a whole batch costs beside a parse for every request in it.
+
+``scripts/bench-parse`` runs it; it prints a section of docs/benchmarks.md. The ways take turns in one
+process, round by round. Times are of the processor, for others may use it too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.costs.parse_ways import CASES, Case
+from benchmarks.peers.marks import at_least
+from benchmarks.peers.sheets import Sheet, text
+from benchmarks.peers.tables import interval_text
+from benchmarks.section import section
+from uncork_loadtests.intervals import median_interval
+
+_SIZES = (1, 10, 100, 1000)
+_JUDGED_SIZE = 100
+_LEAST_NS = 5_000_000
+_PARAGRAPHS = (
+    """
+    Requests of one row of four floats, as the gateway hands them to a worker. *Merged* is what the worker
+    does: one parse for the batch. *Each alone*: the same adapter, once for every request, and the frames or
+    arrays joined with `pd.concat` or `np.concatenate`. *By hand*: every body decoded by a typed decoder of
+    msgspec, without the adapter's checks, and made into one frame, or arrays that are stacked. *Parse* is
+    that alone; *batch* is all that a worker does for a batch: parse, call a handler that returns the first
+    column, write the answers.
+    """,
+    """
+    Microseconds of processor time per batch, median over the rounds; ratios to merged, round by round, with
+    the 95 % interval of their median.
+    """,
+)
+_WORK: Mapping[str, Callable[[Case, str, Sequence[bytes]], Callable[[], Any]]] = {
+    "parse": Case.parse,
+    "batch": Case.execute,
+}
+
+
+def main() -> None:
+    """Print the section."""
+    parser = argparse.ArgumentParser(description="Measure what parsing a batch in one go gains.")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each (default 9)")
+    rounds = parser.parse_args().rounds
+    sheets = [sheet(case, rounds=rounds) for case in CASES]
+    print(
+        section(
+            "One parse for a batch",
+            script="scripts/bench-parse",
+            paragraphs=_PARAGRAPHS,
+            sheets=sheets,
+            packages=["pandas", "numpy", "msgspec"],
+        ),
+        end="",
+    )
+
+
+def sheet(case: Case, *, rounds: int) -> Sheet:
+    """Measure a case: a row for each number of requests and kind of work."""
+    merged, *others = case.ways
+    columns = ["requests", "", f"{merged} µs"]
+    for way in others:
+        columns += [f"{way} µs", f"{way} / {merged}"]
+    rows, notes = [], []
+    for requests in _SIZES:
+        for work in _WORK:
+            times = _measure(case, work, requests=requests, rounds=rounds)
+            row = [str(requests), work, text(median(times[merged]), digits=0)]
+            for way in others:
+                ratios = [theirs / ours for ours, theirs in zip(times[merged], times[way], strict=True)]
+                row += [text(median(times[way]), digits=0), interval_text(median_interval(ratios))]
+                if case.least_ratio and requests == _JUDGED_SIZE:
+                    mark = at_least(case.least_ratio)
+                    notes.append(
+                        f"{work}, {requests} requests, {way} / {merged}: mark {mark}, {mark.state(ratios)}"
+                    )
+            rows.append(row)
+    return Sheet(title=case.title, columns=columns, rows=rows, notes=notes)
+
+
+def _measure(case: Case, work: str, *, requests: int, rounds: int) -> dict[str, list[float]]:
+    """Microseconds of every way in every round."""
+    bodies = case.bodies(requests)
+    runs = {way: _WORK[work](case, way, bodies) for way in case.ways}
+    times: dict[str, list[float]] = {way: [] for way in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for way, run in runs.items():
+            times[way].append(_microseconds(run))
+    return times
+
+
+def _microseconds(run: Callable[[], Any]) -> float:
+    """Mean of as many calls as take a while."""
+    calls, began, spent = 0, time.process_time_ns(), 0
+    while spent < _LEAST_NS:
+        run()
+        calls += 1
+        spent = time.process_time_ns() - began
+    return spent / calls / 1000
+
+
+if __name__ == "__main__":
+    main()

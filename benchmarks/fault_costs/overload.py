@@ -1,0 +1,232 @@
+"""Overload: what is still answered in time, how soon the others are refused, and what memory it takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.fault_costs.findings import Finding, Tell, faults_of, mark_line, put_through
+from benchmarks.fault_costs.model import (
+    FIXED_MS,
+    PATH,
+    ROW_MS,
+    limit_per_s,
+    payload,
+    sleeping_model,
+)
+from benchmarks.fault_costs.snapshots import Look, at_times, growth, look
+from benchmarks.peers.marks import at_least, at_most
+from benchmarks.peers.sheets import Sheet, text
+from uncork_loadtests.fleet import Outcome
+from uncork_loadtests.plan import Plan
+from uncork_loadtests.samples import SHED, latencies_s, measured, spread
+from uncork_loadtests.servers import BenchError, Server
+from uncork_loadtests.share import Progress
+
+# One, so that the generator keeps up with ten times what it can run.
+_WORKERS = 1
+_LIMIT_ROWS = 32
+_GOAL_S = 1.0
+# Two batches for each worker: always a full one held, and far from the goal.
+_CLIENTS = 2 * _WORKERS * _LIMIT_ROWS
+_WARMUP_S = 3.0
+_FACTORS = (4.0, 10.0)
+# Shares of the run, for 60 s: 10 s, 30 s, the end.
+_MOMENTS = (1 / 6, 1 / 2, 1.0)
+_REFUSED_MS = 50.0
+_ALLOWED = frozenset({200, SHED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A load, and what became of it."""
+
+    name: str
+    outcome: Outcome
+    looks: Sequence[Look]
+
+    @property
+    def answered_per_s(self) -> float:
+        """Good answers per second."""
+        return self.outcome.summary().good / self.outcome.measured_s
+
+    @property
+    def goodput_per_s(self) -> float:
+        """Good answers within the goal, counted by the client from when the request was due, per second."""
+        summary = self.outcome.summary()
+        return (summary.in_goal or 0.0) * summary.requests / self.outcome.measured_s
+
+    def took_ms(self, status: int, percentile: str) -> float | None:
+        """How long answers of a status took; None if there are too few."""
+        found = spread(self._latencies_s(status))
+        return found.percentiles_ms[percentile] if found is not None else None
+
+    @property
+    def refused_soon(self) -> float | None:
+        """The share of refusals that came within the mark; None if there were none."""
+        found = self._latencies_s(SHED)
+        return float((found <= _REFUSED_MS / 1000).mean()) if len(found) else None
+
+    def _latencies_s(self, status: int) -> NDArray[np.float64]:
+        samples = measured(self.outcome.samples, seconds=self.outcome.measured_s)
+        return latencies_s(samples[samples["status"] == status])
+
+
+def measure_overload(seconds: float, *, tell: Tell) -> Finding:
+    """Find the capacity by a closed loop, then ask for several times as much from an open one.
+
+    Raises:
+        BenchError: if the gateway does not start or ends, or a generator fails.
+    """
+    options = {"--mb-max-batch-size": _LIMIT_ROWS, "--mb-max-latency": _GOAL_S * 1000}
+    with sleeping_model(options, workers=_WORKERS) as server:
+        saturated = _step(
+            server,
+            name=f"{_CLIENTS} clients in a closed loop",
+            clients=_CLIENTS,
+            seconds=seconds / 4,
+            tell=tell,
+        )
+        capacity = saturated.answered_per_s
+        if not capacity:
+            raise BenchError(f"nothing was answered:\n{server.last_words()}")
+        overloads = [
+            _step(
+                server,
+                name=f"{factor:g} times the capacity",
+                rate=factor * capacity,
+                seconds=seconds,
+                tell=tell,
+            )
+            for factor in _FACTORS
+        ]
+    return finding(saturated, overloads)
+
+
+def finding(saturated: Step, overloads: Sequence[Step]) -> Finding:
+    """Put together what was seen; the first overload is the one that is judged by its answers."""
+    capacity, limit = saturated.answered_per_s, limit_per_s(_LIMIT_ROWS, workers=_WORKERS)
+    steps = [saturated, *overloads]
+    answers = Sheet(
+        title="Overload",
+        columns=[
+            *("load", "requests/s", "200/s", "in goal/s", "of capacity", "200: p99 ms"),
+            *(
+                "503/s",
+                "503: p50 ms",
+                f"503: in {_REFUSED_MS:g} ms",
+                "503: p99 ms",
+                "no Retry-After",
+                "lag p99 ms",
+            ),
+        ],
+        rows=[_row(step, capacity=capacity) for step in steps],
+        notes=_marks(overloads[0], capacity=capacity),
+    )
+    return Finding(
+        paragraph=f"""
+            Overload: {_WORKERS} worker that takes {FIXED_MS:g} + {ROW_MS:g} n ms for n rows, at most
+            {_LIMIT_ROWS} a batch: {limit:.0f} rows/s if nothing else took time. The capacity is what a closed
+            loop gets, {capacity:.0f} rows/s. Then Poisson arrivals of single rows, with a goal of
+            {_GOAL_S * 1000:g} ms; times are the client's, from when a request was due.
+        """,
+        sheets=[answers, _memory_sheet(overloads[-1])],
+        faults=[fault for step in steps for fault in faults_of(step.name, step.outcome, allowed=_ALLOWED)],
+    )
+
+
+def _step(
+    server: Server,
+    *,
+    name: str,
+    seconds: float,
+    tell: Tell,
+    rate: float | None = None,
+    clients: int | None = None,
+) -> Step:
+    looks: list[Look] = []
+
+    def watch(progress: Progress) -> None:
+        tell(f"{name}: {progress.at_s:.0f} of {seconds:g} s")
+        if progress.at_s >= 0:
+            looks.append(look(server, at_s=progress.at_s))
+
+    plan = Plan(
+        url=server.url(PATH),
+        payload=payload(),
+        rate=rate,
+        clients=clients,
+        seconds=seconds,
+        warmup_s=_WARMUP_S,
+        goal_s=_GOAL_S,
+    )
+    return Step(name=name, outcome=put_through(plan, tell=watch), looks=looks)
+
+
+def _row(step: Step, *, capacity: float) -> list[str]:
+    summary = step.outcome.summary()
+    lag = summary.lag
+    return [
+        step.name,
+        text(summary.offered_per_s, digits=0),
+        text(step.answered_per_s, digits=0),
+        text(step.goodput_per_s, digits=0),
+        text(step.goodput_per_s / capacity, digits=3),
+        text(step.took_ms(200, "99"), digits=0),
+        text(summary.shed / step.outcome.measured_s, digits=0),
+        text(step.took_ms(SHED, "50"), digits=1),
+        text(step.refused_soon, digits=3),
+        text(step.took_ms(SHED, "99"), digits=1),
+        str(step.outcome.without_retry_after),
+        text(lag.percentiles_ms["99"] if lag else None, digits=1),
+    ]
+
+
+def _marks(step: Step, *, capacity: float) -> list[str]:
+    void = step.outcome.void
+    return [
+        mark_line(
+            f"{step.name}: goodput within the goal / capacity",
+            step.goodput_per_s / capacity,
+            bound=at_least(0.87),
+            digits=3,
+            void=void,
+        ),
+        mark_line(
+            f"{step.name}: median time to a refusal",
+            step.took_ms(SHED, "50"),
+            bound=at_most(_REFUSED_MS),
+            unit="ms",
+            digits=1,
+            void=void,
+        ),
+    ]
+
+
+def _memory_sheet(step: Step) -> Sheet:
+    seconds = step.outcome.plan.seconds
+    moments = [share * seconds for share in _MOMENTS]
+    return Sheet(
+        title=f"Memory at {step.name}",
+        columns=["after", "resident MB", "rows held", "bytes held"],
+        rows=[
+            [
+                f"{one.at_s:.0f} s",
+                text(one.memory_bytes, digits=1, scale=1e-6),
+                text(one.queue_rows, digits=0),
+                text(one.queue_bytes, digits=0),
+            ]
+            for one in (at_times(step.looks, moments) if step.looks else [])
+        ],
+        notes=[
+            mark_line(
+                f"most memory / that after {moments[0]:.0f} s",
+                growth(step.looks, since_s=moments[0]),
+                bound=at_most(1.1),
+                digits=3,
+                void=step.outcome.void,
+            ),
+            f"most rows held: {max((one.queue_rows for one in step.looks), default=0):,}",
+        ],
+    )

@@ -1,0 +1,159 @@
+"""Replacement under load: workers reloaded and recycled, beside the same load left alone."""
+
+import os
+import signal
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.fault_costs.findings import Finding, Tell, faults_of, mark_line, put_through
+from benchmarks.fault_costs.model import PATH, limit_per_s, payload, sleeping_model
+from benchmarks.fault_costs.snapshots import look, replaced
+from benchmarks.peers.marks import at_least, at_most
+from benchmarks.peers.sheets import Sheet, text
+from uncork_loadtests.fleet import Outcome
+from uncork_loadtests.plan import Plan
+from uncork_loadtests.samples import SHED
+from uncork_loadtests.servers import Server
+from uncork_loadtests.share import Progress
+
+_WORKERS = 2
+_LIMIT_ROWS = 32
+_GOAL_MS = 1000
+_WARMUP_S = 3.0
+_RELOADS = 5
+_BATCHES = 60
+_ALLOWED = frozenset({200, SHED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is done to the workers."""
+
+    name: str
+    reloads: int = 0
+    options: Mapping[str, object]
+    least_replaced: int = 0
+    """Fewer, and nothing was shown."""
+
+
+_BASE = {"--mb-max-batch-size": _LIMIT_ROWS, "--mb-max-latency": _GOAL_MS}
+CASES = (
+    Case(name="left alone", options=_BASE),
+    Case(
+        name=f"reloaded {_RELOADS} times", reloads=_RELOADS, options=_BASE, least_replaced=_RELOADS * _WORKERS
+    ),
+    Case(
+        name=f"recycled after {_BATCHES} batches",
+        options={**_BASE, "--max-batches-per-worker": _BATCHES},
+        least_replaced=_WORKERS,
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """A case under load, and what became of the requests."""
+
+    case: Case
+    outcome: Outcome
+    replaced: int
+
+
+def measure_rolling(seconds: float, *, tell: Tell) -> Finding:
+    """Put half of what the workers can run on each case in turn, for so many seconds.
+
+    Raises:
+        BenchError: if a gateway does not start or ends, or a generator fails.
+    """
+    turns = []
+    for case in CASES:
+        with sleeping_model(case.options, workers=_WORKERS) as server:
+            turns.append(_turn(server, case, seconds=seconds, tell=tell))
+    return finding(turns)
+
+
+def due_times_s(count: int, *, seconds: float) -> list[float]:
+    """When to strike so often, evenly, and early enough to be over by the end."""
+    return [seconds * (number + 0.5) / (count + 1) for number in range(count)]
+
+
+def _turn(server: Server, case: Case, *, seconds: float, tell: Tell) -> Turn:
+    due_s = deque(due_times_s(case.reloads, seconds=seconds))
+    looks = [look(server, at_s=-_WARMUP_S)]
+
+    def watch(progress: Progress) -> None:
+        tell(f"workers {case.name}: {progress.at_s:.0f} of {seconds:g} s")
+        if due_s and progress.at_s >= due_s[0]:
+            due_s.popleft()
+            os.kill(server.pid, signal.SIGHUP)
+        looks.append(look(server, at_s=progress.at_s))
+
+    plan = Plan(
+        url=server.url(PATH),
+        payload=payload(),
+        rate=limit_per_s(_LIMIT_ROWS, workers=_WORKERS) / 2,
+        seconds=seconds,
+        warmup_s=_WARMUP_S,
+        goal_s=_GOAL_MS / 1000,
+    )
+    outcome = put_through(plan, tell=watch)
+    return Turn(case=case, outcome=outcome, replaced=replaced(looks, workers=_WORKERS))
+
+
+def finding(turns: Sequence[Turn]) -> Finding:
+    """Put together what was seen; the first turn is what the others are held against."""
+    table = Sheet(
+        title="Replacement of workers under load",
+        columns=["workers", "replaced", "requests", "not 200", "p50 ms", "p99 ms", "p99 / left alone"],
+        rows=[_row(turn, base=turns[0]) for turn in turns],
+        notes=[note for turn in turns[1:] for note in _marks(turn)],
+    )
+    return Finding(
+        paragraph=f"""
+            Replacement: half of what {_WORKERS} such workers could run, as Poisson arrivals, while SIGHUP has
+            all of them replaced, or `--max-batches-per-worker` one after the other.
+        """,
+        sheets=[table],
+        faults=[
+            fault
+            for turn in turns
+            for fault in faults_of(f"workers {turn.case.name}", turn.outcome, allowed=_ALLOWED)
+        ],
+    )
+
+
+def _row(turn: Turn, *, base: Turn) -> list[str]:
+    p50, p99 = (_latency_ms(turn, name) for name in ("50", "99"))
+    base_p99 = _latency_ms(base, "99")
+    return [
+        turn.case.name,
+        str(turn.replaced),
+        text(len(turn.outcome.samples), digits=0),
+        str(_not_200(turn)),
+        text(p50, digits=0),
+        text(p99, digits=0),
+        text(p99 / base_p99 if p99 and base_p99 else None, digits=2),
+    ]
+
+
+def _latency_ms(turn: Turn, percentile: str) -> float | None:
+    latency = turn.outcome.summary().latency
+    return latency.percentiles_ms[percentile] if latency is not None else None
+
+
+def _not_200(turn: Turn) -> int:
+    return int((turn.outcome.samples["status"] != 200).sum())
+
+
+def _marks(turn: Turn) -> list[str]:
+    name, void = turn.case.name, turn.outcome.void
+    return [
+        mark_line(f"{name}: answers other than 200", _not_200(turn), bound=at_most(0), digits=0, void=void),
+        mark_line(
+            f"{name}: workers replaced",
+            turn.replaced,
+            bound=at_least(turn.case.least_replaced),
+            digits=0,
+        ),
+    ]

@@ -1,0 +1,243 @@
+"""Measure whether policies differ on a real gateway as the simulator says.
+
+One gateway serves a sleeping model under each policy, and gets the same traffic for each policy in turns. The
+simulator gets the same cell. The result is the ratio to release when free (fixed:0): of the mean latency with
+Poisson arrivals, and of answers per second with clients that wait for their answers. With one worker, where
+`cork` should equal release when free, it is the ratio of mean, p50 and p99 latency and of rows per batch.
+
+Poisson arrivals share a pool of connections, live and simulated: a request takes the connection that was
+freed last, or a new one if all are busy.
+
+    python -m benchmarks.live --rounds 5 --markdown live.md
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.peers.sheets import Sheet, markdown, output, show
+from uncork_dispatcher.plural import plural
+from uncork_dispatcher.simulator import ALL_POLICIES, Cell
+from uncork_dispatcher.simulator import measure as simulate
+from uncork_loadtests.compare import Comparison, alternate
+from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
+from uncork_loadtests.fleet import LoadTestError
+from uncork_loadtests.intervals import Interval, median_interval
+from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.servers import BenchError
+from uncork_loadtests.targets import aimed, our_service
+
+_SERVICE = f"{Path(__file__).parent / 'services' / 'policies.py'}:Policies"
+_BASE = "fixed:0"
+# Long enough for aimd to raise its cap row by row, and for cork-classic to fit its model.
+_WARMUP_S = 6.0
+_GOAL_MS = 10_000.0
+_LIMIT_ROWS = 64
+# What a batch and a client's way back cost beside the model, about; see docs/performance.md.
+_TRANSPORT_MS = 0.4
+_ROUND_TRIP_MS = 1.0
+_SEEDS = range(101, 106)
+_FIGURES = {
+    "answered_per_s": ("answers/s", "rows_per_s"),
+    "mean_ms": ("mean latency", "mean_ms"),
+    "p50_ms": ("p50", "p50_ms"),
+    "p99_ms": ("p99", "p99_ms"),
+    "batch_rows": ("rows per batch", "batch_rows"),
+}
+"""By the name of a live figure: its name in the table, and in the simulator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A model, its workers, and what is put on them: a rate, or clients that wait for their answers."""
+
+    intercept_ms: float
+    slope_ms: float
+    workers: int
+    rate: float | None = None
+    clients: int | None = None
+
+    def __str__(self) -> str:
+        traffic = f"Poisson {self.rate:g}/s" if self.rate else f"{self.clients} clients"
+        workers = plural(self.workers, "worker")
+        return f"{self.intercept_ms:g} + {self.slope_ms:g} n ms, {workers}, {traffic}"
+
+    @property
+    def policies(self) -> list[str]:
+        """The base first. With one worker only `cork`; `none` cannot carry the rates of the open loops."""
+        if self.workers == 1:
+            return [_BASE, "cork"]
+        others = [name for name in ALL_POLICIES if name != _BASE]
+        return [_BASE, *(name for name in others if self.clients or name != "none")]
+
+    @property
+    def figures(self) -> list[str]:
+        """What is compared: keys of `_FIGURES`."""
+        if self.clients:
+            return ["answered_per_s"]
+        return ["mean_ms", "p50_ms", "p99_ms", "batch_rows"] if self.workers == 1 else ["mean_ms"]
+
+    def plan(self, seconds: float) -> Plan:
+        """The traffic for a server."""
+        return Plan(
+            url="http://service/",
+            payload=Payload(bodies=(b"[5.1,3.5,1.4,0.2]",), expected=(b"10.2",)),
+            rate=self.rate,
+            clients=self.clients,
+            seconds=seconds,
+            warmup_s=_WARMUP_S,
+        )
+
+    def cell(self) -> Cell:
+        """The same for the simulator."""
+        full_ms = self.intercept_ms + _TRANSPORT_MS + self.slope_ms * _LIMIT_ROWS
+        capacity = self.workers * _LIMIT_ROWS / full_ms * 1000
+        return Cell(
+            intercept_ms=self.intercept_ms + _TRANSPORT_MS,
+            slope_ms=self.slope_ms,
+            workers=self.workers,
+            limit_rows=_LIMIT_ROWS,
+            goal_ms=_GOAL_MS,
+            load=self.rate / capacity if self.rate else None,
+            clients=self.clients,
+            round_trip_ms=_ROUND_TRIP_MS,
+            sources="clients" if self.clients else "pool",
+        )
+
+
+SETTINGS = (
+    Setting(intercept_ms=10, slope_ms=0.2, workers=2, rate=800),
+    Setting(intercept_ms=10, slope_ms=0.2, workers=4, rate=1200),
+    Setting(intercept_ms=40, slope_ms=1, workers=2, rate=400),
+    Setting(intercept_ms=40, slope_ms=1, workers=4, rate=600),
+    Setting(intercept_ms=10, slope_ms=0.2, workers=2, clients=32),
+    Setting(intercept_ms=10, slope_ms=0.2, workers=4, clients=64),
+    Setting(intercept_ms=40, slope_ms=1, workers=2, clients=32),
+    Setting(intercept_ms=40, slope_ms=1, workers=4, clients=64),
+    *(Setting(intercept_ms=5, slope_ms=0.1, workers=1, rate=rate) for rate in (400, 800, 1200, 2400)),
+)
+
+
+_ALL = ",".join(str(number) for number in range(1, len(SETTINGS) + 1))
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 6.")] = 5.0,
+    only: Annotated[
+        str, typer.Option(help=f"Numbers of settings, 1 to {len(SETTINGS)}, with commas between them.")
+    ] = _ALL,
+    markdown_file: MarkdownFile = None,
+) -> None:
+    """Compare policies with release when free, live and simulated."""
+    chosen = parse_settings(only)
+    progress = Console(stderr=True)
+    rows: list[list[str]] = []
+    left_out: list[str] = []
+    faults: list[str] = []
+    with telling_failures("live", progress=progress):
+        for setting in chosen:
+            with progress.status(str(setting)) as status:
+                seen = measure(setting, rounds=rounds, seconds=seconds, tell=status.update)
+                rows += rows_of(setting, seen)
+            left_out += [
+                f"{setting}: round {one.number + 1} left out: {one.policy} {one.reason}"
+                for one in seen.rounds.left_out
+            ]
+            faults += [f"{setting}: {fault}" for fault in seen.faults]
+    sheet = Sheet(
+        title="Ratio to release when free, live and simulated",
+        columns=["setting", "policy", "of", "live (95 %)", "simulated (95 %)"],
+        rows=rows,
+        notes=left_out,
+    )
+    show(sheet, console=output())
+    if markdown_file is not None:
+        markdown_file.write_text(markdown(sheet))
+    exit_with(faults, progress=progress)
+
+
+def parse_settings(only: str) -> list[Setting]:
+    """Read numbers of settings; typer.BadParameter if there is none of a number."""
+    by_number = {str(number): setting for number, setting in enumerate(SETTINGS, start=1)}
+    numbers = [number.strip() for number in only.split(",")]
+    for number in numbers:
+        if number not in by_number:
+            raise typer.BadParameter(f"settings are numbered 1 to {len(SETTINGS)}, as 1,5; got {only!r}")
+    return [by_number[number] for number in numbers]
+
+
+def measure(setting: Setting, *, rounds: int, seconds: float, tell: Callable[[str], None]) -> Comparison:
+    """Put the traffic of a setting on a real gateway under each of its policies.
+
+    Raises:
+        BenchError: if the gateway does not start or does not answer.
+    """
+    os.environ["PEER_INTERCEPT_MS"] = str(setting.intercept_ms)
+    os.environ["PEER_SLOPE_MS"] = str(setting.slope_ms)
+    options = {
+        "--workers": setting.workers,
+        "--mb-max-latency": _GOAL_MS,
+        "--mb-max-batch-size": _LIMIT_ROWS,
+    }
+    arguments = [text for name, value in options.items() for text in (name, str(value))]
+    try:
+        with our_service(_SERVICE, options=arguments) as server:
+            entrants = {
+                policy: (server, aimed(setting.plan(seconds), server, path=f"/{policy}"))
+                for policy in setting.policies
+            }
+            return alternate(
+                _SERVICE, entrants, rounds=rounds, tell=lambda doing: tell(f"{setting}: {doing}")
+            )
+    except LoadTestError as error:
+        raise BenchError(str(error)) from error
+
+
+def simulated(setting: Setting) -> dict[str, dict[str, Interval]]:
+    """By policy and figure: the ratio to the base, over some seeds."""
+    seen = {
+        policy: [simulate(setting.cell(), policy, seed) for seed in _SEEDS] for policy in setting.policies
+    }
+    return {
+        policy: {
+            figure: median_interval(
+                [
+                    getattr(one, _FIGURES[figure][1]) / getattr(base, _FIGURES[figure][1])
+                    for one, base in zip(measured, seen[_BASE], strict=True)
+                ]
+            )
+            for figure in setting.figures
+        }
+        for policy, measured in seen.items()
+    }
+
+
+def rows_of(setting: Setting, seen: Comparison) -> list[list[str]]:
+    """A row for each policy but the base, and for each figure."""
+    expected = simulated(setting)
+    ratios = {result.policy: result.ratios for result in seen.results}
+    return [
+        [
+            str(setting),
+            policy,
+            _FIGURES[figure][0],
+            _interval(ratios.get(policy, {}).get(figure)),
+            _interval(expected[policy][figure]),
+        ]
+        for policy in setting.policies[1:]
+        for figure in setting.figures
+    ]
+
+
+def _interval(ratio: Interval | None) -> str:
+    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
+
+
+if __name__ == "__main__":
+    typer.run(main)

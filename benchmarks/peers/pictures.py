@@ -1,0 +1,154 @@
+"""Pictures of a comparison with the peers, drawn with matplotlib, which comes with ``uncork[loadtest]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.contest import Outcome, Point
+from benchmarks.peers.entrants import OURS
+from benchmarks.peers.judge import Figure, best, values
+from benchmarks.peers.sheets import median_known
+from uncork_loadtests.picture_style import (
+    BLUE,
+    DARK_GREY,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY_BLUE,
+    STYLE,
+    VERMILION,
+    headline,
+    line_look,
+    log_upwards,
+    log_with_ticks,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+# Of the names below a picture; more do not fit into its width.
+_MOST_IN_A_ROW = 5
+_COLOURS = (DARK_GREY, BLUE, SKY_BLUE, GREEN, PURPLE, ORANGE, "#999933", "#882255", "#332288")
+_MARKS = "s^vDPX<>h"
+_LOOKS = {OURS: (VERMILION, "o")} | {
+    name: (colour, mark) for name, colour, mark in zip(PEERS, _COLOURS, _MARKS, strict=True)
+}
+"""Colour and mark: the same in every picture, in Okabe and Ito's colours as far as they go."""
+
+
+def draw(outcomes: Sequence[Outcome], *, folder: Path) -> list[Path]:
+    """Draw one picture for each kind of load that was measured; OSError if one cannot be written."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    closed = [[point for point in each.points if point.connections] for each in outcomes]
+    opened = [[point for point in each.points if point.rate] for each in outcomes]
+    made = []
+    with rc_context(STYLE):
+        for name, works, picture in (("closed", closed, _throughput), ("open", opened, _p99)):
+            there = [points for points in works if points]
+            if there:
+                made.append(folder / f"peers-{name}.svg")
+                picture(there).savefig(made[-1])
+    return made
+
+
+def draw_curve(
+    points: Sequence[tuple[float, float]], *, path: Path, title: str, labels: tuple[str, str]
+) -> None:
+    """Draw one line over a logarithmic axis; OSError if it cannot be written."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Picture
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE):
+        picture = Picture(figsize=(6.6, 4.0), layout="constrained")
+        axes = picture.subplots()
+        _draw_line(axes, OURS, points)
+        log_with_ticks(axes, "x", [x for x, _ in points])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        headline(picture, title, size=10)
+        picture.savefig(path)
+
+
+def _throughput(works: Sequence[Sequence[Point]]) -> Picture:
+    def share(point: Point, value: float) -> float:
+        return value / point.limit if point.limit else value
+
+    picture, panels = _panels(
+        works, "closed loop, one worker: answers per second", "requests_per_second", share
+    )
+    for axes, points in zip(panels, works, strict=True):
+        axes.set_xlabel("clients, each of which waits for its answer")
+        log_with_ticks(axes, "x", [point.connections or 1 for point in points])
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("share of what the model allows" if points[0].limit else "requests per second")
+    return picture
+
+
+def _p99(works: Sequence[Sequence[Point]]) -> Picture:
+    picture, panels = _panels(
+        works, "open loop (Poisson), one worker: 99th percentile", "p99", lambda point, value: value * 1000
+    )
+    for axes in panels:
+        axes.set_xlabel("requests per second")
+        axes.set_ylabel("milliseconds")
+        axes.set_xlim(left=0)
+        log_upwards(axes)
+    return picture
+
+
+def _panels(
+    works: Sequence[Sequence[Point]], title: str, figure: Figure, scaled: Callable[[Point, float], float]
+) -> tuple[Picture, list[Axes]]:
+    """A panel for each model, with a line for each server in its best setting at each point."""
+    from matplotlib.figure import Figure as Picture
+
+    picture = Picture(figsize=(max(6.6, 3.6 * len(works) + 0.4), 4.2), layout="constrained")
+    panels: list[Axes] = picture.subplots(1, len(works), squeeze=False).flatten().tolist()
+    legend: dict[str, Any] = {}
+    for axes, points in zip(panels, works, strict=True):
+        axes.set_title(points[0].work)
+        for name in _LOOKS:
+            line = _line(points, name, figure=figure, scaled=scaled)
+            if line:
+                legend.setdefault(name, _draw_line(axes, name, line))
+    headline(picture, title)
+    picture.legend(
+        legend.values(), legend.keys(), loc="outside lower center", ncols=min(len(legend), _MOST_IN_A_ROW)
+    )
+    return picture, panels
+
+
+def _line(
+    points: Sequence[Point], name: str, *, figure: Figure, scaled: Callable[[Point, float], float]
+) -> list[tuple[float, float]]:
+    found = []
+    for point in points:
+        entrant = best(point.rounds, figure=figure, among=_settings(point, name))
+        value = median_known(values(point.rounds[entrant], figure=figure)) if entrant else None
+        if value is not None:
+            found.append((point.connections or point.rate or 0.0, scaled(point, value)))
+    return sorted(found)
+
+
+def _settings(point: Point, name: str) -> list[str]:
+    return [entrant for entrant in point.rounds if entrant.split()[0] == name]
+
+
+def _draw_line(axes: Axes, name: str, line: Sequence[tuple[float, float]]) -> Any:
+    colour, mark = _LOOKS[name]
+    (drawn,) = axes.plot(
+        [x for x, _ in line],
+        [y for _, y in line],
+        color=colour,
+        marker=mark,
+        **line_look(first=name == OURS),
+    )
+    return drawn

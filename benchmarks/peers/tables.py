@@ -1,0 +1,158 @@
+"""Tables of what a comparison with the peers found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from benchmarks.peers.contest import Outcome, Point
+from benchmarks.peers.entrants import OURS
+from benchmarks.peers.judge import Figure, less_is_better, values
+from benchmarks.peers.loads import SOON_S, Round
+from benchmarks.peers.marks import LIMIT, Bound, Verdict
+from benchmarks.peers.sheets import Sheet, median_known, text
+from uncork_loadtests.intervals import Interval
+
+FIGURES: Mapping[Figure, str] = {
+    "requests_per_second": "requests/s",
+    "p50": "p50",
+    "p99": "p99",
+    "in_goal": "share within the goal",
+    "soon": f"share within {SOON_S * 1000:g} ms",
+    "front_cpu": "front cpu",
+}
+"""What figures are called."""
+
+
+class _Column(NamedTuple):
+    title: str
+    figure: Callable[[Round], float | None]
+    digits: int
+    scale: float = 1.0
+
+
+_LATENCIES = (
+    _Column("p50 ms", lambda each: each.p50, 2, 1000),
+    _Column("p99 ms", lambda each: each.p99, 2, 1000),
+)
+_COSTS = (
+    _Column("front cpu", lambda each: each.front_cpu, 3),
+    _Column("all cpu", lambda each: each.all_cpu, 3),
+)
+_SHARES = (
+    _Column("in goal %", lambda each: each.in_goal, 2, 100),
+    _Column(f"in {SOON_S * 1000:g} ms %", lambda each: each.soon, 2, 100),
+)
+_RATE = _Column("req/s", lambda each: each.requests_per_second, 0)
+
+
+def point_sheet(point: Point) -> Sheet:
+    """Medians over the rounds, best entrant first, and what is judged by them."""
+    figure: Figure = "p99" if point.rate else "p50" if point.connections == 1 else "requests_per_second"
+    columns = [_RATE, *_LATENCIES, *_COSTS]
+    if point.rate:
+        columns[1:1] = _SHARES
+    elif point.limit:
+        limit = point.limit
+        columns[1:1] = [_Column("of limit %", lambda each: each.requests_per_second / limit, 1, 100)]
+    rows = [
+        [name, *_cells(point.rounds[name], columns), *_counts(point.rounds[name])]
+        for name in _order(point, figure=figure)
+    ]
+    return Sheet(
+        title=f"{point.work}, 1 worker, {point.load}{_bounds(point)}",
+        columns=["server", *(column.title for column in columns), "refused", "faults", "rounds"],
+        rows=rows,
+        notes=[verdict_line(each) for each in point.verdicts],
+        emphasised=OURS,
+    )
+
+
+def marks_sheet(outcomes: Sequence[Outcome]) -> Sheet:
+    """All that has a mark, over all models and loads."""
+    rows = [
+        [
+            point.work,
+            point.load,
+            f"{FIGURES[each.mark.figure]} / {each.rival}",
+            interval_text(each.ratio),
+            str(each.rounds),
+            _bound_text(each.mark.bound),
+            each.state,
+        ]
+        for outcome in outcomes
+        for point in outcome.points
+        for each in point.verdicts
+        if each.state != "no mark"
+    ]
+    states = [row[-1] for row in rows]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
+    return Sheet(
+        title="Marks",
+        columns=[
+            "model",
+            "load",
+            f"{OURS}'s figure / whose",
+            "ratio (95 % interval)",
+            "rounds",
+            "mark",
+            "state",
+        ],
+        rows=rows,
+        notes=[counts or "no marks at these points", *LEGEND],
+    )
+
+
+LEGEND = (
+    "Medians over the rounds; cpu in processor seconds per 1000 requests, of the process that speaks HTTP "
+    "(front) and of all; refused and faults in all rounds.",
+    "Ratios are taken round by round; within the noise: the 95 % interval of their median (bootstrap over "
+    "the rounds) holds the mark. The best peer is the one with the best median at that very point.",
+)
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Say in one line how Uncork stands to a rival."""
+    mark = verdict.mark
+    what = f"{FIGURES[mark.figure]}, {OURS} / {verdict.rival}"
+    if verdict.ratio is None:
+        return f"{what}: no figure, or nobody to compare with; mark: {_bound_text(mark.bound)}"
+    better = "below" if less_is_better(mark.figure) else "above"
+    after = f"{better} 1 is better for {OURS}" if verdict.rival != LIMIT else "1 is the limit"
+    if verdict.state != "no mark":
+        after = f"mark: {mark.bound}, {verdict.state}"
+    return f"{what}: {interval_text(verdict.ratio)}; {after}"
+
+
+def interval_text(ratio: Interval | None) -> str:
+    """A median with its 95 % interval; a dash for none."""
+    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
+
+
+def _bound_text(bound: Bound | None) -> str:
+    return str(bound) if bound else "-"
+
+
+def _bounds(point: Point) -> str:
+    limit = f", limit {point.limit:,.0f}/s" if point.limit else ""
+    return limit + (f", goal {point.goal_s * 1000:g} ms" if point.goal_s else "")
+
+
+def _order(point: Point, *, figure: Figure) -> list[str]:
+    """Names, the best first; without a figure last, whichever way it points."""
+    medians = {name: median_known(values(found, figure=figure)) for name, found in point.rounds.items()}
+    sign = 1 if less_is_better(figure) else -1
+    return sorted(medians, key=lambda name: (medians[name] is None, sign * (medians[name] or 0.0)))
+
+
+def _cells(rounds: Sequence[Round | None], columns: Sequence[_Column]) -> list[str]:
+    known = [each for each in rounds if each is not None]
+    return [
+        text(median_known(map(column.figure, known)), digits=column.digits, scale=column.scale)
+        for column in columns
+    ]
+
+
+def _counts(rounds: Sequence[Round | None]) -> list[str]:
+    known = [each for each in rounds if each is not None]
+    refused, faults = sum(each.refused for each in known), sum(bool(each.fault) for each in known)
+    whole = len(known) == len(rounds)
+    return [str(refused), str(faults), str(len(known)) if whole else f"{len(known)} of {len(rounds)}"]

@@ -1,0 +1,201 @@
+"""Servers of other projects behind the proxy, except for what it is for: nothing is measured or installed."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.interop.bench import faults, parse_only, sheet
+from benchmarks.interop.catalogue import REQUIREMENTS, TARGETS, Target
+from benchmarks.interop.checked import Checked, Question, check, fault, questions
+from benchmarks.interop.dialects import V1, V2, Dialect
+from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
+from benchmarks.peers.entrants import Work
+from benchmarks.peers.environments import Environment
+from benchmarks.tests.peers_rounds import rounds
+from tests.loadtests.fake_server import Handler, reply, serving
+
+CLIENTS = 7
+DIALECTS = st.sampled_from([V1, V2])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+RATES = {DIRECT: [100.0, 50.0, 80.0], PROXY: [400.0, 250.0, 320.0]}
+
+
+def sleeping() -> Target:
+    """Give the first server."""
+    return TARGETS[0]
+
+
+def work() -> Work:
+    """Give rows that all have another answer."""
+    return sleeping().work(clients=CLIENTS)
+
+
+def answer_v2(body: bytes) -> dict[str, object]:
+    """Answer as a server that adds up the rows."""
+    asked = json.loads(body)
+    (tensor,) = asked["inputs"]
+    (rows, width), data = tensor["shape"], tensor["data"]
+    sums = [sum(data[n * width : (n + 1) * width]) for n in range(rows)]
+    return {"id": asked["id"], "outputs": [{"name": "sums", "shape": [rows, 1], "data": sums}]}
+
+
+def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> bytes:
+    """Say these values in either protocol; V1 has no ids."""
+    if dialect is V1:
+        return json.dumps({"predictions": values}).encode()
+    output = {"name": "sums", "shape": [len(values)], "data": values}
+    return json.dumps({"id": request_id, "outputs": [output]}).encode()
+
+
+def found(**checked: Checked) -> Finding:
+    """Give a server that was asked on both ways; all went well unless `checked` says otherwise."""
+    seen = {way: [(each, 4.0) for each in rounds(requests_per_second=rates)] for way, rates in RATES.items()}
+    well = Checked(requests=10)
+    return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, seen=seen)
+
+
+@given(dialect=DIALECTS, values=st.lists(NUMBERS, min_size=1), data=st.data())
+def test_only_the_right_answer_is_right(dialect: Dialect, values: list[float], data: st.DataObject) -> None:
+    """One value that is another, one more or one less is a fault."""
+    question = Question(request_id="1", body=b"", right=values)
+    at = data.draw(st.integers(0, len(values) - 1))
+    other = data.draw(NUMBERS.filter(lambda value: value != values[at]))
+
+    def judged(said: list[float]) -> str:
+        return fault(question, dialect=dialect, status=200, answer=saying(dialect, said))
+
+    assert judged(values) == ""
+    assert "right is" in judged([*values[:at], other, *values[at + 1 :]])
+    assert "right is" in judged([*values, other])
+    assert judged(values[:-1])
+
+
+@given(dialect=DIALECTS, answer=st.binary() | st.sampled_from([b"{}", b"[]", b"null", b'{"outputs": []}']))
+def test_what_is_no_answer_is_told_with_its_text(dialect: Dialect, answer: bytes) -> None:
+    """Whatever it is."""
+    question = Question(request_id="1", body=b"", right=[1.5])
+
+    assert repr(answer[:200]) in fault(question, dialect=dialect, status=200, answer=answer)
+
+
+def test_a_refusal_and_the_answer_to_another_are_faults() -> None:
+    """The values alone do not make it right, nor does a shape that is not theirs."""
+    question = Question(request_id="3-1", body=b"", right=[1.5])
+    stretched = {"id": "3-1", "outputs": [{"name": "sums", "shape": [2, 1], "data": [1.5]}]}
+
+    def judged(status: int, answer: bytes) -> str:
+        return fault(question, dialect=V2, status=status, answer=answer)
+
+    assert "503" in judged(503, saying(V2, [1.5], "3-1"))
+    assert "the id is '4-1'" in judged(200, saying(V2, [1.5], "4-1"))
+    assert "the shape is [2, 1]" in judged(200, json.dumps(stretched).encode())
+
+
+@pytest.mark.parametrize("dialect", [V1, V2])
+def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
+    """So that an answer that went to a neighbour is seen; one, two or three rows a request."""
+    asked = [questions(work(), dialect=dialect, client=client) for client in range(CLIENTS)]
+
+    assert len({tuple(each[0].right) for each in asked}) == CLIENTS
+    assert [len(each[0].right) for each in asked] == [1, 2, 3, 1, 2, 3, 1]
+    assert len({each.request_id for client in asked for each in client}) == sum(map(len, asked))
+
+
+def test_rows_are_written_as_the_protocols_have_them() -> None:
+    """V2 flat, with its shape."""
+    rows = [[1.0, 2.5], [3.0, -4.0]]
+
+    assert json.loads(V1.write(rows, "7")) == {"instances": rows}
+    assert json.loads(V2.write(rows, "7")) == {
+        "id": "7",
+        "inputs": [{"name": "rows", "shape": [2, 2], "datatype": "FP64", "data": [1.0, 2.5, 3.0, -4.0]}],
+    }
+
+
+def test_a_server_that_is_right_has_no_faults() -> None:
+    """Every client's every request was looked at."""
+
+    async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(json.dumps(answer_v2(body)).encode()))
+
+    assert ask(handler) == Checked(requests=CLIENTS * 10, wrong=[], lost=[])
+
+
+def test_swapped_answers_and_lost_requests_are_told_apart() -> None:
+    """One client gets another's values under its own id, one gets nothing."""
+
+    async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
+        answer = answer_v2(body)
+        if answer["id"] == "3-2":
+            writer.close()
+            return
+        if answer["id"] == "6-5":
+            neighbour = questions(work(), dialect=V2, client=0)[0]
+            answer = {**answer_v2(neighbour.body), "id": "6-5"}
+        writer.write(reply(json.dumps(answer).encode()))
+
+    seen = ask(handler)
+
+    assert [each.partition(" is ")[0] for each in seen.wrong] == ["request 6-5"]
+    assert [each.partition(" has ")[0] for each in seen.lost] == ["request 3-2"]
+
+
+def ask(handler: Handler) -> Checked:
+    """Have all clients ask a server."""
+
+    async def run() -> Checked:
+        async with serving(handler) as url:
+            seen = await check(url, dialect=V2, work=work(), clients=CLIENTS)
+            # The server's side of every connection, which ends with its client.
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+            return seen
+
+    return asyncio.run(run())
+
+
+def test_the_ratio_is_taken_round_by_round() -> None:
+    """Each way has a line of its own in the table; the ratio stands beside the second."""
+    table = sheet([found()], clients=64)
+
+    direct, proxied = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    assert (direct["req/s"], proxied["req/s"]) == ("80", "320")
+    assert direct["proxy / direct"] == ""
+    assert proxied["proxy / direct"] == "4.000 (4.000 .. 5.000)"
+    assert proxied["wrong"] == "0 of 10"
+
+
+def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy() -> None:
+    """How a server treats those who ask it directly is not ours to answer for, unless it answers wrong."""
+    wrong, lost = Checked(requests=10, wrong=["w"]), Checked(requests=10, lost=["gone"])
+
+    assert faults(found()) == []
+    assert faults(found(direct=wrong)) == ["theirs, direct: w"]
+    assert faults(found(proxy=wrong)) == ["theirs, proxy: w"]
+    assert faults(found(direct=lost)) == []
+    assert faults(found(proxy=lost)) == ["theirs, proxy: gone"]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_every_server_has_a_file_that_serves_it(target: Target) -> None:
+    """And an environment of its own to serve it in."""
+    environment = Environment(folder=Path("cache"))
+
+    command = target.command(work=work(), environment=environment, folder=Path("scratch"))
+
+    assert Path(command[command.index("cache/bin/python") + 1]).exists()
+    assert target.project in REQUIREMENTS
+
+
+def test_projects_are_chosen_by_name() -> None:
+    """One that is not known is named."""
+    assert {target.project for target in parse_only("kserve")} == {"kserve"}
+    assert parse_only(",".join(REQUIREMENTS)) == list(TARGETS)
+    with pytest.raises(typer.BadParameter, match="no project 'triton'; there are mlserver, kserve"):
+        parse_only("kserve,triton")
+    with pytest.raises(typer.BadParameter, match="no project is given"):
+        parse_only(",")

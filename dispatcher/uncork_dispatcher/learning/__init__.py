@@ -1,0 +1,1 @@
+"""What the core learns from traffic: execution time, arrivals, returning clients, worker speed."""

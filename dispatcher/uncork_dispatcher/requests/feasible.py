@@ -1,0 +1,76 @@
+"""Which of the held requests go into a batch when not all of them can be answered in time.
+
+Shrinking the batch to save the oldest request is a death spiral: smaller batches mean less capacity just
+when it is scarce. So, unless the rest can follow in time, the largest batch is taken that finishes before the
+earliest deadline in it, and those that stand in its way are left behind (Symphony, arXiv 2308.07470).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.queue import Entry
+
+
+class Choice(NamedTuple):
+    """Skip this many of the requests, most urgent first, then take this many rows."""
+
+    skipped: int
+    rows: float
+
+
+def choose(
+    entries: Sequence[Entry],
+    *,
+    limit_rows: float,
+    now: float,
+    next_start: float,
+    estimate: Estimate,
+    most_skipped: int,
+) -> Choice:
+    """Choose from ``entries``, most urgent first, for a batch of at most ``limit_rows`` rows that starts now.
+
+    ``next_start`` is when the batch after it can start. At most ``most_skipped`` requests are skipped, and at
+    least one is taken.
+    """
+    rows = sum(entry.rows for entry in entries)
+    first = _rows_until(entries[0].deadline, now=now, estimate=estimate)
+    if first >= min(rows, limit_rows):
+        return Choice(0, limit_rows)
+    if entries[0].rows <= first and _rest_is_safe(entries, first, limit_rows, next_start, estimate):
+        return Choice(0, first)
+    best = Choice(0, limit_rows)
+    most = 0.0
+    for skipped, entry in enumerate(entries[: most_skipped + 1]):
+        fits = min(_rows_until(entry.deadline, now=now, estimate=estimate), limit_rows, rows)
+        if fits > most and fits >= entry.rows:
+            best, most = Choice(skipped, fits), fits
+        rows -= entry.rows
+        if rows <= most:
+            break
+    return best
+
+
+def _rows_until(deadline: float, *, now: float, estimate: Estimate) -> float:
+    """Rows of the largest batch that, started now, is all but surely done by the deadline; 0 if none is."""
+    allowed_s = (deadline - now) / (1.0 + 2.0 * estimate.spread) - estimate.intercept_s
+    if allowed_s < 0:
+        return 0.0
+    return allowed_s / estimate.slope_s if estimate.slope_s > 0 else float("inf")
+
+
+def _rest_is_safe(
+    entries: Sequence[Entry], first: float, limit_rows: float, next_start: float, estimate: Estimate
+) -> bool:
+    """Whether those who do not fit into a first batch of ``first`` rows can go in time in the next one."""
+    taken = rest = 0.0
+    deadline = None
+    for entry in entries:
+        if deadline is None and taken + entry.rows <= first:
+            taken += entry.rows
+            continue
+        deadline = entry.deadline if deadline is None else deadline
+        rest += entry.rows
+    return deadline is None or (rest <= limit_rows and next_start + estimate.upper(rest) <= deadline)

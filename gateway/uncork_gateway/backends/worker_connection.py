@@ -1,0 +1,294 @@
+"""One worker process, at the other end of a socket: what it says, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, cast
+
+from uncork_dispatcher import WorkerLost
+from uncork_workers.wire.frames import (
+    AnswerHead,
+    Batch,
+    Cancel,
+    Failed,
+    Frame,
+    FrameDecoder,
+    FrameError,
+    Hello,
+    Piece,
+    Ping,
+    Pong,
+    Ready,
+    Reply,
+    WarmUp,
+    encode_frame,
+    frame_buffers,
+    split_payload,
+)
+from uncork_workers.wire.schema import ServiceDescription
+
+log = logging.getLogger("uncork.gateway")
+
+# Below it, to copy the bodies of a batch costs less than to send them one by one.
+_SMALL_BYTES = 64 * 1024
+
+WorkerState = Literal["starting", "idle", "busy"]
+
+
+class Executed(NamedTuple):
+    """A reply and the bodies that came with it."""
+
+    reply: Reply
+    bodies: list[bytes]
+
+
+Done = Callable[[Executed | WorkerLost], object]
+"""What came of a batch: the reply, or that the worker died before it had answered."""
+
+OnPiece = Callable[[AnswerHead | None, bytes], object]
+"""Told the next bytes of an answer that is streamed; the first with a head."""
+
+
+class PoolListener(Protocol):
+    """Told what becomes of workers.
+
+    ``worker`` numbers a connection, or that and those which took it over, and is never used for another.
+    """
+
+    def worker_imported(self, files: list[str]) -> None:
+        """A worker has imported its service, from these files of the user's."""
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        """A worker has said what it serves."""
+
+    def worker_ready(self, worker: int, index: int) -> None:
+        """The worker of an index takes batches."""
+
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
+        """A worker that takes batches now has said what it learned when it warmed up."""
+
+    def worker_lost(self, worker: int, index: int) -> None:
+        """The connection to the worker of an index, which took batches, is gone."""
+
+    def worker_connected(self, index: int) -> None:
+        """A worker has said which one it is, and sets its service up now; not told of those that stand by."""
+
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """A worker calls an api with so many rows of its example; not told of those that stand by."""
+
+    def batch_finished(self, pid: int) -> None:
+        """A worker process has answered a batch."""
+
+    def worker_dropped(self, pid: int) -> None:
+        """A worker does not keep to the protocol, or does not answer, and its connection was closed."""
+
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+        """A worker could not be made ready; ``standby`` if it was to take over from another."""
+
+    def worker_stands_by(self, pid: int) -> None:
+        """A worker is ready to take over."""
+
+    def worker_retired(self, pid: int) -> None:
+        """A worker from which another took over has ended its last batch, and was told to go."""
+
+
+class _Run(NamedTuple):
+    """A batch that a worker runs, and who is told of it."""
+
+    batch: Batch
+    done: Done
+    on_piece: OnPiece | None
+
+
+class WorkerConnection(asyncio.Protocol):
+    """One worker.
+
+    ``gone`` is told when the connection has been closed, by whichever side.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        listener: PoolListener,
+        *,
+        standby: bool,
+        gone: Callable[[WorkerConnection], object],
+    ) -> None:
+        self.number = number
+        self.standby = standby
+        self._listener = listener
+        self._gone = gone
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._running: _Run | None = None
+        self._is_streaming = False
+        """Whether the first piece of the answer has come."""
+        self._is_retiring = False
+        self._is_asked = False
+        """Whether it was asked if it is there, and has said nothing since."""
+        self.hello: Hello | None = None
+        self.ready: Ready | None = None
+
+    @property
+    def index(self) -> int | None:
+        """Which worker it is, once it has said so."""
+        return None if self.hello is None else self.hello.index
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has set its service up."""
+        return self.ready is not None
+
+    @property
+    def state(self) -> WorkerState:
+        """What the worker does now."""
+        if self.standby or not self.is_ready:
+            return "starting"
+        return "idle" if self._running is None else "busy"
+
+    def runs(self, batch: int) -> bool:
+        """Whether it runs a batch."""
+        return self._running is not None and self._running.batch.batch == batch
+
+    def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
+        """Have it run a batch; as :meth:`WorkerPool.execute`."""
+        assert self._transport is not None
+        frame = frame_buffers(batch, bodies)
+        self._running = _Run(batch, done, on_piece)
+        self._is_streaming = False
+        if sum(map(len, bodies)) < _SMALL_BYTES:
+            self._transport.write(b"".join(frame))
+        else:
+            self._transport.writelines(frame)
+
+    def cancel(self) -> None:
+        """Tell it that nobody waits for more pieces of what it runs."""
+        assert self._transport is not None
+        assert self._running is not None
+        self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
+
+    def look(self) -> None:
+        """Ask a worker that waits for a batch whether it is there; drop one that has not answered before.
+
+        Nothing else would tell of it before it costs somebody a timeout: others may be preferred for long.
+        """
+        if self._transport is None or not self.is_ready or self._running is not None:
+            self._is_asked = False
+        elif self._is_asked:
+            log.error("worker %s waits for a batch, but does not answer, and is dropped", self.index)
+            self._drop()
+        else:
+            self._is_asked = True
+            self._transport.write(encode_frame(Ping()))
+
+    def retire(self) -> None:
+        """Let it go when it has ended what it runs."""
+        self._is_retiring = True
+        self._leave_if_idle()
+
+    def close(self) -> None:
+        """Let it go now."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what it says."""
+        self._is_asked = False
+        try:
+            for frame in self._decoder.feed(data):
+                self._received(frame)
+        except FrameError as error:
+            log.error("worker %s talks nonsense and is dropped: %s", self.index, error)
+            self._drop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        if self._running is not None:
+            self._running.done(WorkerLost(f"worker {self.index} died"))
+        self._gone(self)
+
+    def _drop(self) -> None:
+        self.close()
+        if self.hello is not None:
+            self._listener.worker_dropped(self.hello.pid)
+
+    def _received(self, frame: Frame) -> None:
+        match frame.message:
+            case Hello():
+                self._said_hello(frame.message)
+            case WarmUp(api=api, rows=rows):
+                if not self.standby and self.hello is not None:
+                    self._listener.worker_warms_up(self.hello.index, api, rows)
+            case Ready():
+                self._is_now_ready(frame.message)
+            case Failed():
+                self._listener.worker_failed(frame.message, standby=self.standby)
+            case Reply():
+                self._replied(frame.message, frame.payload)
+            case Piece(batch=batch, head=head):
+                self._streamed(batch, head, frame.payload)
+            case Pong():
+                pass  # that it has said something is all there is to it
+            case Batch() | Cancel() | Ping():
+                raise FrameError("a worker sends no batches")
+
+    def _said_hello(self, hello: Hello) -> None:
+        self.hello = hello
+        self._listener.worker_imported(hello.files)
+        if not self.standby:
+            self._listener.worker_connected(hello.index)
+            self._listener.worker_described(hello.service)
+
+    def _is_now_ready(self, ready: Ready) -> None:
+        if self.hello is None:
+            raise FrameError("a worker says which one it is before it is ready")
+        self._listener.worker_imported(ready.files)
+        self.ready = ready
+        if self.standby:
+            self._listener.worker_stands_by(self.hello.pid)
+        else:
+            self._listener.worker_profiled(self.number, ready)
+            self._listener.worker_ready(self.number, self.hello.index)
+
+    def _leave_if_idle(self) -> None:
+        if self._is_retiring and self._running is None:
+            self.close()
+            if self.hello is not None:
+                self._listener.worker_retired(self.hello.pid)
+
+    def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
+        if self._running is None or self._running.batch.batch != batch or self._running.on_piece is None:
+            raise FrameError(f"it streams the answer to batch {batch}, which nobody asked of it")
+        if (head is None) != self._is_streaming:
+            raise FrameError("the first piece of an answer has a head, and no other")
+        self._is_streaming = True
+        self._running.on_piece(head, data)
+
+    def _replied(self, reply: Reply, payload: bytes) -> None:
+        if self._running is None or self._running.batch.batch != reply.batch:
+            raise FrameError(f"it answers batch {reply.batch}, which it was not given")
+        batch, done, _ = self._running
+        lists = (reply.statuses, reply.lengths, reply.content_types, reply.headers)
+        lengths = [len(one) for one in lists if one is not None]
+        if set(lengths) != {len(batch.lengths)}:
+            raise FrameError(
+                f"its reply has lists of {lengths} items, the batch had {len(batch.lengths)} requests"
+            )
+        if len(reply.forms) not in (1, len(reply.lengths)):
+            raise FrameError(f"it gives {len(reply.forms)} forms of {len(reply.lengths)} answers")
+        if not all(0 <= at < len(reply.statuses) for at in reply.reasons):
+            raise FrameError(f"it has reasons for requests {list(reply.reasons)[:8]}, which the batch lacks")
+        bodies = split_payload(payload, reply.lengths)
+        self._running = None
+        done(Executed(reply, bodies))
+        if self.hello is not None:
+            self._listener.batch_finished(self.hello.pid)
+        self._leave_if_idle()

@@ -1,0 +1,243 @@
+"""The workers behind a gateway: which take batches, which stand by to take over, which are leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.worker_connection import (
+    Done,
+    OnPiece,
+    PoolListener,
+    WorkerConnection,
+    WorkerState,
+)
+from uncork_workers.wire.frames import Batch, Hello
+from uncork_workers.wire.schema import ServiceDescription
+
+# A worker that is stopped or hangs while it waits is known as such after one to two of these.
+_LOOK_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """A connected worker that has said who it is.
+
+    Attributes:
+        worker: its number, as the dispatcher knows it.
+        standby: whether it waits to take over from another.
+        retiring: whether another has taken over from it.
+    """
+
+    worker: int
+    index: int
+    pid: int
+    state: WorkerState
+    standby: bool
+    retiring: bool
+
+
+class WorkerPool:
+    """Listens for workers and has them run batches, one at a time each."""
+
+    def __init__(self, listener: PoolListener) -> None:
+        self._listener = listener
+        self._numbers = itertools.count(1)
+        self._connections: dict[int, WorkerConnection] = {}
+        """Those in force: they take batches, or will when they are ready."""
+        self._standbys: dict[int, WorkerConnection] = {}
+        self._retiring: set[WorkerConnection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._next_look: asyncio.TimerHandle | None = None
+
+    async def listen(self, socket_path: str, *, standby: bool = False) -> None:
+        """Take connections on a Unix socket, which should lie in a folder that is the user's alone.
+
+        Workers that connect to a ``standby`` one get no batches until they take over.
+        """
+        loop = asyncio.get_running_loop()
+        connection = partial(self._connection, standby=standby)
+        self._servers.append(await loop.create_unix_server(connection, socket_path))
+
+    async def attach(self, connected: socket.socket) -> None:
+        """Take a socket at whose other end is a worker already."""
+        await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
+
+    def execute(
+        self,
+        worker: int,
+        batch: Batch,
+        bodies: Sequence[bytes],
+        done: Done,
+        *,
+        on_piece: OnPiece | None = None,
+    ) -> None:
+        """Have a worker run a batch; ``done`` is called once, after this has returned.
+
+        If ``on_piece`` is given, the answer may come in pieces before that.
+
+        Raises:
+            FrameError: if the batch is larger than a frame may be.
+        """
+        connection = self._connections.get(worker)
+        if connection is None:
+            asyncio.get_running_loop().call_soon(done, WorkerLost(f"worker {worker} is gone"))
+        else:
+            connection.execute(batch, bodies, done, on_piece)
+
+    def cancel(self, batch: int) -> None:
+        """Tell the worker that runs a batch, if one does, that nobody waits for more pieces."""
+        connection = self._running(batch)
+        if connection is not None:
+            connection.cancel()
+
+    def runner_of(self, batch: int) -> Hello | None:
+        """What the worker that runs a batch has said of itself; None if no one does."""
+        connection = self._running(batch)
+        return None if connection is None else connection.hello
+
+    def _running(self, batch: int) -> WorkerConnection | None:
+        running = (one for one in (*self._connections.values(), *self._retiring) if one.runs(batch))
+        return next(running, None)
+
+    def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
+        """What the processes serve that are to take over.
+
+        Raises:
+            ValueError: if one of them has gone, or is not ready.
+        """
+        ready = {one.hello.pid: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
+        gone = set(pids) - ready.keys()
+        if gone:
+            raise ValueError(f"{len(gone)} of the new workers cannot take over any more")
+        return [ready[pid].service for pid in pids]
+
+    def any_left_by(self, pids: Collection[int]) -> bool:
+        """Whether a worker would stay in force if these processes took over."""
+        heirs = self._heirs(pids)
+        return any(one.index is not None and one.index not in heirs for one in self._connections.values())
+
+    def take_over(self, pids: Collection[int]) -> set[int]:
+        """Have processes that stand by take the places of the workers of the same indexes.
+
+        A worker that takes batches keeps its number, with the new one behind it from now on; it ends the
+        batch that it runs, and is told to go. Returns the processes of these. If no other worker stays, those
+        that have not said their index yet are told to go too: they may be of older code.
+        """
+        heirs = self._heirs(pids)
+        going: set[int | None] = set(heirs) if self.any_left_by(pids) else {*heirs, None}
+        leaving = set()
+        for old in [one for one in self._connections.values() if one.index in going]:
+            del self._connections[old.number]
+            self._retiring.add(old)
+            if old.is_ready and old.hello is not None:
+                leaving.add(old.hello.pid)
+                heir = heirs.pop(old.hello.index, None)
+                if heir is None:
+                    self._listener.worker_lost(old.number, old.hello.index)
+                else:
+                    self._inherit(heir, old.number)
+            old.retire()
+        for index, heir in heirs.items():
+            self._inherit(heir, heir.number)
+            self._listener.worker_ready(heir.number, index)
+        return leaving
+
+    def _heirs(self, pids: Collection[int]) -> dict[int, WorkerConnection]:
+        """The connections of processes that stand by, by index."""
+        standbys = ((one, one.hello) for one in self._standbys.values())
+        return {hello.index: one for one, hello in standbys if hello is not None and hello.pid in pids}
+
+    def _inherit(self, heir: WorkerConnection, number: int) -> None:
+        del self._standbys[heir.number]
+        heir.number, heir.standby = number, False
+        self._connections[number] = heir
+        assert heir.ready is not None
+        self._listener.worker_profiled(number, heir.ready)
+
+    def index_of(self, worker: int) -> int:
+        """The index of the worker behind a number; -1 if it has gone."""
+        connection = self._connections.get(worker)
+        return -1 if connection is None or connection.index is None else connection.index
+
+    def workers(self) -> list[WorkerFacts]:
+        """Each connected worker, by index."""
+        facts = [
+            WorkerFacts(
+                worker=one.number,
+                index=one.hello.index,
+                pid=one.hello.pid,
+                state=one.state,
+                standby=one.standby,
+                retiring=one in self._retiring,
+            )
+            for one in self._all()
+            if one.hello is not None
+        ]
+        return sorted(facts, key=lambda one: (one.index, one.standby))
+
+    def states(self) -> list[WorkerState]:
+        """What each connected worker does now."""
+        return [connection.state for connection in self._all()]
+
+    def ready(self) -> set[int]:
+        """The indexes of the workers that take batches."""
+        ready = (one.index for one in self._connections.values() if one.is_ready)
+        return {index for index in ready if index is not None}
+
+    @property
+    def any_ready(self) -> bool:
+        """Whether at least one worker takes batches."""
+        return any(connection.is_ready for connection in self._connections.values())
+
+    def look(self) -> None:
+        """See whether the workers that wait for something are there; called every now and then."""
+        for connection in self._all():
+            connection.look()
+
+    def _look_later(self) -> None:
+        self._next_look = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._looked)
+
+    def _looked(self) -> None:
+        self.look()
+        self._look_later()
+
+    def _all(self) -> list[WorkerConnection]:
+        return [*self._connections.values(), *self._standbys.values(), *self._retiring]
+
+    async def close(self) -> None:
+        """Close all connections; the workers then exit."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in self._all():
+            connection.close()
+
+    def _connection(self, *, standby: bool = False) -> WorkerConnection:
+        if self._next_look is None:
+            self._look_later()
+        number = next(self._numbers)
+        connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
+        (self._standbys if standby else self._connections)[number] = connection
+        return connection
+
+    def _gone(self, connection: WorkerConnection) -> None:
+        number = connection.number
+        if connection in self._retiring:
+            self._retiring.remove(connection)
+            heir = self._connections.get(number)
+            # If it died, or ran past its timeout, its number was given up, and the heir with it.
+            if heir is not None and heir.index is not None and heir.state == "idle":
+                self._listener.worker_ready(number, heir.index)
+        elif connection.standby:
+            del self._standbys[number]
+        else:
+            del self._connections[number]
+            if connection.is_ready and connection.index is not None:
+                self._listener.worker_lost(number, connection.index)

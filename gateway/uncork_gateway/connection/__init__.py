@@ -1,0 +1,1 @@
+"""The HTTP/1.1 connection: protocol, client limits, timeouts, decompression, routes."""

@@ -1,5 +1,0 @@
-"""What the service serves, as an OpenAPI document (3.1)."""
-
-from uncork_gateway.openapi.document import make_openapi
-
-__all__ = ["make_openapi"]

@@ -1,0 +1,1 @@
+"""Everything the gateway answers itself: health, models, status, dashboard, docs, OpenAPI."""

@@ -1,0 +1,138 @@
+"""The page at ``/``: liveness as JSON for programs; apis and links for browsers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from uncork_gateway.auth import ApiKeys
+from uncork_gateway.dialects.accept import choose
+from uncork_gateway.pages.assets import Assets, html_page
+from uncork_gateway.pages.curl import curl
+from uncork_workers.wire.schema import JSON, ApiDescription
+
+FOR_OPERATORS = {"Dashboard": "dashboard", "Status": "status", "Metrics": "metrics"}
+FOR_CLIENTS = {"Docs": "docs", "OpenAPI": "openapi.json"}
+"""Pages by what they are called, with their paths."""
+
+_PREFIX = "/docs/home"
+_OURS = Path(__file__).parent
+_DASHBOARD = _OURS.parent / "dashboard/files"
+_HTML = "text/html"
+# What KServe's own servers say here.
+_ALIVE = {"status": "alive"}
+_NAME = "Uncork"
+_HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
+_LOCKED = (
+    "This server requires an API key, sent as <code>Authorization: Bearer KEY</code> or "
+    "<code>X-Api-Key: KEY</code>. The docs page asks for it."
+)
+
+
+class Home(NamedTuple):
+    """What a page shows.
+
+    ``trouble`` is why requests cannot be answered now, empty if they can.
+    """
+
+    name: str | None
+    text: str = ""
+    trouble: str = ""
+    apis: Sequence[ApiDescription] = ()
+    models: Sequence[str] = ()
+
+
+class HomePage:
+    """The page, and its files.
+
+    Args:
+        home: gives what it shows now.
+        links: the pages that its reader can open, by what they are called.
+        keys: the keys one of which its reader must have; None if it needs none.
+    """
+
+    def __init__(self, home: Callable[[], Home], links: dict[str, str], *, keys: ApiKeys | None) -> None:
+        self._home = home
+        self._links = links
+        self._keys = keys
+        shared = {name: _DASHBOARD / name for name in ("dashboard.css", "icon.svg")}
+        own = {name: _OURS / name for name in ("home.css", "home.js")}
+        self._assets = Assets(_PREFIX, shared | own)
+
+    def routes(self) -> list[Route]:
+        """Return the page and its files; none of them needs a key."""
+        return [Route("/", self._answer), self._assets.route()]
+
+    async def _answer(self, request: Request) -> Response:
+        accept = [value for name, value in request.scope["headers"] if name == b"accept"]
+        if choose(accept, [JSON, _HTML]) == JSON:
+            reply: Response = JSONResponse(_ALIVE)
+        else:
+            reply = html_page(await self._page(request))
+        reply.headers["vary"] = "accept"
+        return reply
+
+    async def _page(self, request: Request) -> str:
+        if self._keys is None or self._keys.admit(request.scope["headers"]):
+            parts = self._parts(self._home(), base_url=_base_url(request))
+        else:
+            parts = {
+                "name": _NAME,
+                "state": "",
+                "text": _LOCKED,
+                "links": _link("Docs", "docs"),
+                "sections": "",
+            }
+        files = {name: f"docs/{url}" for name, url in (await self._assets.urls()).items()}
+        return Template((_OURS / "home.html").read_text()).substitute(parts, **files)
+
+    def _parts(self, home: Home, *, base_url: str) -> dict[str, str]:
+        """What the page has in it, as HTML."""
+        sections = [_api(api, base_url, wants_key=self._keys is not None) for api in home.apis]
+        if home.models:
+            sections.append(_models(home.models))
+        tone, state = ("warn", "not ready") if home.trouble else ("good", "ready")
+        return {
+            "name": escape(home.name or _NAME),
+            "state": f'<span class="pill" data-tone="{tone}">{state}</span>',
+            "text": escape(home.trouble or _first_line(home.text)),
+            "links": "".join(_link(*link) for link in self._links.items()),
+            "sections": "".join(sections),
+        }
+
+
+def _api(api: ApiDescription, base_url: str, *, wants_key: bool) -> str:
+    command = escape(curl(api, base_url, wants_key=wants_key)).replace(
+        escape(base_url), f'<span class="origin">{escape(base_url)}</span>', 1
+    )
+    summary = f"<p>{escape(_first_line(api.doc))}</p>" if api.doc else ""
+    title = f"<h2><small>POST</small> {escape(api.route)}</h2>"
+    return f'<section class="card api">{title}{summary}<pre>{command}</pre></section>'
+
+
+def _models(names: Sequence[str]) -> str:
+    links = "".join(_link(name, f"v2/models/{name}") for name in names)
+    text = "For clients of KServe, Triton and TensorFlow Serving:"
+    return f'<section class="card models"><h2>Models</h2><p>{text}</p><p>{links}</p></section>'
+
+
+def _link(text: str, path: str) -> str:
+    return f'<a href="{escape(path)}">{escape(text)}</a>'
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _base_url(request: Request) -> str:
+    """The server's address from the Host header; a script replaces it with the browser's."""
+    host = request.headers.get("host", "")
+    return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'GATEWAY'}"

@@ -1,0 +1,1 @@
+"""The metadata pages of KServe, the Open Inference Protocol and Triton."""

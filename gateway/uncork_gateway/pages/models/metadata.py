@@ -1,0 +1,206 @@
+"""The apis of a service as models of other protocols: their names, their paths, what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.dialects import V2, Dialect, Rest
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.pages.models.inputs import inputs_of
+from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.nearest import nearest
+from uncork_gateway.protocols.tensors import TensorSpec
+from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
+
+PREFIXES = ("/v1/", "/v2/")
+"""Where the paths of these protocols begin; ``/v2`` itself is one, too."""
+
+PLATFORM = "uncork"
+
+_MAIN, _EXPLAIN = "predict", "explain"
+
+
+_TF_DTYPES = {
+    **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
+    "BOOL": "DT_BOOL",
+    "BYTES": "DT_STRING",
+    "FP16": "DT_HALF",
+    "FP32": "DT_FLOAT",
+    "FP64": "DT_DOUBLE",
+}
+
+
+class Model(NamedTuple):
+    """An api under a name that clients of other protocols know.
+
+    ``explainer`` explains what it says. ``outputs`` are those of the api, which its models share.
+    """
+
+    name: str
+    api: ApiDescription
+    explainer: ApiDescription | None
+    outputs: Outputs
+
+
+def models_of(service: ServiceDescription) -> dict[str, Model]:
+    """The models of a service: its own name in lower case means ``predict``, or its only api.
+
+    Those that stream are none: other protocols have no words for it.
+    """
+    apis = {api.name: api for api in service.apis if not api.streams}
+    name = service.name.lower()
+    models = {
+        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs()) for api in apis.values()
+    }
+    main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
+    if main is not None:
+        outputs = models[f"{name}.{main.name}"].outputs
+        models[name] = Model(name, main, apis.get(_EXPLAIN), outputs)
+    return models
+
+
+def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
+    """The paths of a model, the api that each leads to, and what is spoken there."""
+    api, version = model.api, f"versions/{VERSION}"
+    codec = make_codec(api.input, api.settings.cost)
+    yield f"/v1/models/{model.name}:predict", api, Rest(codec, kserve=True)
+    yield f"/v1/models/{model.name}/{version}:predict", api, Rest(codec, kserve=False)
+    explainer = model.explainer
+    if explainer is not None:
+        explains = Rest(
+            make_codec(explainer.input, explainer.settings.cost), results="explanations", kserve=True
+        )
+        yield f"/v1/models/{model.name}:explain", explainer, explains
+    v2 = V2(
+        codec,
+        model=model.name,
+        takes_objects=api.input["kind"] in KINDS_WITH_FIELDS,
+        saw=model.outputs.saw,
+    )
+    for path in (f"/v2/models/{model.name}/infer", f"/v2/models/{model.name}/{version}/infer"):
+        yield path, api, v2
+
+
+class ModelPages:
+    """What is told of models, to those who ask with GET."""
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        models: Callable[[], Mapping[str, Model]],
+        ready: Callable[[], bool],
+        extensions: Sequence[str],
+    ) -> None:
+        self._version = version
+        self._models = models
+        self._ready = ready
+        self._extensions = ["binary_tensor_data", *extensions]
+
+    def routes(self) -> list[Route]:
+        """Where it is told."""
+        v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
+        named = f"/versions/{VERSION}"
+        return [
+            Route("/v1/models", self._list),
+            Route(f"{v1}/metadata", self._tf_metadata),
+            Route(f"{v1}{named}/metadata", self._tf_metadata),
+            Route(f"{v1}{named}", self._status),
+            Route(v1, self._status),
+            Route("/v2", self._server),
+            Route("/v2/", self._server),
+            Route("/v2/health/live", self._live),
+            Route("/v2/health/ready", self._health),
+            *[Route(f"{v2}{each}/ready", self._model_ready) for each in ("", named)],
+            *[Route(f"{v2}{each}", self._metadata) for each in ("", named)],
+        ]
+
+    def _model(self, request: Request) -> Model:
+        return model_asked(request, self._models())
+
+    # KServe V1 and TensorFlow Serving
+
+    async def _list(self, request: Request) -> Response:
+        return JSONResponse({"models": sorted(self._models())})
+
+    async def _status(self, request: Request) -> Response:
+        """What both KServe and TensorFlow Serving say of a model: they ask at one path."""
+        model, ready = self._model(request), self._ready()
+        state = {"version": VERSION, "state": "AVAILABLE" if ready else "LOADING"}
+        status = {**state, "status": {"error_code": "OK", "error_message": ""}}
+        told = {"name": model.name, "ready": ready, "model_version_status": [status]}
+        return JSONResponse(told, 200 if ready else 503)
+
+    async def _tf_metadata(self, request: Request) -> Response:
+        model = self._model(request)
+        signature = {
+            "inputs": {spec.name: _tensor_info(spec) for spec in inputs_of(model.api)},
+            "outputs": {spec.name: _tensor_info(spec) for spec in model.outputs.known()},
+            "method_name": "tensorflow/serving/predict",
+        }
+        spec = {"name": model.name, "signature_name": "", "version": VERSION}
+        signatures = {"signature_def": {"serving_default": signature}}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
+
+    # Open Inference Protocol V2
+
+    async def _server(self, request: Request) -> Response:
+        said = {"name": "uncork", "version": self._version, "extensions": self._extensions}
+        return JSONResponse(said)
+
+    async def _live(self, request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def _health(self, request: Request) -> Response:
+        ready = self._ready()
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
+
+    async def _model_ready(self, request: Request) -> Response:
+        model, ready = self._model(request), self._ready()
+        return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503)
+
+    async def _metadata(self, request: Request) -> Response:
+        return JSONResponse(metadata_of(self._model(request)))
+
+
+def model_asked(request: Request, models: Mapping[str, Model]) -> Model:
+    """Return the model in the path of a request.
+
+    Raises:
+        HTTPException: 404 if there is none of that name.
+    """
+    name = request.path_params["model"]
+    if name not in models:
+        known = ", ".join(sorted(models)) or "none yet"
+        near = nearest(name, sorted(models))
+        hint = f"did you mean {near}? " if near else ""
+        raise HTTPException(404, f"there is no model {name!r}; {hint}there are {known}")
+    return models[name]
+
+
+def metadata_of(model: Model) -> dict[str, Any]:
+    """Return the metadata of a model as V2 has it; its outputs are those known so far."""
+    named: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": PLATFORM}
+    inputs, outputs = inputs_of(model.api), model.outputs.known()
+    return {**named, "inputs": [*map(_described, inputs)], "outputs": [*map(_described, outputs)]}
+
+
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": [-1, *spec.shape]}
+
+
+def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
+    """A tensor in the JSON of TensorFlow's TensorInfo."""
+    dims = [{"size": str(length), "name": ""} for length in (-1, *spec.shape)]
+    return {
+        "name": spec.name,
+        "dtype": _TF_DTYPES[spec.datatype],
+        "tensor_shape": {"dim": dims, "unknown_rank": False},
+    }

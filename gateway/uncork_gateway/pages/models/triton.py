@@ -1,0 +1,97 @@
+"""The routes of Triton's extensions of V2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from uncork_gateway.dialects.v2 import VERSION
+from uncork_gateway.pages.models.metadata import Model, model_asked
+from uncork_gateway.pages.models.triton_config import config_of
+from uncork_gateway.pages.models.triton_statistics import statistics_of
+from uncork_gateway.telemetry.metrics import ApiTally
+
+CONFIGURATION, STATISTICS = "model_configuration", "statistics"
+"""Extensions in the server's metadata. Not the repository's: only its index is served."""
+
+_MOST_INDEX_BYTES = 1024
+
+
+class _IndexRequest(msgspec.Struct):
+    ready: bool = False
+
+
+class TritonPages:
+    """Model configuration, statistics, and the index of the repository.
+
+    Args:
+        models: by name.
+        tally: gives the counts of an api.
+        unready: why no model can be used now; empty if all can.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Callable[[], Mapping[str, Model]],
+        tally: Callable[[str], ApiTally],
+        unready: Callable[[], str],
+    ) -> None:
+        self._models = models
+        self._tally = tally
+        self._unready = unready
+
+    def routes(self) -> list[Route]:
+        """For clients."""
+        return [
+            *[Route(f"{path}/config", self._config) for path in _PATHS],
+            Route("/v2/repository/index", self._index, methods=["POST"]),
+        ]
+
+    def statistics_routes(self) -> list[Route]:
+        """Return the routes for clients that may read the metrics."""
+        one = [Route(f"{path}/stats", self._statistics) for path in _PATHS]
+        return [Route("/v2/models/stats", self._all_statistics), *one]
+
+    async def _config(self, request: Request) -> Response:
+        return JSONResponse(config_of(model_asked(request, self._models())))
+
+    async def _statistics(self, request: Request) -> Response:
+        return self._statistics_of(model_asked(request, self._models()))
+
+    async def _all_statistics(self, request: Request) -> Response:
+        return self._statistics_of(*[model for _, model in sorted(self._models().items())])
+
+    def _statistics_of(self, *models: Model) -> Response:
+        stats = [statistics_of(model.name, self._tally(model.api.name)) for model in models]
+        return Response(msgspec.json.encode({"model_stats": stats}), media_type="application/json")
+
+    async def _index(self, request: Request) -> Response:
+        wanted, reason = await _read_index_request(request), self._unready()
+        if wanted.ready and reason:
+            return JSONResponse([])
+        state = "UNAVAILABLE" if reason else "READY"
+        said: dict[str, Any] = {"version": VERSION, "state": state, "reason": reason}
+        return JSONResponse([{"name": name, **said} for name in sorted(self._models())])
+
+
+_PATHS = ("/v2/models/{model}", f"/v2/models/{{model}}/versions/{VERSION}")
+
+
+async def _read_index_request(request: Request) -> _IndexRequest:
+    body = b""
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _MOST_INDEX_BYTES:
+                raise ValueError(f"it is longer than {_MOST_INDEX_BYTES} bytes")
+        return msgspec.json.decode(body, type=_IndexRequest) if body.strip() else _IndexRequest()
+    except (ValueError, msgspec.DecodeError) as error:
+        accepted = 'send nothing, or {"ready": true} for the models that are ready'
+        raise HTTPException(400, f"the body is not a request for the index: {error}; {accepted}") from error

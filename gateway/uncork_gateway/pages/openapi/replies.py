@@ -1,0 +1,109 @@
+"""What an api may answer: results, and errors by status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from uncork_gateway.pages.openapi.bodies import media_content
+from uncork_workers.wire.schema import ApiDescription
+
+Schema = dict[str, Any]
+
+_PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
+PROBLEM: Schema = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "format": "uri-reference"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "what was wrong, and what is accepted"},
+    },
+}
+_ERRORS = {
+    "400": "Malformed input; only this request fails.",
+    "401": "The server wants an API key, and none that it knows came.",
+    "408": "The request came too slowly.",
+    "413": "The body is over the limit.",
+    "414": "The target is too long.",
+    "415": "The content type is not one that the api takes, or the encoding of the body is not known.",
+    "431": "The header section is too large.",
+    "500": "The handler failed on this request; the answer has an id, under which the log has more.",
+    "502": "The worker died, and running the request again failed or was not allowed.",
+    "503": "Refused: overloaded, no worker is ready, or the server is stopping.",
+    "504": "The batch ran past its timeout, or the time in X-Request-Timeout-Ms passed.",
+}
+REPLY_HEADERS = {
+    "X-Batch-Id": {
+        "description": "The batch that the request was in.",
+        "required": True,
+        "schema": {"type": "string"},
+    },
+    "X-Batch-Size": {
+        "description": "Rows in that batch.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "Server-Timing": {
+        "description": "Where the time went, in milliseconds: queue, batch.",
+        "required": True,
+        "schema": {"type": "string"},
+    },
+}
+# Those that some errors carry beside content type and length.
+_ERROR_HEADERS: Mapping[str, Schema] = {
+    "401": {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
+    "415": {
+        "Accept-Encoding": {
+            "description": "How bodies may be encoded, if that was what was wrong.",
+            "schema": {"type": "string"},
+        }
+    },
+    "503": {
+        "Retry-After": {
+            "description": "Seconds.",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    },
+}
+_REFUSED = "The handler refused this request, with a status of its choice."
+_OWN: Schema = {
+    "description": "What the handler answers: JSON, text, bytes, or what its type says.",
+    "headers": REPLY_HEADERS,
+    "content": {"*/*": {}},
+}
+_STREAM: Schema = {
+    "description": "Sent piece by piece while it is made: text, bytes, lines of JSON, or what its type says. "
+    "If it ends before its last chunk, the handler failed.",
+    "headers": REPLY_HEADERS,
+    "content": {"*/*": {}},
+}
+
+
+def responses_of(api: ApiDescription) -> Schema:
+    """By status, those that a client can meet at the route of an api."""
+    own = {"description": "Another status that the handler has chosen.", "content": {"*/*": {}}}
+    return {
+        "200": _STREAM if api.streams else _OWN if api.answers_each else _results(api.offers),
+        **{status: _error(status, text) for status, text in _ERRORS.items()},
+        "default": own if api.answers_each or api.streams else _error("default", _REFUSED),
+    }
+
+
+def _results(offers: Sequence[str]) -> Schema:
+    return {
+        "description": "One result, or one for each row.",
+        "headers": REPLY_HEADERS,
+        "content": {media_type: media_content(media_type, schema={}) for media_type in offers},
+    }
+
+
+def _error(status: str, description: str) -> Schema:
+    headers = _ERROR_HEADERS.get(status)
+    return {
+        "description": description,
+        **({"headers": headers} if headers else {}),
+        "content": {"application/problem+json": {"schema": _PROBLEM_REF}},
+    }

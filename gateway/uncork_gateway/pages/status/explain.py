@@ -1,0 +1,278 @@
+"""What happens to an api, in words: pure functions of its figures."""
+
+from __future__ import annotations
+
+from uncork_dispatcher import Estimate, Holding, HoldReason
+from uncork_gateway.pages.status.document import Limit
+from uncork_gateway.pages.status.figures import A_FEW, Figures
+from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, plus_minus, times, were
+from uncork_gateway.pages.status.health import state_of, what_failed
+from uncork_gateway.pages.status.recent import ENOUGH_REQUESTS, WINDOW_S
+
+# From this gain on, a larger batch is worth asking for.
+_WORTH = 1.2
+_SOME_GAIN = 1.1
+MOSTLY = 0.5
+"""From this share on something is the rule."""
+
+MANY_REQUESTS = 2
+"""A mean batch with as many requests is not small."""
+
+# With less of the workers' time than this taken one by one, the next request finds an idle worker.
+_THIN = 0.7
+_CLOSED = 0.9
+# A balance of fewer rows than these is no news.
+_SOME_ROWS = 2
+# A part of a batch's time below this share is not worth a number.
+_NEGLIGIBLE = 0.02
+
+
+def rows(figures: Figures, value: float) -> str:
+    """Rows, or units of cost."""
+    return count(value, "unit of cost", "units of cost") if figures.weighs else count(value, "row")
+
+
+def rate(figures: Figures, per_second: float) -> str:
+    """Rows per second."""
+    return f"{number(per_second)} {'units of cost' if figures.weighs else 'rows'}/s"
+
+
+def workers(figures: Figures, names: Names) -> str:
+    """How many there are."""
+    return count(figures.work.workers, names.worker, names.workers)
+
+
+def able(figures: Figures, names: Names) -> str:
+    """The capacity in words; empty if it is not known."""
+    if figures.capacity is None:
+        return ""
+    least = "at least " if figures.capacity_is_least else ""
+    return f"{workers(figures, names)} can answer {least}{rate(figures, figures.capacity)}"
+
+
+def load(figures: Figures, names: Names) -> str:
+    """Arrivals compared with the capacity; empty if either is not known."""
+    if figures.recent.is_few or figures.capacity is None:
+        return ""
+    return (
+        f"{rate(figures, figures.recent.rate)} arrived, and {able(figures, names)}{_others(figures, names)}"
+    )
+
+
+def too_much(figures: Figures, names: Names) -> str:
+    """Why requests were too many to answer; empty if that is not known."""
+    compared = load(figures, names)
+    in_bursts = figures.capacity is not None and figures.recent.rate <= figures.capacity
+    if compared and in_bursts and not _others(figures, names):
+        return f"they came in bursts: on average {compared}"
+    return compared
+
+
+def is_thin(figures: Figures) -> bool:
+    """Whether a request is usually done before the next one comes."""
+    if not figures.recent.batches or not figures.work.workers:
+        return False
+    taken = figures.seconds(figures.recent.rows_per_request) / figures.recent.gap_s
+    return 0 < taken / figures.work.workers < _THIN
+
+
+def is_closed_loop(figures: Figures) -> bool:
+    """Whether nearly all requests come from clients that wait for an answer most of the time."""
+    stats = figures.stats
+    if stats.returning_share < _CLOSED or not stats.clients:
+        return False
+    # As many as wait at a time: arrivals by the time that an answer takes (Little's law).
+    return figures.recent.duration.mean / figures.recent.gap_s >= MOSTLY * stats.clients
+
+
+def caps_batches(figures: Figures) -> bool:
+    """Whether most batches are as large as they may be, and larger ones could do more."""
+    if figures.recent.is_few or not figures.merges:
+        return False
+    return figures.recent.share_of_releases("full") >= MOSTLY and figures.gain_of_cap >= _SOME_GAIN
+
+
+def limited_by(figures: Figures) -> Limit:
+    """What keeps an api from answering more, or sooner."""
+    if not figures.work.workers:
+        return "workers"
+    if figures.is_out_of_reach and figures.recent.batches:
+        return "goal"
+    if figures.is_overloaded or figures.is_late:
+        if figures.gain_of_cap >= _WORTH and figures.merges:
+            return "cap"
+        if figures.gain_of_goal >= _WORTH and figures.merges:
+            return "goal"
+        return "workers"
+    return "cap" if caps_batches(figures) else "nothing"
+
+
+def waits_for(figures: Figures, names: Names) -> str:
+    """What its policy waits for now."""
+    stats, work = figures.stats, figures.work
+    if not stats.queued_requests:
+        return "nothing is queued"
+    if not work.workers:
+        return f"{names.free}: {figures.trouble}"
+    if not work.idle:
+        return f"{names.free}: {_busy(figures, names)}; {_next_free(figures)}"
+    if figures.draining or stats.holding is None:
+        return "nothing: the queue is being released"
+    return _HOLDS[stats.holding.reason].format(time=_for(stats.holding))
+
+
+_HOLDS: dict[HoldReason, str] = {
+    "balance": "the moment that keeps its batches as large as those of the busy workers, {time}",
+    "returns": "the next requests of clients that were just answered, {time}",
+    "goal": "more requests, until the last moment that meets the goal, {time}",
+    "next": "one more request, {time}",
+    "window": "the end of its window, {time}",
+    "suspect": "a request that runs alone, because its worker was lost before",
+}
+
+
+def _for(holding: Holding) -> str:
+    return f"for at most {ms(max(0.0, holding.seconds))}"
+
+
+def _busy(figures: Figures, names: Names) -> str:
+    workers_, running = figures.work.workers, {batch.api for batch in figures.work.running}
+    busy = names.one_busy if workers_ == 1 else names.all_busy.format(n=workers_)
+    others = ", ".join(sorted(running - {figures.stats.name}))
+    some = "" if running == {others} else "some "
+    return f"{busy}{f', {some}with {others}' if others else ''}"
+
+
+def _next_free(figures: Figures) -> str:
+    left_s = figures.next_free_s
+    which = "it" if figures.work.workers == 1 else "the first"
+    if left_s >= 0:
+        return f"{which} should be done in {ms(left_s)}"
+    return f"{which} should have been done {ms(-left_s)} ago"
+
+
+def sentence(figures: Figures, names: Names) -> str:
+    """Say how an api did in its window: errors, traffic, where time went, batch times, what limits it."""
+    failed = what_failed(figures, names)
+    parts = [
+        f"{failed}." if failed else "",
+        _refused(figures),
+        _traffic(figures),
+        _where_time_goes(figures),
+        _batch_time(figures, names),
+        _limit(figures, names),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _refused(figures: Figures) -> str:
+    recent = figures.recent
+    if recent.refused_share <= A_FEW:
+        return ""
+    return f"{recent.refused} of {count(recent.answered, 'request')} {were(recent.refused)} refused."
+
+
+def _traffic(figures: Figures) -> str:
+    recent = figures.recent
+    if not recent.requests:
+        running = sum(batch.requests for batch in figures.work.running if batch.api == figures.stats.name)
+        waiting = figures.stats.queued_requests + running
+        if waiting:
+            verb = "is" if waiting == 1 else "are"
+            now = f"{count(waiting, 'request')} {verb} queued or running"
+            return f"No answer in the last {WINDOW_S:g} s: {now}."
+        return f"No request in the last {WINDOW_S:g} s."
+    if recent.is_few:
+        too_few = "too few" if recent.requests < ENOUGH_REQUESTS else "too early"
+        return f"{count(recent.requests, 'request')} in the last {_window(figures)}: {too_few} to say more."
+    rejected = ""
+    if recent.client_errors > A_FEW * recent.requests:
+        rejected = f" {recent.client_errors} of {count(recent.requests, 'request')} got a 4xx."
+    batches = ""
+    if recent.batches and figures.merges:
+        requests = f" ({count(recent.mean_requests, 'request')})"
+        same = recent.mean_rows == recent.mean_requests and not figures.weighs
+        batches = f", in batches of {rows(figures, recent.mean_rows)}{'' if same else requests} on average"
+    return f"In the last {_window(figures)}, {rate(figures, recent.rate)} arrived{batches}.{rejected}"
+
+
+def _window(figures: Figures) -> str:
+    seconds = figures.recent.seconds
+    return f"{seconds:.0f} s" if seconds >= 1 else "second"
+
+
+def _where_time_goes(figures: Figures) -> str:
+    recent = figures.recent
+    if recent.is_few or recent.requests == recent.failed + recent.refused:
+        return ""
+    goal = "" if figures.goal_s is None else f" (goal {ms(figures.goal_s)})"
+    p99 = f"p99 latency was {ms(recent.p99_s)}{goal}."
+    if not recent.ran:
+        return f"The {p99}"
+    return f"A request spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in its batch; {p99}"
+
+
+def _batch_time(figures: Figures, names: Names) -> str:
+    estimate, known = figures.estimate, figures.stats.known_rows
+    if estimate is None or known is None or estimate.seconds(known[1]) <= 0:
+        return "Too few batches have succeeded to say how long one takes."
+    return f"{_line(figures, estimate, known)}{_balance(figures, names)}."
+
+
+def _line(figures: Figures, estimate: Estimate, known: tuple[float, float]) -> str:
+    """The estimate, without the parts that are unknown, or negligible for the sizes that were seen."""
+    scatter, unit = plus_minus(estimate.spread), "unit of cost" if figures.weighs else "row"
+    if known[0] == known[1]:
+        size = rows(figures, known[0])
+        return f"A batch of {size} takes {ms(estimate.seconds(known[0]))} ({scatter}); no other size was seen"
+    longest_s = estimate.seconds(known[1])
+    if estimate.slope_s * (known[1] - known[0]) < _NEGLIGIBLE * longest_s:
+        return f"A batch takes {ms(longest_s)} ({scatter}), whatever its size"
+    if estimate.intercept_s < _NEGLIGIBLE * longest_s:
+        return f"A batch takes {ms(estimate.slope_s)} per {unit} ({scatter})"
+    return f"A batch takes {ms(estimate.intercept_s)} plus {ms(estimate.slope_s)} per {unit} ({scatter})"
+
+
+def _balance(figures: Figures, names: Names) -> str:
+    balanced = figures.balanced_rows
+    if balanced is None or balanced < _SOME_ROWS:
+        return ""
+    keep = "keeps" if figures.work.workers == 1 else "keep"
+    return f"; with {rows(figures, balanced)} in each, {workers(figures, names)} {keep} up"
+
+
+def _limit(figures: Figures, names: Names) -> str:
+    limit, can = limited_by(figures), able(figures, names)
+    if not figures.work.workers:
+        return f"Nothing can be answered: {figures.trouble}."
+    so = f", so {can}" if can else ""
+    match limit:
+        case "nothing":
+            if figures.recent.is_few or state_of(figures.recent) != "ok":
+                return f"{can}." if can else ""
+            return f"Nothing limits it{f': {can}' if can else ''}."
+        case "goal" if figures.is_out_of_reach:
+            return f"The goal limits it: the smallest request alone takes {ms(figures.needed_s)}."
+        case "goal":
+            fit = rows(figures, figures.whole_rows)
+            return f"The goal limits it: a batch that meets it has at most {fit}{so}."
+        case "cap":
+            return f"The batch cap limits it: a batch has at most {rows(figures, figures.whole_rows)}{so}."
+        case "workers":
+            can = can or f"{workers(figures, names)} cannot answer more"
+            return f"The {names.workers} limit it: {can}{_others(figures, names)}."
+
+
+def _others(figures: Figures, names: Names) -> str:
+    if figures.busiest_other is None or figures.others_share < 0.1:
+        return ""
+    return f", but spent {percent(figures.others_share)} of the time on other {names.api}s"
+
+
+def compared_with_goal(figures: Figures, names: Names) -> str:
+    """The 99th percentile beside the goal."""
+    p99 = f"p99 was {ms(figures.recent.p99_s)}"
+    if figures.goal_s is None:
+        return p99
+    ratio = times(figures.recent.p99_s / figures.goal_s)
+    return f"{p99}, {ratio} the goal ({names.goal} {ms(figures.goal_s)})"

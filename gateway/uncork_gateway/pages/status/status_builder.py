@@ -1,0 +1,266 @@
+"""Makes the document of ``/status`` from what the parts of a front end say, when somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from uncork_dispatcher import ApiStats, WorkStats
+from uncork_gateway.pages.status import document
+from uncork_gateway.pages.status.advise import advise
+from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
+from uncork_gateway.pages.status.figures import Figures
+from uncork_gateway.pages.status.formatting import Names
+from uncork_gateway.pages.status.health import state_of
+from uncork_gateway.pages.status.places import Place, in_words, overall
+from uncork_gateway.pages.status.reasons import why_refused, why_this_size
+from uncork_gateway.pages.status.recent import WINDOW_S, Recent
+from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.version import VERSION
+
+
+class Shown(NamedTuple):
+    """How an api is shown: the path of its own, if it has one, whether it gives a cost, and streams."""
+
+    route: str | None = None
+    weighs: bool = False
+    streams: bool = False
+
+
+class Displayed(Protocol):
+    """A front end, as its board sees it.
+
+    Attributes:
+        draining: whether new requests are refused.
+        ready: set when something has taken batches for the first time.
+    """
+
+    draining: bool
+    ready: asyncio.Event
+
+    @property
+    def any_ready(self) -> bool:
+        """Whether something takes batches."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing takes batches, if nothing does."""
+        ...
+
+    @property
+    def server(self) -> str | None:
+        """Its name; None until it is known."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """Workers that were started again."""
+        ...
+
+    def failure(self, api: str) -> document.Failure | None:
+        """The exception that the handler of an api raised last; None if it is not known."""
+        ...
+
+    def shown(self) -> Mapping[str, Shown]:
+        """What is served, by name."""
+        ...
+
+    def places(self) -> Sequence[Place]:
+        """What runs batches, or is to."""
+        ...
+
+
+class Dispatching(Protocol):
+    """What is asked of a dispatcher."""
+
+    def stats(self) -> list[ApiStats]:
+        """What each api holds and what is known about it."""
+        ...
+
+    def work(self) -> WorkStats:
+        """Which workers there are, and what they run."""
+        ...
+
+
+class Board:
+    """Tells how a front end is.
+
+    Args:
+        front: the front end.
+        dispatcher: its dispatcher.
+        recorder: what happened lately.
+        names: what its users call its parts.
+        has_goal: whether there is one.
+        clock: seconds, as the dispatcher's and the recorder's.
+        wall_clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        front: Displayed,
+        *,
+        dispatcher: Dispatching,
+        recorder: Recorder,
+        names: Names,
+        has_goal: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._front = front
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._names = names
+        self._has_goal = has_goal
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._made = clock()
+        self.batches_after = recorder.batches_after
+
+    def status(self) -> document.Status:
+        """Return the document of this moment. Everything is read once, and all figures follow from that."""
+        front, work, now = self._front, self._dispatcher.work(), self._clock()
+        time_, places = self._wall_clock(), front.places()
+        apis = [_api(*seen, self._names) for seen in self._look(work, now, time_)]
+        state = self._state(apis)
+        return document.Status(
+            version=VERSION,
+            server=front.server,
+            time=time_,
+            uptime_s=now - self._made,
+            window_s=WINDOW_S,
+            state=state,
+            sentence=overall(state, front.trouble, places, apis),
+            restarts=front.restarts,
+            workers=in_words(places, work.running),
+            apis=apis,
+        )
+
+    def _state(self, apis: Sequence[document.Api]) -> document.State:
+        if self._front.draining:
+            return "draining"
+        if not self._front.any_ready:
+            return "not_ready" if self._front.ready.is_set() else "starting"
+        states = {api.state for api in apis}
+        if "failing" in states:
+            return "failing"
+        return "degraded" if "degraded" in states else "ready"
+
+    def _look(
+        self, work: WorkStats, now: float, time_: float
+    ) -> Iterator[tuple[Figures, Shown, document.Failure | None]]:
+        """Yield for each api its figures, how it is shown, and the exception that its handler raised last."""
+        front, stats = self._front, {one.name: one for one in self._dispatcher.stats()}
+        recent = {name: self._recorder.recent(name, now) for name in stats}
+        busy = {name: (one.batch_duration.sum, one.seconds) for name, one in recent.items() if one.batches}
+        for name, shown in front.shown().items():
+            if name not in stats:
+                continue
+            others = _shares_of_others(name, recent[name].seconds, busy, workers=work.workers)
+            failure = front.failure(name)
+            is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
+            figures = Figures(
+                stats=stats[name],
+                recent=recent[name],
+                work=work,
+                goal_s=stats[name].rules.goal_s if self._has_goal else None,
+                weighs=shown.weighs,
+                streams=shown.streams,
+                others_share=min(1.0, sum(others.values())),
+                busiest_other=max(others, key=lambda other: others[other], default=None),
+                draining=front.draining,
+                trouble=front.trouble,
+                failure=failure if is_recent else None,
+            )
+            yield figures, shown, failure
+
+
+def _shares_of_others(
+    name: str, window_s: float, busy: Mapping[str, tuple[float, float]], *, workers: int
+) -> dict[str, float]:
+    """Shares of the workers' time that other apis took; ``busy`` has the time of each, and its window.
+
+    Each is of the longer of the two windows: an api that began a second ago has not used the last thirty.
+    """
+    return {
+        other: busy_s / (max(window_s, others_s) * workers)
+        for other, (busy_s, others_s) in busy.items()
+        if other != name and others_s > 0 and workers
+    }
+
+
+def _api(figures: Figures, shown: Shown, failure: document.Failure | None, names: Names) -> document.Api:
+    stats, recent = figures.stats, figures.recent
+    return document.Api(
+        name=stats.name,
+        route=shown.route,
+        streams=shown.streams,
+        counts="cost" if shown.weighs else "rows",
+        policy=stats.rules.policy,
+        goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
+        max_batch_rows=figures.cap,
+        state=state_of(recent),
+        sentence=sentence(figures, names),
+        waits_for=waits_for(figures, names),
+        why_this_size=why_this_size(figures, names),
+        why_refused=why_refused(figures, names),
+        limited_by=limited_by(figures),
+        advice=advise(figures, names),
+        window_s=recent.seconds,
+        too_few_requests=recent.is_few,
+        answered=recent.answered,
+        errors=_by_status(recent.errors),
+        error_share=recent.error_share if recent.answered else None,
+        refused=recent.refused,
+        refused_share=recent.refused_share if recent.answered else None,
+        failure=failure,
+        requests=_by_status(recent.statuses),
+        releases=dict(recent.releases),
+        sheds=dict(recent.sheds),
+        rate_rows=None if recent.is_few else recent.rate,
+        capacity_rows=figures.capacity,
+        capacity_is_least=figures.capacity_is_least,
+        balanced_rows=figures.balanced_rows,
+        estimate=_estimate(figures),
+        mean_batch_rows=None if recent.is_few or not recent.batches else recent.mean_rows,
+        latency=None if recent.is_few else _latency(recent),
+        shares=None if recent.is_few else _shares(recent),
+        queued_requests=stats.queued_requests,
+        queued_rows=stats.queued_rows,
+        queued_bytes=stats.queued_bytes,
+        oldest_ms=stats.oldest_s * 1000,
+    )
+
+
+def _by_status(counts: Counter[int]) -> dict[str, int]:
+    return {str(status): times for status, times in sorted(counts.items())}
+
+
+def _estimate(figures: Figures) -> document.Estimate | None:
+    estimate, known = figures.estimate, figures.stats.known_rows
+    if estimate is None or known is None:
+        return None
+    return document.Estimate(
+        intercept_ms=estimate.intercept_s * 1000,
+        slope_ms=estimate.slope_s * 1000,
+        spread=estimate.spread,
+        rows=known,
+    )
+
+
+def _latency(recent: Recent) -> document.Latency:
+    p50, p95, p99 = (recent.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
+    return document.Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99)
+
+
+def _shares(recent: Recent) -> document.TimeShares | None:
+    if not recent.ran:
+        return None
+    return document.TimeShares(
+        queue_ms=recent.queue_s * 1000,
+        batch_ms=recent.run_s * 1000,
+        transport_ms=recent.transport_s * 1000,
+    )

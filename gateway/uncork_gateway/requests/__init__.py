@@ -1,0 +1,1 @@
+"""One request: its body, the routes that answer it, and the frames of its batch."""

@@ -1,0 +1,70 @@
+"""A batch in the dispatcher's terms and in those of the frames to the workers."""
+
+from __future__ import annotations
+
+from uncork_dispatcher import Job, Ran, WorkerLost
+from uncork_gateway.backends.worker_connection import Executed
+from uncork_gateway.codecs import AcceptKey, Marshalled
+from uncork_gateway.dialects.base import RowsReply
+from uncork_workers.wire.frames import Batch, RowResult, for_each, shared
+from uncork_workers.wire.schema import ApiSettings
+
+
+def to_frame(
+    job: Job[Marshalled], settings: ApiSettings, *, batch_id: str, trace: tuple[str, str] | None = None
+) -> tuple[Batch, list[bytes]]:
+    """What a worker is told to run, and the bodies that go with it."""
+    key = job.start.key
+    bodies = [asked.body for asked in job.payloads]
+    raw = [asked.raw for asked in job.payloads]
+    batch = Batch(
+        batch=job.start.batch,
+        api=job.start.api,
+        limit_rows=settings.limit_rows,
+        lengths=list(map(len, bodies)),
+        rows=job.rows,
+        allowed_batch_sizes=settings.allowed_batch_sizes,
+        costs=None if job.costs == job.rows else job.costs,
+        idempotent=settings.idempotent,
+        timeout_s=settings.timeout,
+        forms=shared([asked.form for asked in job.payloads]),
+        metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
+        accept=key.accept if isinstance(key, AcceptKey) else "",
+        raw=raw if any(raw) else None,
+        id=batch_id,
+        left_s=job.left_s,
+        trace=trace,
+    )
+    return batch, bodies
+
+
+def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
+    """What came of a batch."""
+    if isinstance(outcome, WorkerLost):
+        return outcome
+    reply = outcome.reply
+    forms = for_each(reply.forms, len(reply.statuses))
+    results = list(map(RowsReply, reply.statuses, outcome.bodies, forms))
+    if reply.content_types is not None:
+        headers = reply.headers or [[]] * len(results)
+        results = [
+            result._replace(content_type=content_type, headers=own)
+            for result, content_type, own in zip(results, reply.content_types, headers, strict=True)
+        ]
+    for at, pieces in reply.reasons.items():
+        asked = job.payloads[at]
+        reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
+        results[at] = results[at]._replace(body=reason.encode())
+    start = job.start
+    whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
+    return Ran(
+        results,
+        outcome="worked" if reply.worked and reply.chunks else "failed",
+        # To parse and to write results is work of a batch too.
+        chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
+    )
+
+
+def result_of_row(row: RowResult) -> RowsReply:
+    """The result of a warm-up as that of a request of one row."""
+    return RowsReply(200, row.body, row.form)

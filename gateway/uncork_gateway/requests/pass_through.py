@@ -1,0 +1,192 @@
+"""Requests that are sent on one to one, with method, query, headers and body untouched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from uncork_gateway.backends.http_server import CONNECT_S, describe, end_to_end, make_transport
+from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
+from uncork_gateway.backends.merged_calls import Relayed
+from uncork_gateway.connection.route_table import Header
+from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
+from uncork_gateway.protocols.rows import error_body
+
+log = logging.getLogger("uncork.gateway")
+
+_LENGTH = b"content-length"
+_BODY_HEADERS = (_LENGTH, b"transfer-encoding")
+_LAST_STATUS = 599
+# Said anew with every answer.
+_DATE = b"date"
+
+
+class PassThrough:
+    """An ASGI application that sends every request to one of some servers, without batches or permits.
+
+    Args:
+        servers: which there are, and how they are.
+        timeout_s: seconds without a byte from a server after which a request is given up.
+    """
+
+    def __init__(self, servers: HttpServers, *, timeout_s: float) -> None:
+        self._servers = servers
+        self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
+        # Streams may be open for long: they must not take the connections of the calls.
+        self._limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
+        )
+        self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
+        self.draining = False
+        """Whether new requests are refused."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with what the server says, piece by piece."""
+        request = Request(scope, receive)
+        query = scope["query_string"]
+        target = scope["raw_path"] + (b"?" + query if query else b"")
+        whole = asyncio.Event()
+        body = None
+        if any(name in _BODY_HEADERS for name, _ in scope["headers"]):
+            body = _read(request, whole)
+        else:
+            whole.set()
+        try:
+            sending = self._send(scope["method"], target, scope["headers"], body)
+            reply = await _unless_left(sending, receive, whole)
+        except ClientDisconnect:
+            return
+        except GatewayError as error:
+            answer = Response(error_body(str(error)), error.status, media_type="application/json")
+            answer.raw_headers += error.headers()
+        else:
+            answer = StreamingResponse(
+                reply.aiter_raw(), reply.status_code, background=BackgroundTask(reply.aclose)
+            )
+            # uvicorn would wait for the body whose length such an answer may say.
+            without = _LENGTH if reply.status_code == HTTPStatus.NOT_MODIFIED else b""
+            answer.raw_headers = list(_headers(reply, without=without))
+        try:
+            await answer(scope, receive, send)
+        except httpx.TransportError as error:
+            # The client sees it by the missing end.
+            log.warning("a server broke off in an answer for %r: %s", scope["path"], describe(error))
+
+    async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> Relayed:
+        """Send a POST request that was read whole; the whole answer.
+
+        Raises:
+            GatewayError: there is none.
+        """
+        reply = await self._send("POST", target, headers, body)
+        try:
+            content = b"".join([piece async for piece in reply.aiter_raw()])
+        except httpx.TimeoutException as error:
+            raise TimedOut(f"the server is silent: {describe(error)}") from error
+        except httpx.TransportError as error:
+            raise BadGateway(f"the server broke off: {describe(error)}") from error
+        finally:
+            await reply.aclose()
+        return Relayed(reply.status_code, _headers(reply, without=_LENGTH), content)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for transport in self._transports.values():
+            await transport.aclose()
+
+    async def _send(
+        self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes] | None
+    ) -> httpx.Response:
+        if self.draining:
+            raise Unavailable("the server is shutting down", 1.0)
+        url = self._servers.least_loaded()
+        if url is None:
+            raise Unavailable("no server is healthy", 1.0)
+        kept = [*end_to_end(headers), *[header for header in headers if header[0].lower() == _LENGTH]]
+        request = httpx.Request(
+            method,
+            url,
+            headers=kept,
+            content=body,
+            extensions={"target": target, "timeout": self._timeouts},
+        )
+        try:
+            reply = await self._transport(url).handle_async_request(request)
+        except httpx.TimeoutException as error:
+            raise TimedOut(f"the server does not answer: {describe(error)}") from error
+        except httpx.TransportError as error:
+            raise BadGateway(f"the server does not answer: {describe(error)}") from error
+        try:
+            check_status(reply.status_code)
+        except BadGateway:
+            await reply.aclose()
+            raise
+        return reply
+
+    def _transport(self, url: httpx.URL) -> httpx.AsyncBaseTransport:
+        transport = self._transports.get(url)
+        if transport is None:
+            transport = self._transports[url] = make_transport(url, self._limits)
+        return transport
+
+
+async def _read(request: Request, whole: asyncio.Event) -> AsyncIterator[bytes]:
+    async for piece in request.stream():
+        yield piece
+    whole.set()
+
+
+async def _unless_left(
+    sending: Coroutine[Any, Any, httpx.Response], receive: Receive, whole: asyncio.Event
+) -> httpx.Response:
+    """The answer; the request is given up if its client leaves when its body is ``whole``.
+
+    Raises:
+        ClientDisconnect: the client has left.
+        GatewayError: there is no answer.
+    """
+    answering, leaving = asyncio.create_task(sending), asyncio.create_task(_left(receive, whole))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
+
+
+async def _left(receive: Receive, whole: asyncio.Event) -> None:
+    """Wait until the client leaves."""
+    await whole.wait()
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def check_status(status: int) -> None:
+    """Check that a status can be told to a client.
+
+    Raises:
+        BadGateway: if it is none of HTTP's.
+    """
+    if status > _LAST_STATUS:
+        raise BadGateway(
+            f"the server answered with the status {status}; the last that there is is {_LAST_STATUS}"
+        )
+
+
+def _headers(reply: httpx.Response, *, without: bytes = b"") -> tuple[Header, ...]:
+    """The headers of an answer that its client gets."""
+    length = tuple((name.lower(), value) for name, value in reply.headers.raw if name.lower() == _LENGTH)
+    kept = tuple(header for header in end_to_end(reply.headers.raw) if header[0] != _DATE)
+    return tuple(header for header in kept + length if header[0] != without)

@@ -1,0 +1,313 @@
+"""The estimate of batch time from batches seen."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
+
+
+def model(rows: int) -> float:
+    """A worker that takes 50 ms and half a millisecond for each row."""
+    return 0.050 + 0.0005 * rows
+
+
+def after(sizes: Iterable[int], seconds: Callable[[int], float] = model) -> BatchTimeEstimator:
+    """An estimator that has seen batches of these sizes."""
+    estimator = BatchTimeEstimator()
+    for rows in sizes:
+        estimator.observe(rows, seconds(rows))
+    return estimator
+
+
+def test_an_estimate_is_a_line() -> None:
+    """Intercept plus slope times rows; nothing known is 0."""
+    assert Estimate(0.25, 0.5).seconds(4) == 2.25
+    assert Estimate().seconds(100) == 0.0
+
+
+def test_the_upper_bound_adds_deviations() -> None:
+    """The spread is relative to the prediction."""
+    estimate = Estimate(1.0, 0.5, spread=0.25)
+
+    assert estimate.upper(2) == 3.0
+    assert estimate.upper(2, z=4.0) == 4.0
+
+
+def test_the_first_batch_already_gives_an_estimate() -> None:
+    """What was seen is predicted, and one row is not predicted to take as long as eleven."""
+    estimate = after([11]).estimate
+
+    assert estimate.seconds(11) == pytest.approx(model(11))
+    assert 0 < estimate.seconds(1) < estimate.seconds(11) < estimate.seconds(20)
+
+
+@pytest.mark.parametrize(
+    ("intercept_s", "slope_s"), [(0.05, 0.0005), (0.001, 0.01), (0.0, 0.01), (0.05, 0.0)]
+)
+def test_two_sizes_give_the_line_exactly(intercept_s: float, slope_s: float) -> None:
+    """Without noise nothing is left to guess, however far that is from the first guess."""
+    estimate = after([1, 100], lambda rows: intercept_s + slope_s * rows).estimate
+
+    assert estimate.intercept_s == pytest.approx(intercept_s, abs=1e-9)
+    assert estimate.slope_s == pytest.approx(slope_s, abs=1e-9)
+
+
+def test_every_size_counts_by_its_relative_error() -> None:
+    """A model that is no line: batches of 10 s do not make the estimate careless of those of 50 ms."""
+    seen = {1: 0.050, 10: 0.110, 500: 4.0, 1000: 10.0}
+    estimate = after([*seen] * 50, lambda rows: seen[rows]).estimate
+
+    for rows, seconds in seen.items():
+        assert estimate.seconds(rows) == pytest.approx(seconds, rel=0.25)
+
+
+def test_slope_and_intercept_are_found_in_noisy_batches() -> None:
+    """300 batches of all sizes with 10 % noise: predictions within 5 % from 1 to 500 rows."""
+    chance = random.Random(1)
+    sizes = [chance.choice([1, 2, 5, 12, 40, 100, 250, 500]) for _ in range(300)]
+    estimate = after(sizes, lambda rows: model(rows) * chance.gauss(1.0, 0.1)).estimate
+
+    for rows in (1, 10, 100, 500):
+        assert estimate.seconds(rows) == pytest.approx(model(rows), rel=0.05)
+    assert estimate.spread == pytest.approx(0.1, rel=0.5)
+
+
+def test_a_window_of_one_size_keeps_the_shape() -> None:
+    """1000 batches of 30 rows do not make the estimator forget what one row takes."""
+    estimate = after([1, 30, 200] * 5 + [30] * 1000).estimate
+
+    assert estimate.seconds(30) == pytest.approx(model(30), rel=0.01)
+    assert estimate.seconds(1) == pytest.approx(model(1), rel=0.01)
+    assert estimate.seconds(200) == pytest.approx(model(200), rel=0.01)
+
+
+def test_one_size_alone_moves_the_level_and_keeps_the_shape() -> None:
+    """A worker twice as slow at the only size ever seen is taken to be twice as slow at all."""
+    estimator = after([4] * 10, lambda _: 0.1)
+    before = estimator.estimate
+    for _ in range(100):
+        estimator.observe(4, 0.2)
+
+    assert estimator.estimate.seconds(4) == pytest.approx(0.2, rel=0.01)
+    assert estimator.estimate.seconds(40) == pytest.approx(2 * before.seconds(40), rel=0.01)
+
+
+def test_sizes_that_lie_close_share_one_mean() -> None:
+    """Large batches are never twice of the same size, and still teach the line."""
+    estimate = after([*range(300, 320), *range(900, 960)]).estimate
+
+    assert estimate.seconds(1000) == pytest.approx(model(1000), rel=0.01)
+    assert estimate.seconds(1) == pytest.approx(model(1), rel=0.05)
+    assert estimate.spread < 0.1
+
+
+def test_a_hiccup_moves_the_estimate_by_a_tenth_at_most() -> None:
+    """One batch that takes 60 times as long is clipped."""
+    estimator = after([1, 10, 100] * 10)
+    estimator.observe(10, 60 * model(10))
+
+    assert estimator.estimate.seconds(10) < 1.11 * model(10)
+
+    for rows in [1, 10, 100] * 20:
+        estimator.observe(rows, model(rows))
+    assert estimator.estimate.seconds(10) == pytest.approx(model(10), rel=0.05)
+
+
+def test_up_to_twice_the_usual_counts_in_full() -> None:
+    """It moves the mean by a tenth of the difference; more than twice counts as twice."""
+    moved = []
+    for factor in (1.5, 2.0, 60.0):
+        estimator = after([10] * 50)
+        estimator.observe(10, factor * model(10))
+        moved.append(estimator.estimate.seconds(10) / model(10))
+
+    assert moved == pytest.approx([1.05, 1.1, 1.1])
+
+
+def test_a_slower_model_is_followed_within_twenty_batches() -> None:
+    """Three times as slow is no outlier: 20 batches later the prediction is within 15 %."""
+    estimator = after([20] * 100)
+    for _ in range(20):
+        estimator.observe(20, 3 * model(20))
+
+    assert estimator.estimate.seconds(20) == pytest.approx(3 * model(20), rel=0.15)
+
+
+def test_a_slower_model_is_followed_at_every_size() -> None:
+    """Also when batches are mixed: 20 of each of three sizes."""
+    estimator = after([1, 20, 200] * 30)
+    for rows in [1, 20, 200] * 20:
+        estimator.observe(rows, 3 * model(rows))
+
+    for rows in (1, 20, 200):
+        assert estimator.estimate.seconds(rows) == pytest.approx(3 * model(rows), rel=0.15)
+
+
+def test_sizes_no_longer_seen_give_way() -> None:
+    """What 1 and 200 rows took before the model became slower does not argue with what 20 take now."""
+    estimator = after([1, 20, 200] * 30)
+    for _ in range(60):
+        estimator.observe(20, 3 * model(20))
+
+    assert estimator.estimate.seconds(20) == pytest.approx(3 * model(20), rel=0.1)
+
+
+def test_sizes_no_longer_seen_still_tell_the_slope() -> None:
+    """2000 noisy batches of 30 and 31 rows say nothing of it by themselves."""
+    chance = random.Random(1)
+    estimator = after([1, 200] * 10)
+    for _ in range(1000):
+        for rows in (30, 31):
+            estimator.observe(rows, model(rows) * chance.gauss(1.0, 0.1))
+
+    assert estimator.estimate.seconds(1) == pytest.approx(model(1), rel=0.15)
+    assert estimator.estimate.seconds(200) == pytest.approx(model(200), rel=0.3)
+
+
+def test_a_slower_model_is_followed_though_no_size_comes_twice() -> None:
+    """Sizes around 380 teach each other: 100 even ones before, 100 odd ones after."""
+    chance = random.Random(1)
+    estimator = after(chance.sample(range(280, 480, 2), 100))
+    for rows in chance.sample(range(281, 481, 2), 100):
+        estimator.observe(rows, 3 * model(rows))
+
+    assert estimator.estimate.seconds(380) == pytest.approx(3 * model(380), rel=0.2)
+
+
+def test_a_faster_model_is_followed_too() -> None:
+    """Half the time, within 30 batches."""
+    estimator = after([20] * 100)
+    for _ in range(30):
+        estimator.observe(20, model(20) / 2)
+
+    assert estimator.estimate.seconds(20) == pytest.approx(model(20) / 2, rel=0.1)
+
+
+def test_a_falling_line_is_laid_flat() -> None:
+    """Where larger batches were faster the slope is 0, and the level lies between."""
+    estimate = after([1, 10] * 10, lambda rows: 0.2 if rows == 1 else 0.1).estimate
+
+    assert estimate.slope_s == 0.0
+    assert 0.1 <= estimate.intercept_s <= 0.2
+
+
+def test_a_line_through_less_than_nothing_starts_at_zero() -> None:
+    """Where time grows faster than rows the intercept is 0."""
+    estimate = after([1, 10] * 10, lambda rows: 0.001 * rows * rows).estimate
+
+    assert estimate.intercept_s == 0.0
+    assert 0.001 <= estimate.slope_s <= 0.01
+
+
+def test_refusing_must_be_earned_by_five_batches() -> None:
+    """Not by four; and then up to twice the largest batch seen."""
+    assert after([8, 3, 8, 3]).estimate.earned_rows == 0.0
+    assert after([8, 3, 8, 3, 3]).estimate.earned_rows == 16.0
+
+
+def test_the_spread_tells_steady_from_scattered() -> None:
+    """No noise brings it to nothing, batches of 50 and 150 ms in turn to about a half."""
+    turn = iter([0.05, 0.15] * 100)
+
+    assert after([5] * 100).estimate.spread < 0.01
+    assert after([5] * 200, lambda _: next(turn)).estimate.spread == pytest.approx(0.5, rel=0.2)
+
+
+def test_a_size_never_seen_does_not_blow_up_the_spread() -> None:
+    """The first large batch corrects the slope; it does not tell that batch times scatter."""
+    estimator = after([1] * 100)
+    estimator.observe(400, model(400))
+
+    assert estimator.estimate.spread < 0.01
+
+
+@pytest.mark.parametrize(("rows", "seconds"), [(0, 0.1), (-1, 0.1), (1, -0.1), (1, math.nan), (1, math.inf)])
+def test_nonsense_is_refused(rows: int, seconds: float) -> None:
+    """A batch has a row and a time; what was learned stays."""
+    estimator = after([1, 2])
+    before = estimator.estimate
+
+    with pytest.raises(ValueError, match="some rows and a finite time"):
+        estimator.observe(rows, seconds)
+    with pytest.raises(ValueError, match="some rows and a finite time"):
+        estimator.observe_profile([(4, 9.0), (rows, seconds)])
+    assert estimator.estimate == before
+    estimator.observe_profile([])
+    assert estimator.known_rows == (1, 2)
+
+
+def test_batch_times_in_steps_are_followed_by_a_line() -> None:
+    """Padded to 8, 16, 32 or 64 rows: right to a half everywhere, to a tenth where batches are now."""
+    steps = {
+        rows: 0.005 + 0.001 * min(bucket for bucket in (8, 16, 32, 64) if bucket >= rows)
+        for rows in range(1, 65)
+    }
+    chance = random.Random(1)
+    sizes = [*(chance.randint(1, 64) for _ in range(200)), *[24] * 30]
+    estimate = after(sizes, lambda rows: steps[rows] * chance.gauss(1.0, 0.05)).estimate
+
+    for rows, seconds in steps.items():
+        assert estimate.seconds(rows) == pytest.approx(seconds, rel=0.5)
+    assert estimate.seconds(24) == pytest.approx(steps[24], rel=0.1)
+
+
+def test_a_batch_may_take_no_time_at_all() -> None:
+    """A coarse clock says so of a fast model."""
+    assert after([1, 2, 4] * 5, lambda _: 0.0).estimate.seconds(10) == 0.0
+
+
+clocked = st.just(0.0) | st.floats(1e-9, 1000)  # what a clock of nanoseconds can show
+
+
+@settings(max_examples=200, derandomize=True, database=None)
+@given(st.lists(st.tuples(st.integers(1, 100_000), clocked), min_size=1, max_size=40))
+def test_an_estimate_is_never_negative_nor_undefined(seen: list[tuple[int, float]]) -> None:
+    """Whatever batches were seen, and it never falls with the rows."""
+    estimator = BatchTimeEstimator()
+    for rows, seconds in seen:
+        estimator.observe(rows, seconds)
+        estimate = estimator.estimate
+
+        assert 0 <= estimate.intercept_s < math.inf
+        assert 0 <= estimate.slope_s < math.inf
+        assert 0 <= estimate.spread < math.inf
+
+
+def test_a_profile_of_a_model_that_is_no_line_is_taken_as_it_is() -> None:
+    """Batches of traffic that are so far off the line would be a change of the model, and move all sizes."""
+    seen = {rows: 0.005 + 1e-6 * rows * rows for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)}
+    profiled = BatchTimeEstimator()
+    profiled.observe_profile([*seen.items()])
+    observed = after(seen, lambda rows: seen[rows])
+
+    for rows in (1, 8, 64, 128):
+        assert profiled.estimate.seconds(rows) == pytest.approx(seen[rows], rel=0.35)
+    assert observed.estimate.seconds(64) > 2 * seen[64]
+    assert profiled.estimate.earned_rows == 1024
+
+
+def test_a_profile_gives_the_line_exactly() -> None:
+    """It is forgotten as batches of traffic are."""
+    estimator = BatchTimeEstimator()
+    estimator.observe_profile([(rows, model(rows)) for rows in (1, 2, 4, 8)])
+    assert estimator.estimate.seconds(100) == pytest.approx(model(100))
+    assert estimator.estimate.earned_rows == 0
+
+    for _ in range(100):
+        estimator.observe(4, 2 * model(4))
+    assert estimator.estimate.seconds(4) == pytest.approx(2 * model(4), rel=0.05)
+
+
+def test_a_profile_of_nothing_says_nothing() -> None:
+    """As of a worker whose sizes are all beyond the limit."""
+    estimator = BatchTimeEstimator()
+    estimator.observe_profile([])
+
+    assert estimator.estimate == Estimate()

@@ -1,0 +1,332 @@
+"""Which answered clients are expected back, how many rows they bring, and when."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.learning.returns import Returns
+
+PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+ROUNDING = 1e-9
+GONE_S = 2.0
+"""After this long an answered client is not expected any more."""
+
+
+def taught(*delays_s: float, never: int = 0, clients: int = 8, groups: int = 60) -> Returns:
+    """Groups of clients of one row were answered; ``never`` of each did not come back.
+
+    The others took one of ``delays_s`` in turn. In the end all are back, or given up: nobody is expected.
+    """
+    returns = Returns()
+    delays = itertools.cycle(delays_s)
+    for group in range(groups):
+        now = group * (GONE_S + 1.0)
+        returns.answered([((group, client), 1.0) for client in range(clients)], now=now)
+        if delays_s:
+            back = sorted((next(delays), client) for client in range(clients - never))
+            for delay_s, client in back:
+                assert returns.arrived((group, client), now=now + delay_s)
+    returns.answered([], now=groups * (GONE_S + 1.0))
+    assert returns.moments(now=groups * (GONE_S + 1.0)) == []
+    return returns
+
+
+def between(low: float, high: float, count: int = 997) -> list[float]:
+    """So many seconds, evenly spread in every part of the list."""
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    return [low + (high - low) * (i * golden % 1.0) for i in range(count)]
+
+
+NOW = 1000.0
+
+
+def group(returns: Returns, clients: int = 10, *, rows: float = 1.0, now: float = NOW) -> Returns:
+    """Another group is answered."""
+    returns.answered([((now, client), rows) for client in range(clients)], now=now)
+    return returns
+
+
+# Nothing is known
+
+
+def test_before_anybody_has_come_back_nobody_is_expected() -> None:
+    """A gateway that was just started waits for nobody, whoever has been answered."""
+    returns = group(Returns())
+
+    assert returns.share() == 0.0
+    assert returns.expected(math.inf, now=NOW) == 0.0
+    assert returns.moments(now=NOW) in ([], [math.inf])
+
+
+def test_a_client_that_was_not_answered_is_not_expected() -> None:
+    """The first request of a connection is news."""
+    returns = group(Returns(), clients=1)
+
+    assert not returns.arrived("somebody else", now=NOW + 0.1)
+    assert returns.arrived((NOW, 0), now=NOW + 0.1)
+
+
+def test_unknown_clients_are_nobody() -> None:
+    """None is not a client that is answered and comes back."""
+    returns = taught(0.001)
+    returns.answered([(None, 1.0), (None, 5.0)], now=NOW)
+
+    assert not returns.arrived(None, now=NOW + 0.001)
+    assert returns.expected(1.0, now=NOW) == 0.0
+    assert returns.moments(now=NOW) == []
+
+
+# What is learned
+
+
+def test_clients_that_all_come_back_are_all_expected() -> None:
+    """Share 1; with the rows that they had."""
+    returns = group(taught(*between(0.00025, 0.00075)), clients=4, rows=2.5)
+
+    assert returns.share() == pytest.approx(1.0)
+    assert returns.expected(1.0, now=NOW) == pytest.approx(10.0)
+
+
+def test_the_time_of_return_is_learned() -> None:
+    """Clients that take 0.25 to 0.75 ms: nobody before, half in the middle, nearly all after it."""
+    returns = group(taught(*between(0.00025, 0.00075)))
+
+    assert returns.expected(0.0002, now=NOW) == pytest.approx(0.0, abs=0.1)
+    assert returns.expected(0.0005, now=NOW) == pytest.approx(5.0, rel=0.1)
+    assert returns.expected(0.00075, now=NOW) > 9.5
+    assert returns.expected(0.0009, now=NOW) == pytest.approx(10.0)
+
+
+def test_a_group_is_complete_when_the_slowest_usually_are_back() -> None:
+    """98 % of them, at 0.74 ms, told to within a bin of 15 %; from now, not from the answer."""
+    returns = group(taught(*between(0.00025, 0.00075)))
+
+    assert returns.moments(now=NOW) == [pytest.approx(0.00074, rel=0.15)]
+    assert returns.moments(now=NOW + 0.0005) == [pytest.approx(0.00024, abs=0.00011)]
+    assert returns.moments(now=NOW + 0.001) == []
+
+
+def test_each_group_has_its_moment() -> None:
+    """Two that were answered 0.2 ms apart are complete 0.2 ms apart."""
+    returns = group(group(taught(*between(0.00025, 0.00075))), now=NOW + 0.0002)
+    later, sooner = sorted(returns.moments(now=NOW + 0.0003), reverse=True)
+
+    assert later - sooner == pytest.approx(0.0002)
+
+
+@pytest.mark.parametrize(("never", "share"), [(0, 1.0), (4, 0.5), (7, 0.125), (8, 0.0)])
+def test_clients_that_never_come_back_lower_the_share(never: int, share: float) -> None:
+    """So many of 8; the others take 0.5 to 1 ms."""
+    returns = group(taught(*between(0.0005, 0.001), never=never))
+
+    assert returns.share() == pytest.approx(share, abs=0.02)
+    assert returns.expected(1.0, now=NOW) == pytest.approx(10 * share, abs=0.2)
+
+
+def test_those_who_are_late_are_expected_less_and_less() -> None:
+    """Half never come back, the others within 1 ms: who is not back after that is not expected any more."""
+    returns = group(taught(*between(0.0005, 0.001), never=4))
+    seen = [returns.expected(1.0, now=NOW + age) for age in (0.0, 0.0007, 0.0009, 0.0012)]
+
+    assert seen == sorted(seen, reverse=True)
+    assert seen[0] == pytest.approx(5.0, rel=0.05)
+    assert seen[-1] == pytest.approx(0.0, abs=0.05)
+
+
+def test_two_ways_to_return_are_both_known() -> None:
+    """Half at once and half after a think time: no average in between."""
+    returns = group(taught(0.001, 0.4))
+
+    assert returns.expected(0.002, now=NOW) == pytest.approx(5.0, rel=0.05)
+    assert returns.expected(0.3, now=NOW) == pytest.approx(5.0, rel=0.05)
+    assert returns.expected(0.5, now=NOW) == pytest.approx(10.0, rel=0.05)
+
+
+def test_the_variation_of_delays_is_learned() -> None:
+    """0 if all take as long, (b - a)² / 3 (a + b)² between a and b, 1 by chance, more if a few take long."""
+    by_chance = [-0.01 * math.log(1 - share) for share in between(0.0, 1.0)]
+
+    assert Returns().squared_variation() == 0.0
+    assert taught(0.01).squared_variation() == pytest.approx(0.0, abs=1e-9)
+    assert taught(*between(0.005, 0.015)).squared_variation() == pytest.approx(1 / 12, rel=0.05)
+    assert taught(*by_chance, groups=120).squared_variation() == pytest.approx(1.0, rel=0.1)
+    assert taught(*[0.001] * 9, 0.1).squared_variation() > 2
+
+
+def test_a_change_is_learned() -> None:
+    """Clients that took 1 ms take 20 from now on: a few hundred returns later that is what is expected."""
+    returns = taught(0.001)
+    for number in range(2000):
+        now = NOW + number * 0.05
+        returns.answered([("client", 1.0)], now=now)
+        returns.arrived("client", now=now + 0.02)
+    group(returns, now=2000.0)
+
+    assert returns.expected(0.010, now=2000.0) < 0.5
+    assert returns.expected(0.025, now=2000.0) > 9.5
+
+
+# Whom it counts
+
+
+def test_who_is_back_is_not_expected_any_more() -> None:
+    """One by one, with the rows that each had."""
+    returns = taught(0.001)
+    returns.answered([("a", 1.0), ("b", 2.0), ("c", 4.0)], now=NOW)
+    seen = [returns.expected(1.0, now=NOW)]
+    for client in "bac":
+        assert returns.arrived(client, now=NOW + 0.0002)
+        seen.append(returns.expected(1.0, now=NOW + 0.0002))
+
+    assert seen == pytest.approx([7.0, 5.0, 4.0, 0.0])
+
+
+def test_who_is_back_is_back_once() -> None:
+    """A second request of it before the next answer is news."""
+    returns = group(taught(0.001))
+
+    assert returns.arrived((NOW, 0), now=NOW + 0.001)
+    assert not returns.arrived((NOW, 0), now=NOW + 0.001)
+
+
+def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
+    """With the rows of the last one: in one batch, or in two."""
+    returns = taught(0.001)
+    returns.answered([("a", 1.0), ("a", 3.0)], now=NOW)
+    assert returns.expected(1.0, now=NOW) == pytest.approx(3.0)
+
+    returns.answered([("a", 2.0)], now=NOW + 0.0001)
+    assert returns.expected(1.0, now=NOW + 0.0001) == pytest.approx(2.0)
+    assert len(returns.moments(now=NOW + 0.0001)) == 1
+
+
+def test_asking_changes_nothing() -> None:
+    """The same question has the same answer, also after a later one."""
+    returns = group(taught(*between(0.0005, 0.001)))
+    first = (returns.expected(0.0007, now=NOW), returns.moments(now=NOW), returns.share())
+    returns.expected(5.0, now=NOW + 10.0)
+    returns.moments(now=NOW + 10.0)
+
+    assert (returns.expected(0.0007, now=NOW), returns.moments(now=NOW), returns.share()) == first
+
+
+def test_what_is_kept_does_not_grow_with_the_clients_that_never_come_back() -> None:
+    """150 000 strangers in 1.5 seconds: 50 000 clients are kept, and after a while none."""
+    returns = Returns()
+    for number in range(1500):
+        returns.answered([((number, client), 1.0) for client in range(100)], now=number * 0.001)
+    assert len(returns._sources) == 50_000
+    assert len(returns._groups) == 500
+
+    returns.answered([], now=20.0)
+    assert (len(returns._sources), len(returns._groups)) == (0, 0)
+
+
+def test_what_is_kept_does_not_grow_with_the_batches() -> None:
+    """One client never comes back, another does 20 000 times in ten seconds: only the one is waited for."""
+    returns = Returns()
+    most = 0
+    for number in range(20_000):
+        now = number * 0.0005
+        returns.answered([("loyal", 1.0), *([("gone", 1.0)] if number == 0 else [])], now=now)
+        returns.arrived("loyal", now=now + 0.0001)
+        most = max(most, len(returns._groups))
+
+    assert most <= 1
+
+
+def test_numbers_do_not_grow_with_the_clients_that_were_seen() -> None:
+    """The weight of an observation grows by 0.2 % each time: after 500 000 it would be beyond any float."""
+    returns = Returns()
+    for number in range(500_000):
+        returns.answered([("client", 1.0)], now=number * 0.01)
+        returns.arrived("client", now=number * 0.01 + 0.001)
+
+    assert returns.share() == pytest.approx(1.0)
+    assert group(returns, now=6000.0).expected(0.0012, now=6000.0) == pytest.approx(10.0)
+    assert returns.squared_variation() == pytest.approx(0.0, abs=1e-6)
+
+
+# Whatever happens
+
+
+class Step(NamedTuple):
+    """Some time passes, some clients are answered, others come."""
+
+    pause_s: float
+    answered: list[tuple[int | None, float]]
+    arrived: list[int | None]
+
+
+sources = st.one_of(st.none(), st.integers(0, 12))
+steps = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from([0.0, 0.0, 1e-4, 1e-3, 0.03, 0.7, 5.0]),
+        st.lists(st.tuples(sources, st.sampled_from([1.0, 2.0, 0.25])), max_size=6),
+        st.lists(sources, max_size=6),
+    ),
+    max_size=40,
+)
+
+
+def play(happened: list[Step]) -> tuple[Returns, dict[int, float], float]:
+    """Let it happen; returns also the rows of each client that is outstanding, and the time."""
+    returns = Returns()
+    outstanding: dict[int, float] = {}
+    now = 0.0
+    for step in happened:
+        now += step.pause_s
+        returns.answered(step.answered, now=now)
+        outstanding |= {source: rows for source, rows in step.answered if source is not None}
+        for source in step.arrived:
+            expected = returns.arrived(source, now=now)
+            assert source is not None or not expected
+            assert not (expected and source not in outstanding)
+            if source is not None:
+                outstanding.pop(source, None)
+    return returns, outstanding, now
+
+
+@PROPERTY
+@given(steps, st.lists(st.floats(0, 10), min_size=2, max_size=6), st.floats(0, 3))
+def test_never_more_rows_are_expected_than_are_outstanding(
+    happened: list[Step], horizons: list[float], later: float
+) -> None:
+    """Nor fewer than none, and more the longer one waits, at any later time as well."""
+    returns, outstanding, now = play(happened)
+    rows = [returns.expected(within_s, now=now + later) for within_s in sorted(horizons)]
+
+    assert 0.0 <= returns.share() <= 1.0
+    assert rows[0] >= -ROUNDING
+    assert rows[-1] <= sum(outstanding.values()) + ROUNDING
+    assert all(fewer <= more + ROUNDING for fewer, more in itertools.pairwise(rows))
+
+
+@PROPERTY
+@given(steps, st.floats(0, 3))
+def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
+    """And never more of them than clients that are outstanding."""
+    returns, outstanding, now = play(happened)
+    moments = returns.moments(now=now + later)
+
+    assert all(moment > 0 for moment in moments)
+    assert len(moments) <= len(outstanding)
+
+
+@PROPERTY
+@given(steps)
+def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:
+    """Those of the last two seconds included, once the next batch is answered."""
+    returns, _, now = play(happened)
+    now += GONE_S + 0.001
+    returns.answered([], now=now)
+
+    assert returns.expected(math.inf, now=now) == 0.0
+    assert returns.moments(now=now) == []

@@ -1,0 +1,235 @@
+"""The cap of Clipper: a row more while batches meet the goal, 10 % less when one does not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.dispatcher.policies.views import view
+from uncork_dispatcher.policies.aimd import AimdPolicy
+from uncork_dispatcher.policies.base import BatchDone, Release
+from uncork_dispatcher.simulator.run import Scenario, simulate
+from uncork_dispatcher.simulator.service import ServiceTime
+from uncork_dispatcher.simulator.theory import largest_batch_within
+from uncork_dispatcher.simulator.traffic import open_loop
+
+PROPERTY = settings(max_examples=200, derandomize=True, database=None)
+GOAL_S = 1.0
+
+
+def done(rows: float, seconds: float, *, requests: int | None = None) -> BatchDone:
+    """A batch, of one row in each request unless it is said otherwise."""
+    return BatchDone(
+        now=10.0,
+        rows=rows,
+        requests=int(rows) if requests is None else requests,
+        held_s=0.0,
+        seconds=seconds,
+    )
+
+
+def grown(rows: int, *, limit_rows: int = 100) -> AimdPolicy:
+    """A policy with a goal of a second, whose cap has grown to ``rows``."""
+    policy = AimdPolicy(limit_rows=limit_rows)
+    policy.decide(view(goal_s=GOAL_S))
+    for cap in range(1, rows):
+        policy.observe(done(cap, 0.5))
+    assert policy.limit_rows == rows
+    return policy
+
+
+# What it releases
+
+
+def test_whatever_is_held_goes_at_once() -> None:
+    """The core asks only when a worker is idle; neither the goal nor other workers make it wait."""
+    assert AimdPolicy(limit_rows=100).decide(view()) == Release(1, "idle")
+    assert grown(8).decide(view(rows=3, requests=3, busy_until=(11.0,), running_rows=(8.0,))) == Release(
+        8, "idle"
+    )
+
+
+def test_a_batch_at_the_cap_is_full() -> None:
+    """And takes no more than the cap."""
+    assert grown(8).decide(view(rows=50, requests=50, full=True)) == Release(8, "full")
+
+
+# How the cap moves
+
+
+def test_the_cap_begins_at_one_and_rises_by_one() -> None:
+    """After each batch that was as large as it allowed and met the goal, also just so."""
+    policy = AimdPolicy(limit_rows=100)
+    policy.decide(view(goal_s=GOAL_S))
+    caps = [policy.limit_rows]
+    for seconds in (0.1, 0.5, 0.999, 1.0):
+        policy.observe(done(policy.limit_rows, seconds))
+        caps.append(policy.limit_rows)
+
+    assert caps == [1, 2, 3, 4, 5]
+
+
+def test_a_batch_below_the_cap_does_not_raise_it() -> None:
+    """It says nothing about larger ones."""
+    policy = grown(8)
+    policy.observe(done(7, 0.1))
+
+    assert policy.limit_rows == 8
+
+
+def test_large_requests_that_do_not_fill_the_cap_to_the_last_row_raise_it() -> None:
+    """Two of 4 rows where a third has no place: 8 of 10. Where it has one, the batch was not full."""
+    policy = grown(10)
+    policy.observe(done(8, 0.5, requests=2))
+    assert policy.limit_rows == 11
+
+    policy = grown(12)
+    policy.observe(done(8, 0.5, requests=2))
+    assert policy.limit_rows == 12
+
+
+def test_a_request_above_the_cap_raises_it() -> None:
+    """Else requests of 4 rows would travel alone for ever."""
+    policy = grown(1)
+    policy.observe(done(4, 0.5, requests=1))
+
+    assert policy.limit_rows == 2
+
+
+def test_costs_are_rows_too() -> None:
+    """Halves of a row: 7.5 of 8 are not full if another half has a place, 8 are."""
+    policy = grown(8)
+    policy.observe(done(7.5, 0.5, requests=15))
+    assert policy.limit_rows == 8
+
+    policy.observe(done(8.0, 0.5, requests=16))
+    assert policy.limit_rows == 9
+
+
+def test_a_batch_that_misses_the_goal_lowers_the_cap_by_a_tenth() -> None:
+    """20, 18, 16.2, 14.58; the fractions count on."""
+    policy = grown(20)
+    caps = []
+    for _ in range(3):
+        policy.observe(done(policy.limit_rows, 1.001))
+        caps.append(policy.limit_rows)
+
+    assert caps == [18, 16, 14]
+
+
+def test_a_small_batch_that_misses_the_goal_lowers_it_as_well() -> None:
+    """A larger one would have missed it by more."""
+    policy = grown(20)
+    policy.observe(done(2, 1.5))
+
+    assert policy.limit_rows == 18
+
+
+def test_batches_that_ran_at_the_same_time_lower_it_once() -> None:
+    """Four workers run 20 rows each when the model becomes slow: that is one lesson, not four."""
+    policy = grown(20)
+    for _ in range(4):
+        policy.observe(done(20, 1.5))
+
+    assert policy.limit_rows == 18
+
+
+def test_a_request_that_is_larger_by_itself_does_not_lower_it() -> None:
+    """A smaller cap would not make it any faster."""
+    policy = grown(20)
+    policy.observe(done(500, 9.0, requests=1))
+
+    assert policy.limit_rows == 20
+
+
+def test_the_cap_never_falls_below_one() -> None:
+    """And rises again from there when the model recovers."""
+    policy = grown(3)
+    for _ in range(50):
+        policy.observe(done(1, 9.0))
+    assert policy.limit_rows == 1
+
+    policy.observe(done(1, 0.1))
+    assert policy.limit_rows == 2
+
+
+def test_the_cap_never_rises_above_the_limit() -> None:
+    """That of the user."""
+    policy = grown(4, limit_rows=4)
+    policy.observe(done(4, 0.1))
+
+    assert policy.limit_rows == 4
+
+
+def test_a_changed_goal_counts_from_the_next_decision() -> None:
+    """The policy and its cap stay when the goal of the api is changed."""
+    policy = grown(20)
+    policy.decide(view(goal_s=0.2))
+    policy.observe(done(20, 0.5))
+
+    assert policy.limit_rows == 18
+
+
+@PROPERTY
+@given(
+    st.integers(1, 50),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 5), st.floats(0, 3)), max_size=100),
+)
+def test_the_cap_stays_in_its_range_and_moves_the_right_way(
+    limit_rows: int, batches: list[tuple[int, int, float]]
+) -> None:
+    """Up only when the goal is met, by one at most; down only when it is missed, by a tenth."""
+    policy = AimdPolicy(limit_rows=limit_rows)
+    policy.decide(view(goal_s=GOAL_S))
+    for requests, rows_each, seconds in batches:
+        before = policy.limit_rows
+        policy.observe(done(requests * rows_each, seconds, requests=requests))
+        after = policy.limit_rows
+
+        assert 1 <= after <= limit_rows
+        if seconds > GOAL_S:
+            assert int(0.9 * before) <= after <= before
+        else:
+            assert before <= after <= before + 1
+
+
+# Over many batches
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_it_finds_the_largest_batch_that_meets_the_goal(workers: int) -> None:
+    """It stays between a tenth below that and one above, when more is held, on any number of workers."""
+    service = ServiceTime(intercept_s=0.010, slope_s=0.000625)
+    largest = largest_batch_within(service, goal_s=0.050, limit_rows=1000)
+    policy = AimdPolicy(limit_rows=1000)
+    caps = []
+    for _ in range(500):
+        starts = [policy.decide(view(rows=1e6, full=True, goal_s=0.050)) for _ in range(workers)]
+        for start in starts:
+            policy.observe(done(start.rows, service.mean(start.rows)))
+        caps.append(policy.limit_rows)
+
+    assert largest == 64
+    assert caps[: largest - 1] == list(range(2, largest + 1))
+    assert set(caps[largest:]) == set(range(int(0.9 * 65), 65 + 1))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_load_that_its_batches_can_carry_is_answered(workers: int) -> None:
+    """Single rows could not carry it: the cap grows while the queue does, and nobody is refused meanwhile."""
+    rate = 300.0 * workers
+    arrivals = open_loop("poisson", rate=rate, count=3000, random_=random.Random(1))
+    scenario = Scenario(
+        service=ServiceTime(intercept_s=0.010, slope_s=0.001),
+        arrivals=arrivals,
+        workers=workers,
+        goal_s=0.300,
+        policy="aimd",
+    )
+    run = simulate(scenario)
+
+    assert rate > workers / scenario.service.mean(1)
+    assert (len(run.answered), run.shed) == (3000, [])

@@ -1,0 +1,110 @@
+"""The rule of BentoML: hold while ``n * (wn + 1 ms + a) <= 0.95 * W``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dispatcher.policies.views import view
+from uncork_dispatcher.policies.base import BatchDone, Hold, Release
+from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
+
+
+def taught(*, held_s: float = 0.1, at: float = 10.0) -> CorkClassicPolicy:
+    """A policy that saw one batch of 1 request, 50 ms, whose oldest was held for ``held_s``."""
+    policy = CorkClassicPolicy(limit_rows=32)
+    policy.observe(BatchDone(now=at, rows=1, requests=1, held_s=held_s, seconds=0.05))
+    return policy
+
+
+def done(now: float, requests: int, *, held_s: float = 0.1) -> BatchDone:
+    """A batch of a model of 20 ms and 5 ms per request; it has 3 rows for each request."""
+    return BatchDone(
+        now=now, rows=3 * requests, requests=requests, held_s=held_s, seconds=0.02 + 0.005 * requests
+    )
+
+
+def until(policy: CorkClassicPolicy, **changes: object) -> float:
+    """Until when it holds."""
+    decision = policy.decide(view(**changes))
+    assert isinstance(decision, Hold)
+    return decision.until
+
+
+def test_before_the_first_batch_nothing_is_held() -> None:
+    """There is nothing to compare with."""
+    assert CorkClassicPolicy(limit_rows=32).decide(view()) == Release(32, "not_worth_waiting")
+
+
+def test_a_full_batch_goes() -> None:
+    """Even where the inequality would hold it."""
+    assert taught(held_s=5.0).decide(view(full=True)) == Release(32, "full")
+
+
+def test_one_batch_gives_half_its_time_to_the_slope() -> None:
+    """The least-norm line through (1 request, 50 ms): a = 25 ms, so 95 - 1 - 25 = 69 ms from the newest."""
+    assert until(taught(), newest=10.0) == pytest.approx(10.069)
+    assert until(taught(), now=10.068, newest=10.0) == pytest.approx(10.069)
+
+
+def test_the_wait_ends_when_the_inequality_turns() -> None:
+    """At that very moment it releases: a hold ends in the future."""
+    turns = until(taught(), newest=10.0)
+    assert taught().decide(view(now=turns, newest=10.0)) == Release(32, "not_worth_waiting")
+    assert taught().decide(view(now=10.0691, newest=10.0)) == Release(32, "not_worth_waiting")
+
+
+def test_the_wait_counts_from_the_newest() -> None:
+    """An arrival starts it anew; the age of the oldest does not matter."""
+    assert until(taught(), now=10.05, newest=10.04, oldest=9.0) == pytest.approx(10.109)
+
+
+def test_the_more_wait_the_shorter() -> None:
+    """Two requests share the 95 ms; four have less than nothing left. Rows do not count."""
+    assert until(taught(), requests=2, rows=50) == pytest.approx(10.0 + 0.0475 - 0.026)
+    assert taught().decide(view(requests=4, rows=4)) == Release(32, "not_worth_waiting")
+
+
+def test_the_slope_is_fitted_over_requests() -> None:
+    """5 ms per request, from batches of several sizes; W is the mean of what the oldest were held."""
+    policy = CorkClassicPolicy(limit_rows=32)
+    policy.observe(done(0.0, 1, held_s=0.0))
+    policy.observe(done(1.0, 4, held_s=0.1))
+    policy.observe(done(5.0, 8, held_s=0.2))
+
+    assert until(policy, newest=10.0) == pytest.approx(10.0 + 0.95 * 0.1 - 0.001 - 0.005)
+
+
+def test_it_is_fitted_every_five_seconds() -> None:
+    """What comes in between counts at the next fit."""
+    policy = taught(held_s=0.1, at=10.0)
+    policy.observe(done(14.99, 1, held_s=0.3))
+    assert until(policy, newest=10.0) == pytest.approx(10.069)
+
+    policy.observe(done(15.0, 4, held_s=0.5))
+    assert until(policy, newest=10.0) > 10.2
+
+
+def test_it_forgets_all_but_fifty_batches() -> None:
+    """The long hold of the first is gone with the fiftieth after it."""
+    policy = taught(held_s=1000.0, at=10.0)
+    for i in range(49):
+        policy.observe(done(15.0 + i, 1 + i % 4, held_s=0.1))
+    policy.observe(done(100.0, 2, held_s=0.1))
+
+    assert until(policy, newest=10.0) == pytest.approx(10.0 + 0.095 - 0.001 - 0.005)
+
+
+def test_a_falling_line_counts_as_flat() -> None:
+    """The slope is never negative: the wait is at most 0.95 W less the tick."""
+    policy = CorkClassicPolicy(limit_rows=32)
+    policy.observe(BatchDone(now=0.0, rows=1, requests=1, held_s=0.1, seconds=0.2))
+    policy.observe(BatchDone(now=5.0, rows=9, requests=9, held_s=0.1, seconds=0.1))
+
+    assert until(policy, newest=10.0) == pytest.approx(10.094, abs=1e-5)
+
+
+def test_the_first_batch_is_fitted_wherever_the_clock_stands() -> None:
+    """Times are seconds on any clock, also one that starts below zero."""
+    policy = taught(at=-100.0)
+
+    assert until(policy, now=-100.0, newest=-100.0) == pytest.approx(-99.931)

@@ -1,0 +1,83 @@
+"""Policies by name."""
+
+import pytest
+
+from tests.dispatcher.policies.views import view
+from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.policies.aimd import AimdPolicy
+from uncork_dispatcher.policies.base import Hold
+from uncork_dispatcher.policies.cork import CorkPolicy
+from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
+from uncork_dispatcher.policies.fixed import FixedPolicy
+from uncork_dispatcher.policies.none import NonePolicy
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "limit_rows"),
+    [
+        ("cork", CorkPolicy, 32),
+        ("cork-classic", CorkClassicPolicy, 32),
+        ("fixed", FixedPolicy, 32),
+        ("fixed:25", FixedPolicy, 32),
+        ("fixed:25:8", FixedPolicy, 8),
+        ("fixed:25:32", FixedPolicy, 32),
+        ("fixed:25:33", FixedPolicy, 32),
+        ("fixed:0.5:08", FixedPolicy, 8),
+        ("aimd", AimdPolicy, 1),
+        ("none", NonePolicy, 1),
+    ],
+)
+def test_a_name_gives_its_policy(name: str, kind: type, limit_rows: int) -> None:
+    """With the lower of the limits asked for; no batching means one row, and aimd begins with one."""
+    policy = make_policy(name, limit_rows=limit_rows)
+
+    assert type(policy) is kind
+    assert policy.limit_rows == limit_rows
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_listed_policy_can_be_made(name: str) -> None:
+    """The list that messages and help pages show is true."""
+    assert make_policy(name, limit_rows=1).limit_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "until"),
+    [("fixed", 0.01), ("fixed:25", 0.025), ("fixed:0.5", 0.0005), ("fixed:25:8", 0.025)],
+)
+def test_the_wait_stands_behind_the_colon_in_milliseconds(name: str, until: float) -> None:
+    """10 if none is given."""
+    decision = make_policy(name, limit_rows=32).decide(view(now=0.0, oldest=0.0))
+
+    assert isinstance(decision, Hold)
+    assert decision.until == pytest.approx(until)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "CORK",
+        "fixed:",
+        "fixed:-1",
+        "fixed:1e3",
+        "fixed:nan",
+        "fixed:5 ",
+        "fixed:\u0665",
+        "fixed::8",
+        "fixed:5:",
+        "fixed:5:0",
+        "fixed:5:-1",
+        "fixed:5:1.5",
+        "fixed:5:8:8",
+        "cork:5",
+        "aimd:5",
+        "fixed5",
+    ],
+)
+def test_an_unknown_name_is_refused(name: str) -> None:
+    """The message lists the names that there are."""
+    with pytest.raises(
+        ValueError, match=r"cork, cork-classic, fixed, aimd, none .*fixed:MS or fixed:MS:ROWS"
+    ):
+        make_policy(name, limit_rows=1)

@@ -1,0 +1,31 @@
+"""Literal views for the tests of policies."""
+
+from __future__ import annotations
+
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.learning.returns import Returns
+from uncork_dispatcher.policies.base import View
+
+_PLAIN = View(
+    now=10.0,
+    rows=1,
+    requests=1,
+    oldest=10.0,
+    newest=10.0,
+    deadline=20.0,
+    goal_s=10.0,
+    full=False,
+    idle_workers=1,
+    busy_until=(),
+    running_rows=(),
+    estimate=Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0),
+    pace=1.0,
+    rate=0.0,
+    load_rate=0.0,
+    returns=Returns(),
+)
+
+
+def view(**changes: object) -> View:
+    """One fresh request at 10 s, an idle worker, a goal 10 s away, batches of 1 s; but for ``changes``."""
+    return _PLAIN._replace(**changes)  # type: ignore[arg-type]

@@ -1,0 +1,219 @@
+"""A queue that its flows share equally."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_dispatcher.requests.fair_queue import FairQueue, Load
+from uncork_dispatcher.requests.queue import Entry
+
+NOTHING = Load(0, 0, 0)
+LIMITS = Load(100, 100, 100)
+
+
+class Filled(FairQueue):
+    """A fair queue that numbers what comes."""
+
+    def __init__(self) -> None:
+        super().__init__("a", None)
+        self._numbers = itertools.count(1)
+
+    def add(self, flow: str, count: int = 1, *, rows: float = 1, size_bytes: int = 1, **due: float) -> Entry:
+        """Add so many requests of a flow; returns the last."""
+        for _ in range(count):
+            number = next(self._numbers)
+            deadline, expires_at = due.get("deadline", 1e6 + number), due.get("expires_at", math.inf)
+            entry = Entry(number, 0.0, rows, size_bytes, deadline, expires_at, self, None, flow)
+            self.append(entry)
+        return entry
+
+
+def flows(entries: list[Entry]) -> str:
+    """Whose turns they were."""
+    return "".join(str(entry.flow) for entry in entries)
+
+
+def test_flows_take_turns() -> None:
+    """Whoever came first and however much; what is left goes to who has it."""
+    queue = Filled()
+    queue.add("a", 10)
+    queue.add("b", 2)
+    queue.add("c", 1)
+
+    assert flows(queue.take(rows=7, size_bytes=100)) == "abcabaa"
+    assert (len(queue), queue.rows, queue.size_bytes) == (6, 6, 6)
+
+
+def test_turns_go_on_from_batch_to_batch() -> None:
+    """Each batch has room for one."""
+    queue = Filled()
+    queue.add("a", 3)
+    queue.add("b", 3)
+
+    assert flows([queue.take(rows=1, size_bytes=1)[0] for _ in range(6)]) == "ababab"
+
+
+def test_rows_are_shared_not_requests() -> None:
+    """Four rows of the one for every row of the other are one turn each four rows."""
+    queue = Filled()
+    queue.add("a", 3, rows=4)
+    queue.add("b", 12)
+
+    taken = queue.take(rows=16, size_bytes=100)
+    assert Counter(flows(taken)) == {"a": 2, "b": 8}
+
+
+def test_who_comes_back_has_saved_nothing_up() -> None:
+    """It was away while the other had ten turns; then they are equal."""
+    queue = Filled()
+    queue.add("a", 20)
+    queue.add("b", 1)
+    queue.take(rows=11, size_bytes=100)
+    queue.add("b", 10)
+
+    assert Counter(flows(queue.take(rows=8, size_bytes=100))) == {"a": 4, "b": 4}
+
+
+def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
+    """Each comes when the last is taken, and waits until the other has had as much."""
+    queue = Filled()
+    queue.add("small", 100)
+    rows: Counter[object] = Counter()
+    for _ in range(8):
+        if "large" not in {entry.flow for entry in queue.by_urgency()}:
+            queue.add("large", rows=5)
+        for entry in queue.take(rows=5, size_bytes=100):
+            rows[entry.flow] += int(entry.rows)
+
+    assert abs(rows["large"] - rows["small"]) <= 5
+
+
+def test_within_a_flow_the_most_urgent_goes_first() -> None:
+    """And one that leaves is passed over."""
+    queue = Filled()
+    queue.add("a", deadline=9.0)
+    leaver = queue.add("a", deadline=7.0)
+    queue.add("a", deadline=8.0)
+    queue.remove(leaver)
+
+    assert [entry.deadline for entry in queue.take(rows=9, size_bytes=9)] == [8.0, 9.0]
+    assert not queue
+
+
+def test_take_keeps_to_rows_and_bytes_and_takes_one_at_least() -> None:
+    """Nobody overtakes a request that does not fit."""
+    queue = Filled()
+    queue.add("a", rows=50, size_bytes=500)
+    assert flows(queue.take(rows=10, size_bytes=100)) == "a"
+
+    queue.add("b", 2, size_bytes=40)
+    queue.add("c", 1, size_bytes=21)
+    assert flows(queue.take(rows=10, size_bytes=100)) == "bc"
+
+
+def test_what_goes_before_a_request() -> None:
+    """All of the smaller flows, as much as its own of the larger, and its own."""
+    queue = Filled()
+    queue.add("a", 10)
+    queue.add("b", 2)
+    queue.add("c", 4)
+
+    assert queue.before("b", 1) == (3 + 3 + 3, 3 + 3 + 3)
+    assert queue.before("new", 1) == (4, 4)
+    assert queue.before("a", 1) == (17, 17)
+
+
+def test_only_those_with_more_than_their_share_of_a_batch_make_room() -> None:
+    """Up to the first that has no more; unless its client is in a hurry."""
+    queue = Filled()
+    queue.add("a", 10, deadline=1.0)
+    queue.add("hasty", deadline=2.0, expires_at=0.5)
+    queue.add("b", 3, deadline=3.0)
+    entries = queue.by_urgency()
+
+    assert queue.skippable(entries, rows=9, goal_s=1.0) == 11
+    assert queue.skippable(entries, rows=6, goal_s=1.0) == 14
+    assert queue.skippable(entries, rows=9, goal_s=0.5) == 10
+
+
+def test_a_full_queue_displaces_the_newest_of_the_largest_flow() -> None:
+    """One or more, in rows, in requests or in bytes."""
+    queue = Filled()
+    queue.add("a", 60)
+    queue.add("b", 40)
+
+    for more, count in ((Load(1, 1, 1), 1), (Load(5, 1, 1), 5), (Load(1, 1, 5), 5)):
+        over = Load(100, 100, 100).plus(more).plus(LIMITS, -1)
+        displaced = queue.displaced("c", more, over=over, limits=LIMITS)
+        assert [entry.request for entry in displaced] == [60, 59, 58, 57, 56][:count]
+
+
+def test_displacing_goes_on_with_the_next_largest() -> None:
+    """When the largest has come down to it."""
+    queue = Filled()
+    queue.add("a", 52)
+    queue.add("b", 48)
+
+    displaced = queue.displaced("c", Load(10, 1, 1), over=Load(10, 1, 1), limits=LIMITS)
+    assert Counter(flows(displaced)) == {"a": 7, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("flow", "rows", "taken"),
+    [("a", 1, False), ("b", 1, True), ("b", 31, False), ("c", 33, True), ("c", 34, False)],
+)
+def test_nobody_displaces_for_more_than_its_equal_share(flow: str, rows: int, taken: bool) -> None:
+    """Half of 100 rows for each of two, a third for each of three."""
+    queue = Filled()
+    queue.add("a", 80)
+    queue.add("b", 20)
+
+    more = Load(rows, 1, 1)
+    assert bool(queue.displaced(flow, more, over=more, limits=LIMITS)) == taken
+
+
+def test_nobody_displaces_in_vain() -> None:
+    """What fills the api is held elsewhere: those here have no more than the one that comes would."""
+    queue = Filled()
+    queue.add("a", 2)
+    assert queue.displaced("b", Load(3, 1, 3), over=Load(3, 0, 0), limits=LIMITS) == []
+    assert queue.displaced("b", Load(1, 1, 1), over=Load(3, 0, 0), limits=LIMITS) == []
+    assert queue.displaced("a", Load(1, 1, 1), over=Load(1, 0, 0), limits=LIMITS) == []
+
+
+@settings(max_examples=200, derandomize=True, database=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("aaart"), st.sampled_from("xyz"), st.integers(1, 4)), max_size=60
+    )
+)
+def test_no_flow_gets_more_than_another_that_waits(steps: list[tuple[str, str, int]]) -> None:
+    """Since both have something held, by more than their largest requests; and nothing is lost."""
+    queue, held = Filled(), list[Entry]()
+    since: dict[tuple[str, str], Counter[object]] = {}
+    for step, name, number in steps:
+        if step == "a":
+            held.append(queue.add(name, rows=number))
+        elif step == "r" and held:
+            queue.remove(held.pop(number % len(held)))
+            since.clear()  # who waits for a large request and then withdraws it is owed the turn
+        elif step == "t" and held:
+            taken = queue.take(rows=number, size_bytes=100)
+            held = [entry for entry in held if entry not in taken]
+            for pair, rows in since.items():
+                for entry in taken:
+                    rows[entry.flow] += int(entry.rows) * (entry.flow in pair)
+        waiting = {str(entry.flow) for entry in held}
+        since = {pair: rows for pair, rows in since.items() if set(pair) <= waiting}
+        for pair in itertools.combinations(sorted(waiting), 2):
+            since.setdefault(pair, Counter())
+        for (one, other), rows in since.items():
+            assert abs(rows[one] - rows[other]) <= 8
+        assert len(queue) == len(held)
+        assert queue.rows == sum(entry.rows for entry in held)

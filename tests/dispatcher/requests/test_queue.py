@@ -1,0 +1,187 @@
+"""The requests held for one (api, batch key)."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.dispatcher.driver import entry
+from uncork_dispatcher.requests.fair_queue import FairQueue
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+
+
+def filled(*entries: Entry) -> RequestQueue:
+    """A queue that these were appended to."""
+    queue = RequestQueue("a", None)
+    for each in entries:
+        queue.append(each)
+    return queue
+
+
+def numbers(entries: list[Entry]) -> list[int]:
+    """Which requests these are."""
+    return [each.request for each in entries]
+
+
+def test_an_empty_queue_is_false_and_counts_nothing() -> None:
+    """The core drops a queue by its truth value."""
+    queue = filled()
+
+    assert not queue
+    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
+    assert 1 not in queue
+
+
+def test_totals_follow_what_is_appended_taken_and_removed() -> None:
+    """Requests, rows and bytes always add up to what is inside."""
+    first, second, third = (entry(n, rows=n, size_bytes=10 * n) for n in (1, 2, 3))
+    queue = filled(first, second, third)
+    assert (len(queue), queue.rows, queue.size_bytes) == (3, 6, 60)
+
+    queue.remove(second)
+    assert (len(queue), queue.rows, queue.size_bytes) == (2, 4, 40)
+    assert 2 not in queue
+
+    queue.take(rows=1, size_bytes=1000)
+    assert (len(queue), queue.rows, queue.size_bytes) == (1, 3, 30)
+    assert 1 not in queue
+
+
+def test_take_is_first_in_first_out_up_to_the_rows() -> None:
+    """Exactly as many rows as allowed may go, not one more."""
+    queue = filled(entry(1, rows=2), entry(2, rows=3), entry(3, rows=1))
+
+    assert numbers(queue.take(rows=5, size_bytes=0)) == [1, 2]
+    assert numbers(queue.take(rows=5, size_bytes=0)) == [3]
+
+
+def test_take_stops_one_row_short() -> None:
+    """A request of 3 rows does not go where 2 are left."""
+    queue = filled(entry(1, rows=2), entry(2, rows=3))
+
+    assert numbers(queue.take(rows=4, size_bytes=0)) == [1]
+
+
+def test_take_keeps_to_the_bytes() -> None:
+    """Exactly as many bytes as allowed may go, not one more."""
+    both = filled(entry(1, size_bytes=40), entry(2, size_bytes=60))
+    one = filled(entry(1, size_bytes=40), entry(2, size_bytes=61))
+
+    assert numbers(both.take(rows=10, size_bytes=100)) == [1, 2]
+    assert numbers(one.take(rows=10, size_bytes=100)) == [1]
+
+
+def test_take_always_takes_the_first() -> None:
+    """A request larger than the limit goes, alone."""
+    queue = filled(entry(1, rows=50, size_bytes=500), entry(2))
+
+    assert numbers(queue.take(rows=10, size_bytes=100)) == [1]
+
+
+def test_nobody_overtakes_a_request_that_does_not_fit() -> None:
+    """A small request behind a large one waits for its turn."""
+    queue = filled(entry(1), entry(2, rows=9), entry(3))
+
+    assert numbers(queue.take(rows=9, size_bytes=100)) == [1]
+    assert numbers(queue.take(rows=10, size_bytes=100)) == [2, 3]
+
+
+def test_the_oldest_is_at_the_head() -> None:
+    """And the next one after that has been taken."""
+    queue = filled(entry(1, arrival=1.0), entry(2, arrival=2.0))
+    assert queue.oldest.request == 1
+
+    queue.take(rows=1, size_bytes=0)
+    assert queue.oldest.request == 2
+
+
+def test_the_newest_arrival_is_remembered() -> None:
+    """Also when it has been taken."""
+    queue = filled(entry(1, arrival=1.0), entry(2, arrival=3.0, deadline=0.5))
+    queue.take(rows=1, size_bytes=0)
+
+    assert queue.newest == 3.0
+
+
+def test_the_most_urgent_has_the_earliest_deadline() -> None:
+    """Wherever it stands, and whoever left before."""
+    first, second, third = (entry(n, deadline=d) for n, d in ((1, 5.0), (2, 3.0), (3, 4.0)))
+    queue = filled(first, second, third)
+    assert queue.most_urgent is second
+
+    queue.remove(second)
+    assert queue.most_urgent is third
+
+    queue.remove(third)
+    assert queue.most_urgent is first
+
+
+def test_the_soonest_to_leave_is_the_client_that_gives_up_first() -> None:
+    """Wherever it stands and whatever its deadline; those who have not said do not count."""
+    patient, first, second = entry(1, deadline=0.1), entry(2), entry(3)
+    first.expires_at, second.expires_at = 5.0, 4.0
+    assert filled(patient).soonest_to_leave is None
+
+    queue = filled(patient, first, second)
+    seen = [queue.soonest_to_leave]
+    for leaver in (second, first):
+        queue.remove(leaver)
+        seen.append(queue.soonest_to_leave)
+
+    assert seen == [second, first, None]
+
+
+@pytest.mark.parametrize("kind", [RequestQueue, FairQueue])
+def test_a_queue_keeps_nothing_of_requests_that_left(kind: type[RequestQueue]) -> None:
+    """Of thousands that passed through, most with a far-off timeout of their client, 20 are queued."""
+    queue = kind("a", None)
+    times = random.Random(1)
+    for number in range(5000):
+        # Behind a first one that is urgent and stays, nothing that left comes to the top of a heap.
+        one = entry(number, deadline=1.0 + (number > 0) * times.uniform(5, 9), queue=queue)
+        one.expires_at = one.deadline + (times.choice([20.0, 60.0, math.inf]) if number else 0.0)
+        queue.append(one)
+        if len(queue) > 20:
+            queue.remove(queue.by_urgency()[times.randrange(1, 21)])
+
+    assert len(queue) == 20
+    heaps = [heap for heap in (queue._deadlines, queue._expiries) if heap is not None]
+    assert len(heaps) == 2
+    assert max(map(len, heaps)) < 200
+
+
+def test_all_are_taken_by_urgency() -> None:
+    """What the limits allow, and the queue is as good as new."""
+    queue = filled(*(entry(n, rows=2, size_bytes=5, deadline=4.0 - n) for n in (1, 2, 3)))
+
+    assert numbers(queue.take(rows=6, size_bytes=15)) == [3, 2, 1]
+    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
+    queue.append(entry(4, rows=1))
+    assert queue.most_urgent.request == 4
+    assert numbers(queue.take(rows=1, size_bytes=0)) == [4]
+
+
+@settings(max_examples=200, derandomize=True, database=None)
+@given(st.lists(st.tuples(st.sampled_from("aart"), st.integers(0, 4)), max_size=30))
+def test_the_most_urgent_is_taken_whatever_came_before(steps: list[tuple[str, int]]) -> None:
+    """Against a sorted list: requests are added with any deadline, removed, and taken."""
+    queue, held = filled(), list[Entry]()
+    for number, (step, value) in enumerate(steps):
+        if step == "a":
+            added = entry(number, arrival=float(number), deadline=float(number + 3 * value))
+            queue.append(added)
+            held.append(added)
+        elif step == "r" and held:
+            queue.remove(held.pop(value % len(held)))
+        elif step == "t" and held:
+            urgent = sorted(held, key=lambda one: (one.deadline, one.request))[: value + 1]
+            assert numbers(queue.take(rows=value + 1, size_bytes=10)) == numbers(urgent)
+            held = [one for one in held if one not in urgent]
+        if held:
+            assert queue.most_urgent is min(held, key=lambda one: (one.deadline, one.request))
+            assert queue.oldest is held[0]
+        assert numbers(queue.by_urgency()) == numbers(
+            sorted(held, key=lambda one: (one.deadline, one.request))
+        )

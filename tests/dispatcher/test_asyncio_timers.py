@@ -1,0 +1,146 @@
+"""The asyncio shell and its one timer, and how often it asks the core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import TypeVarTuple
+
+import pytest
+
+from tests.dispatcher.shell import Workers, calls, dispatcher, fixed, outcomes, shout
+from tests.dispatcher.virtual_loop import VirtualLoop, run
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
+from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.tasks import TaskRunner
+
+Ts = TypeVarTuple("Ts")
+
+
+def test_a_hold_is_timed() -> None:
+    """The policy's 250 ms from the arrival of the first, on the loop's timer."""
+
+    async def main() -> None:
+        shell = dispatcher(Workers(), fixed(250))
+        callers = calls(shell, "x")
+        await asyncio.sleep(0.1)
+        callers += calls(shell, "y")
+        await outcomes(callers)
+
+        held = [caller.result().held_s for caller in callers]
+        assert held == pytest.approx([0.25, 0.15])
+
+    run(main())
+
+
+def test_a_hold_that_ends_early_leaves_no_timer_behind() -> None:
+    """The batch fills up before; when the old timer would fire, the batch is still running undisturbed."""
+
+    async def main() -> None:
+        workers = Workers(seconds=5.0)
+        shell = dispatcher(workers, fixed(250, max_batch_rows=2, timeout_s=6.0))
+        callers = calls(shell, "x")
+        await asyncio.sleep(0.1)
+        callers += calls(shell, "y")
+
+        assert await outcomes(callers) == ["X", "Y"]
+        assert callers[0].result().batch.seconds == pytest.approx(5.0)
+        assert asyncio.get_running_loop().time() == pytest.approx(5.1)
+
+    run(main())
+
+
+class NotingLoop(VirtualLoop):
+    """A loop whose timers fire when ``share`` of the time is over; notes what was asked for."""
+
+    share = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Early or in time."""
+        self.asked.append(delay)
+        return super().call_later(delay * self.share, callback, *args, context=context)
+
+
+class EarlyLoop(NotingLoop):
+    """A loop whose timers fire far too early."""
+
+    share = 0.5
+
+
+async def at_once(job: Job[str]) -> Ran[str]:
+    """A runner that takes no time and no timer."""
+    return shout(job)
+
+
+HOLD, TIMEOUT = 0.25, 60.0
+
+
+def test_a_timer_that_fires_early_is_taken_at_its_word() -> None:
+    """The hold is over then: no second timer for the rest, and none for the rest of the rest."""
+
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, EarlyLoop)
+        shell = dispatcher(at_once, fixed(250))
+        assert (await shell.call("a", "x")).held_s == HOLD
+        # The clock is behind the core now; time does not go back for it.
+        assert loop.time() == HOLD / 2
+        assert (await shell.call("a", "y")).held_s == HOLD
+        return loop.asked
+
+    assert run(main(), loop_factory=EarlyLoop) == pytest.approx([HOLD, TIMEOUT] * 2)
+
+
+def test_a_timer_is_set_once() -> None:
+    """Those who come while it runs do not set it again."""
+
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, NotingLoop)
+        shell = dispatcher(at_once, fixed(250))
+        callers = []
+        for payload in ("x", "y", "z"):
+            callers += calls(shell, payload)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await outcomes(callers)
+        return loop.asked
+
+    assert run(main(), loop_factory=NotingLoop) == pytest.approx([HOLD, TIMEOUT])
+
+
+def test_a_turn_is_polled_once() -> None:
+    """However many call in it: the clock is read once for each of them and once for the poll."""
+
+    async def main() -> None:
+        reads = 0
+
+        def clock() -> float:
+            nonlocal reads
+            reads += 1
+            return 0.0
+
+        shell = AsyncDispatcher(TaskRunner(Workers()), clock=clock)
+        shell.set_api(fixed(250))
+        shell.worker_ready(0)
+        await asyncio.sleep(0)
+        reads = 0
+        callers = calls(shell, *("x" * 50))
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+        assert reads == 51
+        assert await outcomes(callers) == ["X"] * 50
+
+    run(main())

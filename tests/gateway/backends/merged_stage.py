@@ -1,0 +1,75 @@
+"""Merged calls to a fake server, in the place of the dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tests.gateway.backends.fake_server import FakeServer, Script, fake_server
+from tests.gateway.backends.lines import shout
+from tests.gateway.backends.servers_stage import Permits, assert_no_task_left
+from uncork_dispatcher import Job, Ran, Start, WorkerLost
+from uncork_gateway.backends.http_servers import HttpServers
+from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
+
+NOW = 1000.0
+"""What the clock says."""
+
+
+class Stage:
+    """A runner, the server that it calls, and the permits, in the place of the dispatcher."""
+
+    def __init__(self, merged: MergedCalls, server: FakeServer, permits: Permits) -> None:
+        self.merged = merged
+        self.server = server
+        self.permits = permits
+
+    async def run(self, *batch: Sent) -> Ran[Outcome]:
+        """What comes of a batch.
+
+        Raises:
+            Exception: what became of it instead.
+        """
+        outcome = await self.start(*batch)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def start(self, *batch: Sent) -> asyncio.Future[Ran[Outcome] | Exception]:
+        """Begin a batch on the oldest permit."""
+        permit = self.permits.out[0]
+        rows = [one.request.rows for one in batch]
+        start = Start(7, permit, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
+        ended: asyncio.Future[Ran[Outcome] | Exception] = asyncio.get_running_loop().create_future()
+
+        def end(outcome: Ran[Outcome] | Exception) -> None:
+            if isinstance(outcome, WorkerLost):
+                self.permits.out.remove(permit)
+            ended.set_result(outcome)
+
+        self.merged.start(Job(start, list(batch), rows, list(map(float, rows)), [1.0] * len(rows)), end)
+        return ended
+
+    @property
+    def asked(self) -> list[str]:
+        """The bodies of all calls."""
+        return [call.body.decode() for call in self.server.calls]
+
+
+@contextlib.asynccontextmanager
+async def stage(script: Script = shout, **options: Any) -> AsyncIterator[Stage]:
+    """One server with one permit."""
+    permits = Permits()
+    async with fake_server(script) as server:
+        servers = HttpServers([server.url], concurrency=1, timeout_s=60, listener=permits)
+        merged = MergedCalls(servers, **{"clock": lambda: NOW} | options)
+        servers.start()
+        await permits.number(1)
+        try:
+            yield Stage(merged, server, permits)
+        finally:
+            await merged.close()
+            await servers.close()
+            assert_no_task_left()

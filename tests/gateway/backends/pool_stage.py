@@ -1,0 +1,157 @@
+"""A worker pool on a real socket, with a listener that writes down what it is told."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.gateway.fake_worker import FakeWorker, service
+from tests.gateway.running import turns
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.worker_connection import Executed, OnPiece
+from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_workers.wire.frames import Batch, Failed, Hello, Ready
+from uncork_workers.wire.schema import ServiceDescription
+
+BATCH = Batch(batch=5, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])
+BODIES = [b"a", b"bc"]
+News = tuple[str, object]
+
+
+class Listener:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.files: list[str] = []
+        self.connected: list[int] = []
+        self.dropped: list[int] = []
+        self.batches: Counter[int] = Counter()
+        """How many each process has finished."""
+
+    def worker_imported(self, files: list[str]) -> None:
+        """Keep the files."""
+        self.files += files
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        """Note it."""
+        self.news.put_nowait(("described", service))
+
+    def worker_ready(self, worker: int, index: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("ready", worker))
+
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
+        """Note it, unless there is nothing in it."""
+        if ready.profile:
+            self.news.put_nowait(("profiled", (worker, ready.profile)))
+
+    def worker_lost(self, worker: int, index: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("lost", worker))
+
+    def worker_connected(self, index: int) -> None:
+        """Note it."""
+        self.connected.append(index)
+
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("warms up", (index, api, rows)))
+
+    def batch_finished(self, pid: int) -> None:
+        """Count it."""
+        self.batches[pid] += 1
+
+    def worker_dropped(self, pid: int) -> None:
+        """Note it."""
+        self.dropped.append(pid)
+
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+        """Note it."""
+        self.news.put_nowait(("failed standby" if standby else "failed", failed))
+
+    def worker_stands_by(self, pid: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("stands by", pid))
+
+    def worker_retired(self, pid: int) -> None:
+        """Note it."""
+        self.news.put_nowait(("retired", pid))
+
+
+class Stage:
+    """A pool that listens, its listener, and the workers that come."""
+
+    def __init__(self, socket_path: str) -> None:
+        self.socket_path = socket_path
+        self.standby_path = f"{socket_path}2"
+        self.listener = Listener()
+        self.pool = WorkerPool(self.listener)
+        self._workers: list[FakeWorker] = []
+
+    async def news(self) -> News:
+        """The next thing that the listener is told."""
+        return await self.listener.news.get()
+
+    async def connect(self) -> FakeWorker:
+        """A worker that has said nothing yet."""
+        worker = await FakeWorker.connect(self.socket_path)
+        self._workers.append(worker)
+        return worker
+
+    async def standby(self, *, index: int = 0, pid: int = 2) -> FakeWorker:
+        """A worker that is ready to take over."""
+        worker = await FakeWorker.connect(self.standby_path)
+        self._workers.append(worker)
+        worker.send(Hello(index=index, pid=pid, service=service()))
+        worker.send(Ready())
+        assert await self.news() == ("stands by", pid)
+        return worker
+
+    async def ready(self, *, index: int = 0, pid: int = 1) -> tuple[FakeWorker, int]:
+        """A worker that takes batches, and its number."""
+        worker = await self.connect()
+        worker.send(Hello(index=index, pid=pid, service=service()))
+        worker.send(Ready())
+        assert (await self.news())[0] == "described"
+        what, number = await self.news()
+        assert what == "ready"
+        assert isinstance(number, int)
+        return worker, number
+
+    def execute(
+        self, number: int, batch: Batch = BATCH, *, on_piece: OnPiece | None = None
+    ) -> asyncio.Future[Executed]:
+        """Have a worker run a batch."""
+        future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Executed | WorkerLost) -> None:
+            if future.done():
+                return
+            if isinstance(outcome, WorkerLost):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.pool.execute(number, batch, BODIES, done, on_piece=on_piece)
+        return future
+
+    async def close(self) -> None:
+        """Close everything."""
+        await self.pool.close()
+        for worker in self._workers:
+            worker.close()
+        await turns()
+
+
+@contextlib.asynccontextmanager
+async def stage(folder: Path) -> AsyncIterator[Stage]:
+    """A pool on a socket in a folder."""
+    made = Stage(str(folder / "s"))
+    await made.pool.listen(made.socket_path)
+    await made.pool.listen(made.standby_path, standby=True)
+    try:
+        yield made
+    finally:
+        await made.close()

@@ -1,0 +1,120 @@
+"""Servers behind the proxy, with a listener that keeps the permits; on sockets, or on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+
+from uncork_gateway.backends.http_server import Response
+from uncork_gateway.backends.http_servers import HttpServers
+from uncork_gateway.protocols.wire import Content
+
+_OF_FAKE_SERVERS = ("FakeServer", "_accept_connection")
+
+
+class Permits:
+    """The permits that are out, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.out: list[int] = []
+        self.lost: list[int] = []
+        self._changed = asyncio.Event()
+
+    def worker_ready(self, worker: int) -> None:
+        """One more; never one that was there before."""
+        assert worker not in self.out + self.lost
+        self.out.append(worker)
+        self._changed.set()
+
+    def worker_lost(self, worker: int) -> None:
+        """One less."""
+        self.out.remove(worker)
+        self.lost.append(worker)
+        self._changed.set()
+
+    async def number(self, count: int) -> list[int]:
+        """Wait until so many are out."""
+        while len(self.out) != count:
+            self._changed.clear()
+            await self._changed.wait()
+        return list(self.out)
+
+
+class Stage:
+    """Servers and permits, in the place of the dispatcher."""
+
+    def __init__(self, servers: HttpServers, permits: Permits) -> None:
+        self.servers = servers
+        self.permits = permits
+
+    async def call(
+        self, permit: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
+    ) -> Response:
+        """A batch of one call on a permit, which is lost with it if it breaks."""
+        self.servers.take(permit)
+        try:
+            return await self.servers.call(permit, target, Content(body), idempotent=idempotent)
+        except BaseException:
+            self.servers.drop(permit)
+            self.permits.out.remove(permit)
+            raise
+        finally:
+            self.servers.give_back(permit)
+
+
+def assert_no_task_left() -> None:
+    """Nothing runs but the caller and fake servers."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    left = [repr(task) for task in others if not any(name in repr(task) for name in _OF_FAKE_SERVERS)]
+    assert not left, left
+
+
+@contextlib.asynccontextmanager
+async def stage(*urls: str, **options: Any) -> AsyncIterator[Stage]:
+    """Servers that are being checked."""
+    permits = Permits()
+    arguments: dict[str, Any] = {"concurrency": 1, "timeout_s": 60.0, **options}
+    servers = HttpServers(urls, listener=permits, **arguments)
+    servers.start()
+    try:
+        yield Stage(servers, permits)
+    finally:
+        await servers.close()
+        assert permits.out == []
+        assert_no_task_left()
+
+
+class VirtualServers:
+    """Servers without sockets, for virtual time: ``http://a``, ``http://b``, … They note when they are asked.
+
+    ``answer`` gets the host and the path. Checks ask for ``/health``; hosts in ``ill`` answer them with 500.
+    """
+
+    def __init__(self, answer: Callable[[str, str], Awaitable[httpx.Response]]) -> None:
+        self.ill: set[str] = set()
+        self.check_s = 0.0
+        self.checks: list[tuple[str, float]] = []
+        self.calls: list[tuple[str, float]] = []
+        self._answer = answer
+
+    def stage(self, *hosts: str, **options: Any) -> contextlib.AbstractAsyncContextManager[Stage]:
+        """These servers, being checked."""
+        urls = [f"http://{host}" for host in hosts]
+        return stage(*urls, health_path="/health", transport=self._transport, **options)
+
+    def _transport(self, url: httpx.URL, limits: httpx.Limits) -> httpx.AsyncBaseTransport:
+        return httpx.MockTransport(self._handle)
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        now = round(asyncio.get_running_loop().time(), 6)
+        host = request.url.host
+        if request.extensions["target"] == b"/health":
+            self.checks.append((host, now))
+            await asyncio.sleep(self.check_s)
+            return httpx.Response(500 if host in self.ill else 204)
+        self.calls.append((host, now))
+        return await self._answer(host, request.extensions["target"].decode())

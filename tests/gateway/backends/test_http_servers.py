@@ -1,0 +1,217 @@
+"""Calls to servers on real sockets, and what arguments are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tests.gateway.backends.fake_server import Call, FakeServer, Reply, fake_server
+from tests.gateway.backends.servers_stage import Permits, stage
+from tests.gateway.running import run, turns
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.http_servers import HttpServers
+from uncork_gateway.protocols.wire import Content
+
+
+def echo(call: Call) -> Reply:
+    """What was sent."""
+    return Reply(call.body)
+
+
+def test_healthy_servers_give_permits() -> None:
+    """As many as they may run calls; a server that takes connections is healthy."""
+
+    async def scenario() -> None:
+        async with (
+            fake_server(echo) as one,
+            fake_server(echo) as two,
+            stage(one.url, two.url, concurrency=3) as on,
+        ):
+            await on.permits.number(6)
+            assert [(each.url, each.healthy, each.running) for each in on.servers.stats()] == [
+                (one.url, True, 0),
+                (two.url, True, 0),
+            ]
+
+    run(scenario())
+
+
+def test_a_call_says_what_it_is_told_to_say() -> None:
+    """Target and body as they are, and only these headers; the answer comes back as it is."""
+
+    async def scenario() -> None:
+        reply = Reply(b"\x00\xff", 207, ((b"X-Model", b"m"), (b"connection", b"X-Hop"), (b"x-hop", b"1")))
+        async with fake_server(lambda call: reply) as server, stage(server.url) as on:
+            (permit,) = await on.permits.number(1)
+            on.servers.take(permit)
+            headers = (
+                (b"Content-Type", b"text/plain"),
+                (b"accept-encoding", b"gzip"),
+                (b"host", b"elsewhere"),
+                (b"content-length", b"99"),
+                (b"connection", b"close"),
+            )
+            target = b"/v1/a%2fb/%7Em|\"?q='%20&x=1"
+            response = await on.servers.call(permit, target, Content(b"body", headers), [(b"x-more", b"2")])
+            on.servers.give_back(permit)
+
+            assert response == (207, ((b"x-model", b"m"),), b"\x00\xff")
+            (call,) = server.calls
+            assert (call.method, call.target, call.body) == (b"POST", target, b"body")
+            assert sorted(call.headers) == [
+                (b"accept-encoding", b"identity"),
+                (b"content-length", b"4"),
+                (b"content-type", b"text/plain"),
+                (b"host", server.url.removeprefix("http://").encode()),
+                (b"x-more", b"2"),
+            ]
+
+    run(scenario())
+
+
+def test_connections_are_kept_and_nothing_else_is() -> None:
+    """Calls one after the other share one; redirects are answers, and cookies are not sent back."""
+
+    async def scenario() -> None:
+        reply = Reply(b"", 302, ((b"location", b"/elsewhere"), (b"set-cookie", b"a=1")))
+        async with fake_server(lambda call: reply) as server, stage(server.url) as on:
+            for _ in range(3):
+                (permit,) = await on.permits.number(1)
+                assert (await on.call(permit, b"x")).status == 302
+                await turns()
+            assert [(call.connection, call.target, call.header(b"cookie")) for call in server.calls] == [
+                (1, b"/", None)
+            ] * 3
+
+    run(scenario())
+
+
+def test_each_place_has_a_connection_of_its_own() -> None:
+    """Two calls at a time go over two connections."""
+
+    async def scenario() -> None:
+        async with fake_server(lambda call: None) as server, stage(server.url, concurrency=2) as on:
+            calls = [asyncio.ensure_future(on.call(permit)) for permit in await on.permits.number(2)]
+            while len(server.calls) < 2:
+                server.called.clear()
+                await server.called.wait()
+            assert sorted(call.connection for call in server.calls) == [1, 2]
+            assert [one.running for one in on.servers.stats()] == [2]
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            await server.hung_up.wait()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("reply", [Reply(missing=5), Reply(b"half", missing=4)])
+def test_a_connection_that_breaks_is_a_worker_lost(reply: Reply) -> None:
+    """Even in the middle of an answer. The server is looked at at once, and is healthy."""
+
+    async def scenario() -> None:
+        async with fake_server(lambda call: reply) as server, stage(server.url) as on:
+            (permit,) = await on.permits.number(1)
+            with pytest.raises(WorkerLost, match=f"{server.url}: RemoteProtocolError"):
+                await on.call(permit)
+
+            (another,) = await on.permits.number(1)
+            assert another != permit
+            server.script = echo
+            assert (await on.call(another, b"x")).body == b"x"
+
+    run(scenario())
+
+
+def test_a_server_that_is_gone_is_a_worker_lost() -> None:
+    """Its other permits are taken back, and come again when it is there again."""
+
+    async def scenario() -> None:
+        async with fake_server(echo) as server, stage(server.url, concurrency=3) as on:
+            first = await on.permits.number(3)
+            await server.stop()
+            with pytest.raises(WorkerLost, match="ConnectError"):
+                await on.call(first[0])
+            assert on.permits.out == []
+            assert "ConnectError" in on.servers.stats()[0].fault
+
+            await server.start()
+            assert not set(first) & set(await on.permits.number(3))
+
+    run(scenario())
+
+
+def test_a_server_that_is_not_there_yet_gives_no_permits(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so, once."""
+
+    async def scenario() -> None:
+        server = FakeServer(echo)
+        await server.start()
+        await server.stop()
+        async with stage(server.url) as on:
+            while not on.servers.stats()[0].fault.startswith("ConnectionRefusedError"):
+                await turns(1)
+            assert on.permits.out == []
+            await server.start()
+            await on.permits.number(1)
+        await server.stop()
+
+    run(scenario())
+    assert len([line for line in caplog.messages if "gets no calls: ConnectionRefusedError" in line]) == 1
+
+
+def test_a_check_does_not_wait_for_calls() -> None:
+    """However many run, there is a connection for it."""
+
+    async def scenario() -> None:
+        def script(call: Call) -> Reply | None:
+            return Reply() if call.method == b"GET" else None
+
+        async with (
+            fake_server(script) as server,
+            stage(server.url, health_path="/health?full=1", health_interval_s=0.001) as on,
+        ):
+            call = asyncio.ensure_future(on.call((await on.permits.number(1))[0]))
+            while [call.method for call in server.calls][-1:] != [b"POST"]:
+                await turns(1)
+            server.called.clear()
+            await server.called.wait()
+            assert (server.calls[-1].method, server.calls[-1].target) == (b"GET", b"/health?full=1")
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"concurrency": 0}, "concurrency must be above 0, got 0"),
+        ({"timeout_s": 0}, "timeout_s must be above 0, got 0"),
+        ({"timeout_s": float("nan")}, "timeout_s must be above 0, got nan"),
+        ({"health_interval_s": -1}, "health_interval_s must be above 0, got -1"),
+        ({"health_path": "health"}, "the health path must begin with /, got 'health'"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_told(wrong: dict[str, Any], message: str) -> None:
+    """With their name."""
+
+    async def scenario() -> None:
+        arguments: dict[str, Any] = {"concurrency": 1, "timeout_s": 1.0, **wrong}
+        with pytest.raises(ValueError, match=message):
+            HttpServers(["http://a"], listener=Permits(), **arguments)
+
+    run(scenario())
+
+
+def test_they_can_be_closed_before_they_are_started(caplog: pytest.LogCaptureFixture) -> None:
+    """As when something else fails at start."""
+
+    async def scenario() -> None:
+        await HttpServers(["http://a"], concurrency=1, timeout_s=1.0, listener=Permits()).close()
+
+    run(scenario())
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

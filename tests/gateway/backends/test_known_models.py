@@ -1,0 +1,218 @@
+"""Which models a proxy knows, and for how long: on a clock that the test sets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.gateway.running import run, turns
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
+from uncork_gateway.backends import known_models
+from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
+from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.telemetry.metrics import Metrics
+
+HOUR_S = 3600.0
+
+
+class Stage:
+    """A registry with a real dispatcher, whose only worker answers when ``gate`` is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.gate = asyncio.Event()
+        self.metrics = Metrics()
+        self.recorder = Recorder(
+            self.metrics, sample=lambda model: self.dispatcher.sample(model), clock=lambda: self.now
+        )
+        self.dispatcher: AsyncDispatcher[str, str] = AsyncDispatcher(
+            TaskRunner(self._execute), observers=(self.recorder, self.metrics)
+        )
+        self.dispatcher.worker_ready(0)
+        self.known = KnownModels(
+            lambda name: ApiRules(name=name),
+            dispatcher=self.dispatcher,
+            metrics=self.metrics,
+            recorder=self.recorder,
+            clock=lambda: self.now,
+        )
+
+    async def _execute(self, job: Job[str]) -> Ran[str]:
+        await self.gate.wait()
+        return Ran(job.payloads)
+
+    async def request(self, model: str) -> asyncio.Task[object]:
+        """A request that a worker has, or that waits for one."""
+        asking = asyncio.ensure_future(self.dispatcher.call(self.known.use(model), "x"))
+        await turns()
+        return asking
+
+    def count(self, model: str) -> None:
+        """Count an answer for a model."""
+        self.known.tally(model).answered(200, 0.001)
+
+    def names(self) -> list[set[str]]:
+        """What /status, the dispatcher and /metrics know."""
+        known = set(self.known.names())
+        queues = {stats.name for stats in self.dispatcher.stats()}
+        labels = {
+            sample.labels["api"]
+            for family in self.metrics.collect()
+            for sample in family.samples
+            if "api" in sample.labels
+        }
+        return [names - {UNKNOWN} for names in (known, queues, labels)]
+
+
+def test_names_that_no_server_answered_for_share_one_api() -> None:
+    """However many there are."""
+
+    async def scenario() -> None:
+        on = Stage()
+        for number in range(1000):
+            model = f"invented-{number}"
+            assert on.known.use(model) == UNKNOWN
+            on.count(model)
+
+        assert on.names() == [set(), set(), set()]
+        assert on.metrics.api(UNKNOWN).statuses == {200: 1000}
+
+    run(scenario())
+
+
+def test_a_model_has_an_api_of_its_own_once_a_server_answered() -> None:
+    """With its own counts; adding it again changes nothing."""
+
+    async def scenario() -> None:
+        on = Stage()
+        on.known.use("m")
+        on.known.add("m")
+        on.count("m")
+        on.known.add("m")
+
+        assert on.known.use("m") == "m"
+        assert on.names() == [{"m"}] * 3
+        assert on.metrics.api("m").statuses == {200: 1}
+
+    run(scenario())
+
+
+def test_the_shared_api_is_named_while_it_is_used() -> None:
+    """Last, and no longer than what is recent is shown; models are in alphabetical order."""
+
+    async def scenario() -> None:
+        on = Stage()
+        assert on.known.names() == []
+        for model in ("n", "m"):
+            on.known.add(model)
+        on.known.use("other")
+        assert on.known.names() == ["m", "n", UNKNOWN]
+        on.now += 30
+        assert on.known.names() == ["m", "n"]
+
+    run(scenario())
+
+
+def test_an_idle_model_is_forgotten_everywhere() -> None:
+    """An hour after its last request; others stay."""
+
+    async def scenario() -> None:
+        on = Stage()
+        for model in ("idle", "used"):
+            on.known.add(model)
+            on.count(model)
+        on.now += HOUR_S - 1
+        on.known.use("used")
+        assert on.names() == [{"idle", "used"}] * 3
+        on.now += 1
+
+        assert on.names() == [{"used"}] * 3
+        assert on.known.use("idle") == UNKNOWN
+
+    run(scenario())
+
+
+def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had counted before is not taken off its recent counts; its first answer is among these."""
+    monkeypatch.setattr(known_models, "_MOST", 1)
+
+    async def scenario() -> None:
+        on = Stage()
+        on.known.add("m")
+        on.count("m")
+        on.now += 10
+        on.known.add("other")
+        on.known.add("m")
+        on.count("m")
+        on.now += 30
+
+        assert on.recorder.recent("m", on.now).statuses == {200: 1}
+
+    run(scenario())
+
+
+def test_a_model_is_not_forgotten_while_it_has_requests() -> None:
+    """Queued or running, for however long."""
+
+    async def scenario() -> None:
+        on = Stage()
+        for model in ("runs", "queued"):
+            on.known.add(model)
+            on.count(model)
+        callers = [await on.request("runs"), await on.request("queued")]
+        on.now += 2 * HOUR_S
+        assert on.names() == [{"runs", "queued"}] * 3
+
+        on.gate.set()
+        await asyncio.gather(*callers)
+        assert on.names() == [set()] * 3
+
+    run(scenario())
+
+
+def test_a_new_model_takes_the_place_of_the_idlest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those without requests; what was used since it was added is kept."""
+    monkeypatch.setattr(known_models, "_MOST", 3)
+
+    async def scenario() -> None:
+        on = Stage()
+        for model in ("busy", "old", "used"):
+            on.known.add(model)
+            on.now += 1
+        caller = await on.request("busy")
+        on.known.use("old")
+        on.known.use("used")
+        on.now += 1
+        on.known.use("busy")
+        on.known.use("used")
+        on.known.add("new")
+        assert on.known.names() == ["busy", "new", "used"]
+
+        on.known.use("used")
+        on.known.use("new")
+        on.known.add("newer")
+        assert on.known.names() == ["busy", "new", "newer"], "the idlest, busy, has a request"
+        on.gate.set()
+        await caller
+
+    run(scenario())
+
+
+def test_without_room_a_new_model_is_queued_with_the_unknown_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until one of those that are known has no requests."""
+    monkeypatch.setattr(known_models, "_MOST", 1)
+
+    async def scenario() -> None:
+        on = Stage()
+        on.known.add("busy")
+        caller = await on.request("busy")
+        on.known.add("new")
+        assert on.known.use("new") == UNKNOWN
+
+        on.gate.set()
+        await caller
+        on.known.add("new")
+        assert (on.known.use("busy"), on.known.use("new")) == (UNKNOWN, "new")
+
+    run(scenario())

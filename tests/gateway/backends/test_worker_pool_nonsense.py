@@ -1,0 +1,136 @@
+"""Workers that do not keep to the protocol, seen from the gateway's end of their sockets."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.backends.pool_stage import BATCH, BODIES, stage
+from tests.gateway.running import run
+from uncork_dispatcher import WorkerLost
+from uncork_workers.wire.frames import AnswerHead, Cancel, Failed, Piece, Reply, encode_frame
+
+HEAD = AnswerHead(status=200, content_type="text/plain")
+NONSENSE = {
+    "no frame": b"HTTP/1.1 200 OK\r\n\r\n",
+    "no header": b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0",
+    "a batch": encode_frame(BATCH, BODIES),
+    "a cancel": encode_frame(Cancel(5)),
+    "a piece that nobody asked for": encode_frame(Piece(5, HEAD), [b"x"]),
+    "another batch's answer": encode_frame(Reply(6, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"]),
+    "too few answers": encode_frame(Reply(5, True, 0.5, [200], [1], []), [b"x"]),
+    "too many answers": encode_frame(Reply(5, True, 0.5, [200] * 3, [1] * 3, []), [b"xyz"]),
+    "too few lengths": encode_frame(Reply(5, True, 0.5, [200, 200], [2], []), [b"xy"]),
+    "wrong lengths": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 2], []), [b"xy"]),
+    "no such status": encode_frame(Reply(5, True, 0.5, [200, 0], [1, 1], []), [b"xy"]),
+    "a batch in less than no time": encode_frame(Reply(5, True, -0.5, [200, 200], [1, 1], []), [b"xy"]),
+    "a call of no rows": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [(0, 0.1)]), [b"xy"]),
+    "a negative time": encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], [(3, -0.1)]), [b"xy"]),
+    "a time that is none": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [(3, float("nan"))]), [b"xy"]
+    ),
+    "too few content types": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [], content_types=["text/plain"]), [b"xy"]
+    ),
+    "too many headers": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [], content_types=["", ""], headers=[[]] * 3), [b"xy"]
+    ),
+    "a reason for no request": encode_frame(
+        Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={2: ["x"]}), [b"xy"]
+    ),
+    "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
+def test_a_worker_that_talks_nonsense_is_dropped(
+    tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is closed, its batch is lost, its process is not to be trusted, and the log says why."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready(index=6)
+            executing = on.execute(number)
+            await worker.batch()
+            worker.send_bytes(nonsense)
+
+            with pytest.raises(WorkerLost, match="worker 6 died"):
+                await executing
+            await worker.dropped()
+            assert await on.news() == ("lost", number)
+            assert on.pool.states() == []
+            assert on.listener.dropped == [1]  # its process is to be killed
+            assert not on.listener.batches
+
+    run(scenario())
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("worker 6 talks nonsense and is dropped: ")
+
+
+def test_an_answer_without_a_batch_is_nonsense(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also a second answer to a batch that has been answered."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready()
+            executing = on.execute(number)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"1", b"2"])
+            worker.answer(batch, [b"3", b"4"])
+
+            assert (await executing).bodies == [b"1", b"2"]
+            await worker.dropped()
+            assert await on.news() == ("lost", number)
+            assert on.listener.batches == {1: 1}
+
+    run(scenario())
+    assert "it answers batch 5, which it was not given" in caplog.text
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_forms_of_other_answers_are_nonsense(
+    tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is one for all answers, or one for each."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready()
+            executing = on.execute(number)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"1", b"2"], forms=[None] * count)
+
+            with pytest.raises(WorkerLost):
+                await executing
+
+    run(scenario())
+    assert f"it gives {count} forms of 2 answers" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [[Piece(5)], [Piece(5, HEAD), Piece(5, HEAD)], [Piece(6, HEAD)]],
+    ids=["no head", "two heads", "another batch's"],
+)
+def test_pieces_out_of_order_are_nonsense(
+    tmp_path: Path, nonsense: list[Piece], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What has come before is passed on."""
+
+    async def scenario() -> None:
+        async with stage(tmp_path) as on:
+            worker, number = await on.ready()
+            pieces: list[bytes] = []
+            executing = on.execute(number, on_piece=lambda head, data: pieces.append(data))
+            await worker.batch()
+            for number, piece in enumerate(nonsense):
+                worker.send(piece, [b"%d" % number])
+
+            with pytest.raises(WorkerLost):
+                await executing
+            assert pieces == [b"%d" % number for number in range(len(nonsense) - 1)]
+
+    run(scenario())
+    assert "talks nonsense and is dropped" in caplog.text

@@ -1,0 +1,267 @@
+"""Compressed bodies: what is inflated, and what is refused before it takes memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.backends.fake_server import Reply as Answer
+from tests.gateway.client import JSON, Connection, request
+from tests.gateway.proxy_stage import V1, V2, infer, merging, predictions, rows_body
+from tests.gateway.running import run, turns
+from tests.gateway.stage import LIMIT_BYTES, Stage, detail
+from uncork_gateway.connection.decompression import Inflation
+from uncork_gateway.errors import BadRequest, BodyTooLarge
+from uncork_gateway.requests import request as exchange
+
+
+def raw_deflate(data: bytes) -> bytes:
+    """What some clients call deflate, without the header that it should have."""
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+PACKERS: dict[bytes, list[Callable[[bytes], bytes]]] = {
+    b"gzip": [gzip.compress],
+    b"x-gzip": [gzip.compress],
+    b"deflate": [zlib.compress, raw_deflate],
+}
+# The names of tests are made of it, and must not change with the time of day.
+ABC = gzip.compress(b"abc", mtime=0)
+EACH = [(encoding, pack) for encoding, packs in PACKERS.items() for pack in packs]
+
+
+def inflate(body: bytes, encoding: bytes = b"gzip", *, max_bytes: int = 10**6) -> bytes:
+    """All at once."""
+    return Inflation(body, encoding, max_bytes=max_bytes).result()
+
+
+@pytest.mark.parametrize(("encoding", "pack"), EACH)
+@settings(max_examples=50, derandomize=True, database=None)
+@given(st.binary(max_size=200), st.integers(1, 500), st.integers(1, 50))
+def test_what_was_compressed_comes_out(
+    encoding: bytes, pack: Callable[[bytes], bytes], data: bytes, times: int, step: int
+) -> None:
+    """In one go and in steps."""
+    data *= times
+    inflation = Inflation(pack(data), encoding, max_bytes=len(data))
+    steps = 0
+    while not inflation.go_on(step * 1000):
+        steps += 1
+
+    assert inflation.result() == data
+    assert steps >= len(data) // (step * 1000) - 1
+
+
+@settings(max_examples=300, derandomize=True, database=None)
+@given(st.sampled_from(EACH), st.binary(max_size=60), st.data())
+def test_any_other_bytes_are_refused_or_inflated(
+    how: tuple[bytes, Callable[[bytes], bytes]], data: bytes, draw: st.DataObject
+) -> None:
+    """Cut off, changed and random bytes: never another error, never more than allowed."""
+    encoding, pack = how
+    body = bytearray(pack(data))
+    for _ in range(draw.draw(st.integers(0, 3))):
+        at = draw.draw(st.integers(0, max(0, len(body) - 1)))
+        body[at : at + draw.draw(st.integers(0, 2))] = draw.draw(st.binary(max_size=2))
+    try:
+        inflated = inflate(bytes(body), encoding, max_bytes=80)
+    except (BadRequest, BodyTooLarge):
+        return
+    assert len(inflated) <= 80
+
+
+def test_members_are_put_together() -> None:
+    """As ``cat a.gz b.gz`` makes them, and compressors that work in parallel; empty ones too."""
+    assert (
+        inflate(gzip.compress(b"a") + gzip.compress(b"") + gzip.compress(b"b" * 70_000))
+        == b"a" + b"b" * 70_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "why"),
+    [
+        (b"gzip", b"", "incomplete"),
+        (b"gzip", ABC[:-1], "incomplete"),
+        (b"gzip", b"abc", "broken"),
+        (b"gzip", ABC + b"x", "incomplete|broken"),
+        (b"gzip", ABC + b"garbage", "broken"),
+        (b"gzip", ABC[:-8] + b"\0" * 8, "broken"),
+        (b"gzip", gzip.compress(b"", mtime=0) * 10_001, "members"),
+        (b"deflate", zlib.compress(b"abc") + b"x", "followed"),
+        (b"deflate", zlib.compress(b"abc") * 2, "followed"),
+        (b"deflate", zlib.compress(b"abc")[:-1], "incomplete"),
+        (b"deflate", b"\xff\xff", "broken"),
+    ],
+)
+def test_what_is_wrong_is_told(encoding: bytes, body: bytes, why: str) -> None:
+    """In a word."""
+    with pytest.raises(BadRequest, match=why):
+        inflate(body, encoding)
+
+
+def test_a_bomb_takes_no_more_memory_than_allowed() -> None:
+    """A hundred million zeros in 100 kB."""
+    bomb = gzip.compress(bytes(100_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLarge, match="limit of 1000000 bytes"):
+            inflate(bomb, max_bytes=1_000_000)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 5_000_000
+
+
+# On the way of a request
+
+
+def encoded(encoding: bytes) -> list[tuple[bytes, bytes]]:
+    """The headers of a compressed JSON body."""
+    return [JSON, (b"Content-Encoding", encoding)]
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [*EACH, (b"GZIP", gzip.compress), (b"identity", bytes)])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_an_api_gets_the_inflated_body(encoding: bytes, pack: Callable[[bytes], bytes], pieces: int) -> None:
+    """Whether it comes whole or not; the second time the head is known."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        connection = Connection(stage.server)
+        whole = request(pack(b'{"a": 1}'), headers=encoded(encoding))
+        for _ in range(2):
+            for at in range(pieces):
+                connection.send(whole[at * len(whole) // pieces : (at + 1) * len(whole) // pieces])
+            await turns()
+
+        assert [reply.body for reply in connection.replies()] == [b'{"a": 1}'] * 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status", "why"),
+    [
+        (b"gzip", b"no", 400, "broken"),
+        (
+            b"gzip",
+            gzip.compress(b"1" * (LIMIT_BYTES + 1), mtime=0),
+            413,
+            "inflated body is over the limit of 100 bytes",
+        ),
+        (b"br", b"1", 415, "'br' is not accepted; send gzip, deflate or none"),
+        (b"gzip, deflate", b"1", 415, "'gzip, deflate' is not accepted"),
+        (b'"\xff', b"1", 415, "not accepted"),
+    ],
+)
+def test_what_cannot_be_inflated_is_refused(encoding: bytes, body: bytes, status: int, why: str) -> None:
+    """The neighbours are answered."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        refused, answered = Connection(stage.server), Connection(stage.server)
+        refused.send(request(body, headers=encoded(encoding)))
+        answered.send(request(b"1"))
+        await turns()
+
+        [reply] = refused.replies()
+        assert why in detail(reply, status)
+        assert reply.headers.get("accept-encoding") == ("gzip, deflate" if status == 415 else None)
+        assert [reply.status for reply in answered.replies()] == [200]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_large_bodies_are_inflated_beside_the_loop(leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count as being received until then; nothing is run for a client that has left."""
+    monkeypatch.setattr(exchange, "_INFLATED_AT_ONCE_BYTES", 10)
+
+    async def scenario() -> None:
+        stage = Stage()
+        connection = Connection(stage.server)
+        connection.send(request(gzip.compress(b'"%b"' % (b"a" * 50)), headers=encoded(b"gzip")))
+        pool = stage.server.routes.pool
+        assert pool.used_bytes > 0
+        if leaves:
+            connection.leave()
+        while pool.used_bytes or not (connection.received or leaves):
+            await turns()
+        await turns()
+
+        assert len(stage.runner.jobs) == (not leaves)
+        assert [reply.status for reply in connection.replies()] == [200] * (not leaves)
+
+    run(scenario())
+
+
+def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault shows late."""
+    monkeypatch.setattr(exchange, "_INFLATED_AT_ONCE_BYTES", 10)
+
+    async def scenario() -> None:
+        stage = Stage()
+        connection = Connection(stage.server)
+        connection.send(request(gzip.compress(b"1" * 90) + b"garbage", headers=encoded(b"gzip")))
+        while not connection.received:
+            await turns()
+
+        [reply] = connection.replies()
+        assert "broken" in detail(reply, 400)
+
+    run(scenario())
+
+
+def test_the_proxy_merges_inflated_bodies() -> None:
+    """With those that came as they are; servers need not know of compression, not even for one alone."""
+
+    async def scenario() -> None:
+        async with merging() as (on, model):
+            packed = gzip.compress(rows_body(1))
+            callers = [on.ask(packed, V1, (b"content-encoding", b"gzip")), on.ask(rows_body(2))]
+            assert [predictions(reply) for reply in await on.replies(callers)] == [[2], [4]]
+            alone = on.ask(packed, V1, (b"content-encoding", b"gzip"))
+            assert predictions(await alone.reply()) == [2]
+
+            assert [json.loads(call.body)["instances"] for call in model.calls] == [[1, 2], [1]]
+            assert not any(call.header(b"content-encoding") for call in model.calls)
+
+    run(scenario())
+
+
+def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
+    """It has to read a body to know; only encodings that it cannot undo go on as they came."""
+    body = infer(1, parameters={"sequence_id": 1})
+
+    async def scenario() -> None:
+        async with merging(lambda call: Answer(b"{}")) as (on, model):
+            for encoding, packed in ((b"gzip", gzip.compress(body)), (b"br", b"\x0b\x02\x80")):
+                reply = await on.ask(packed, V2, (b"content-encoding", encoding)).reply()
+                assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
+
+            sent = [(call.body, call.header(b"content-encoding")) for call in model.calls]
+            assert sent == [(body, None), (b"\x0b\x02\x80", b"br")]
+
+    run(scenario())
+
+
+def test_the_limit_of_the_proxy_holds_for_the_inflated_body() -> None:
+    """However small it came."""
+    body = rows_body(*[1] * 1000)
+
+    async def scenario() -> None:
+        for limit, status in ((len(body), 200), (len(body) - 1, 413)):
+            async with merging(max_body_bytes=limit) as (on, model):
+                reply = await on.ask(gzip.compress(body), V1, (b"content-encoding", b"gzip")).reply()
+                assert (reply.status, bool(model.calls)) == (status, status == 200)
+
+    run(scenario())

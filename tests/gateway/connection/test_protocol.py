@@ -1,0 +1,567 @@
+"""The short way of hot requests and uvicorn's own way, on one connection and on many."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.client import Connection, Server, request
+from tests.gateway.running import run, turns
+from uncork_gateway.connection import route_table as hot_routes
+from uncork_gateway.connection.protocol import HttpProtocol
+from uncork_gateway.connection.route_table import Exchange, Header
+from uncork_gateway.errors import GatewayError
+
+CLOSE = (b"connection", b"close")
+
+
+class Echo:
+    """A handler that answers with the body, at once or when it is told to."""
+
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.at_once = at_once
+        self.read: list[Sequence[Header]] = []
+        self.open_requests: list[EchoRequest] = []
+        self.left = 0
+        self.whole = 0
+
+    def read_head(self, headers: Sequence[Header], target: bytes) -> bytes:
+        """Note the headers, and what a header ``x`` says."""
+        self.read.append(list(headers))
+        return next((value for name, value in headers if name.lower() == b"x"), b"-")
+
+    def open(self, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> EchoRequest:
+        """A request."""
+        return EchoRequest(self, connection, head, keep_alive=keep_alive)
+
+    def answer(self) -> None:
+        """Answer those that wait."""
+        waiting, self.open_requests = self.open_requests, []
+        for one in waiting:
+            one.answer()
+
+
+class EchoRequest:
+    """A request to :class:`Echo`."""
+
+    def __init__(self, echo: Echo, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.response_complete = self._has_left = False
+        self._echo = echo
+        self._connection = connection
+        self._head = head
+        self._body = b""
+        self._missing = 2
+        self._error: GatewayError | None = None
+
+    def start(self) -> None:
+        """Its turn."""
+        if self._head == b"expects":
+            self._connection.continue_()
+        self._go_on()
+
+    def take(self, piece: bytes) -> None:
+        """A piece of body."""
+        self._body += piece
+
+    def complete(self) -> None:
+        """The end of the body."""
+        self._go_on()
+
+    def whole(self, body: bytes) -> None:
+        """All of it at once."""
+        self._echo.whole += 1
+        self._body = body
+        self._missing = 1
+        self._go_on()
+
+    def broken(self, error: GatewayError) -> None:
+        """No more will come."""
+        self.keep_alive = False
+        self._error = error
+        self._missing -= 1
+        if not self._missing:
+            self.answer()
+
+    def leave(self) -> None:
+        """The client has gone."""
+        assert not self._has_left
+        self._has_left = True
+        self.response_complete = True
+        self._echo.left += 1
+
+    def answer(self) -> None:
+        """Reply with header and body."""
+        status = 200 if self._error is None else self._error.status
+        self._connection.reply(self, status, b"x: %b\r\n" % self._head, self._body)
+
+    def _go_on(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            if self._echo.at_once:
+                self.answer()
+            else:
+                self._echo.open_requests.append(self)
+
+
+async def plain(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The application for all else: says what was asked for."""
+    body = f"{scope['method']} {scope['path']} ".encode()
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    headers = [(b"content-length", b"%d" % len(body)), (b"x", b"plain")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def serving(echo: Echo) -> Server:
+    """A server with a hot route, ``/hot``."""
+    return Server({b"/hot": echo}, app=plain)
+
+
+def hot(body: bytes, *headers: Header, path: bytes = b"/hot") -> bytes:
+    """A request to the hot route."""
+    return request(body, path=path, headers=headers)
+
+
+def bodies(connection: Connection) -> list[bytes]:
+    """The bodies of all replies."""
+    return [reply.body for reply in connection.replies()]
+
+
+@pytest.mark.parametrize(
+    "target", [b"/hot", b"/hot?a=b", b"/%68ot", b"http://test/hot", b"http://test/hot?x", b"/hot?"]
+)
+def test_a_hot_request_is_known_by_its_path(target: bytes) -> None:
+    """However it is written."""
+
+    async def scenario() -> None:
+        connection = Connection(serving(Echo()))
+        connection.send(hot(b"body", (b"X", b"1"), path=target))
+
+        [reply] = connection.replies()
+        assert (reply.status, reply.headers["x"], reply.body) == (200, "1", b"body")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("line", [b"POST /other", b"GET /hot", b"PUT /hot", b"POST /hot/", b"OPTIONS *"])
+def test_all_else_goes_uvicorns_way(line: bytes) -> None:
+    """Other paths, and other methods on the same path."""
+
+    async def scenario() -> None:
+        connection = Connection(serving(Echo()))
+        connection.send(line + b" HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+        await turns()
+
+        method, path = line.decode().split()
+        assert bodies(connection) == [f"{method} {path} hi".encode()]
+
+    run(scenario())
+
+
+def test_a_head_that_comes_again_is_not_read_again() -> None:
+    """On any connection, with other bodies of the same length; a head that differs in anything is read."""
+
+    async def scenario() -> None:
+        echo = Echo()
+        server = serving(echo)
+        one, two = Connection(server), Connection(server)
+        for connection, body in ((one, b"aa"), (one, b"bb"), (two, b"cc")):
+            connection.send(hot(body, (b"x", b"1")))
+        assert (len(echo.read), echo.whole) == (1, 2)
+        two.send(hot(b"dd", (b"x", b"2")))
+        two.send(hot(b"eee", (b"x", b"1")))
+
+        assert bodies(one) == [b"aa", b"bb"]
+        assert [(reply.headers["x"], reply.body) for reply in two.replies()] == [
+            ("1", b"cc"),
+            ("2", b"dd"),
+            ("1", b"eee"),
+        ]
+
+    run(scenario())
+
+
+def test_a_new_handler_reads_all_heads_anew() -> None:
+    """What the old one made of them is forgotten."""
+
+    async def scenario() -> None:
+        first, second = Echo(), Echo()
+        server = serving(first)
+        connection = Connection(server)
+        connection.send(hot(b"a"))
+        connection.send(hot(b"b"))
+        server.routes.replace({b"/hot": second})
+        connection.send(hot(b"c"))
+        server.routes.replace({})
+        connection.send(hot(b"d"))
+        await turns()
+
+        assert bodies(connection) == [b"a", b"b", b"c", b"POST /hot d"]
+        assert (len(first.read), len(second.read)) == (1, 1)
+
+    run(scenario())
+
+
+def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are; a very long one is not kept at all."""
+    monkeypatch.setattr(hot_routes, "_MOST_KNOWN", 10)
+
+    async def scenario() -> None:
+        echo = Echo()
+        server = serving(echo)
+        connection = Connection(server)
+        most = 0
+        for number in range(50):
+            connection.send(hot(b"a", (b"x", b"%d" % number)))
+            most = max(most, len(server.routes.known))
+        assert most == 10
+        for _ in range(2):
+            connection.send(hot(b"a", (b"x", b"1" * 5000)))
+
+        assert len(echo.read) == 52
+        assert bodies(connection) == [b"a"] * 52
+
+    run(scenario())
+
+
+def test_part_of_a_head_is_not_taken_for_a_head() -> None:
+    """The end of a head that came in two pieces, when it comes first on another connection."""
+
+    async def scenario() -> None:
+        server = serving(Echo())
+        whole = hot(b"body")
+        connection = Connection(server)
+        connection.send(whole[:20])
+        connection.send(whole[20:])
+        assert bodies(connection) == [b"body"]
+
+        other = Connection(server)
+        other.send(whole[20:])
+        assert [reply.status for reply in other.replies()] == [400]
+        assert other.closed
+
+    run(scenario())
+
+
+REQUESTS = st.lists(
+    st.tuples(
+        st.sampled_from(["hot", "chunked", "plain", "get"]),
+        st.integers(0, 3).map(lambda n: b"\r\n\r\nx" * n),
+        st.sampled_from([b"1", b"2"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def wire(kind: str, body: bytes, mark: bytes) -> bytes:
+    """The bytes of a request of some kind."""
+    match kind:
+        case "hot":
+            return hot(body, (b"x", mark))
+        case "plain":
+            return hot(body, (b"x", mark), path=b"/plain")
+        case "get":
+            return b"GET /plain HTTP/1.1\r\nx: %b\r\n\r\n" % mark
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+    return b"POST /hot HTTP/1.1\r\nx: %b\r\ntransfer-encoding: chunked\r\n\r\n%b" % (mark, chunks)
+
+
+def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
+    """What must come back."""
+    if kind in ("hot", "chunked"):
+        return mark.decode(), body
+    return "plain", b"GET /plain " if kind == "get" else b"POST /plain " + body
+
+
+@settings(max_examples=150, derandomize=True, database=None)
+@given(REQUESTS, st.data())
+def test_replies_come_in_order_however_requests_are_cut(
+    requests: list[tuple[str, bytes, bytes]], data: st.DataObject
+) -> None:
+    """Any stream of requests, pipelined or not, in any pieces, answered at once or later."""
+    stream = b"".join(wire(*one) for one in requests)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    echo = Echo(at_once=data.draw(st.booleans()))
+    patience = data.draw(st.integers(0, 3))
+
+    async def scenario() -> None:
+        connection = Connection(serving(echo))
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            connection.send(stream[start:end])
+            await turns(patience)
+            if patience:
+                echo.answer()
+        for _ in range(4 * len(requests)):
+            await turns(3)
+            echo.answer()
+
+        replies = connection.replies()
+        assert [(reply.headers["x"], reply.body) for reply in replies] == [expected(*one) for one in requests]
+        assert connection.reading
+        assert not connection.closed
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("first", ["hot", "plain"])
+@pytest.mark.parametrize("second", ["hot", "plain"])
+def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, second: str) -> None:
+    """Reading stops while one request waits behind another."""
+
+    async def scenario() -> None:
+        echo = Echo(at_once=False)
+        connection = Connection(serving(echo))
+        connection.send(wire(first, b"1", b"-") + wire(second, b"2", b"-"))
+        assert not connection.reading
+        for _ in range(4):
+            await turns()
+            echo.answer()
+
+        assert len(connection.replies()) == 2
+        assert connection.reading
+
+    run(scenario())
+
+
+class Faulty(Echo):
+    """A handler whose requests cannot be started."""
+
+    def open(self, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> EchoRequest:
+        """A request that raises when it is its turn."""
+        return FaultyRequest(self, connection, head, keep_alive=keep_alive)
+
+
+class FaultyRequest(EchoRequest):
+    """A request to :class:`Faulty`."""
+
+    def start(self) -> None:
+        """Fail."""
+        raise ZeroDivisionError
+
+
+def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The requests before it are answered, none waits for ever, and the log says why."""
+
+    async def scenario() -> None:
+        echo, faulty = Echo(at_once=False), Faulty()
+        server = Server({b"/hot": echo, b"/faulty": faulty})
+        connection = Connection(server)
+        connection.send(hot(b"1") + hot(b"2", path=b"/faulty") + hot(b"3"))
+        echo.answer()
+
+        assert (bodies(connection), connection.closed) == ([b"1"], True)
+        connection.leave()
+        assert (echo.left, faulty.left) == (1, 1)
+
+    run(scenario())
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> None:
+    """One after the other: each within the one before would be too deep."""
+
+    async def scenario() -> None:
+        echo = Echo(at_once=False)
+        connection = Connection(serving(echo))
+        connection.send(hot(b"first") + hot(b"more") * 3000)
+        echo.at_once = at_once
+        while echo.open_requests:
+            echo.answer()
+
+        assert bodies(connection) == [b"first"] + [b"more"] * 3000
+        assert connection.reading
+
+    run(scenario())
+
+
+def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> None:
+    """Answers would pile up otherwise."""
+
+    async def scenario() -> None:
+        connection = Connection(serving(Echo()))
+        connection.protocol.pause_writing()
+        connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
+        assert bodies(connection) == []
+        connection.protocol.resume_writing()
+
+        assert bodies(connection) == [b"1", b"2", b"3"]
+        assert connection.reading
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("version", "headers", "stays"),
+    [
+        (b"1.1", [], True),
+        (b"1.1", [CLOSE], False),
+        (b"1.0", [], False),
+        (b"1.0", [(b"connection", b"keep-alive")], False),
+    ],
+)
+def test_the_connection_is_kept_if_the_client_wants(
+    version: bytes, headers: list[Header], stays: bool
+) -> None:
+    """Which HTTP/1.1 does unless it says otherwise. The reply says so."""
+
+    async def scenario() -> None:
+        for _ in range(2):  # the second time the head could be known
+            connection = Connection(serving(Echo()))
+            connection.send(hot(b"body", *headers).replace(b"HTTP/1.1", b"HTTP/" + version))
+
+            [reply] = connection.replies()
+            assert reply.headers.get("connection") == (None if stays else "close")
+            assert connection.closed != stays
+
+    run(scenario())
+
+
+def test_a_client_may_ask_before_it_sends() -> None:
+    """``Expect: 100-continue``: the go-ahead, then the reply."""
+
+    async def scenario() -> None:
+        connection = Connection(serving(Echo()))
+        head, body = hot(b"body", (b"x", b"expects")).split(b"\r\n\r\n")
+        connection.send(head + b"\r\n\r\n")
+        assert connection.received == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.send(body)
+        assert connection.received.endswith(b"\r\n\r\nbody")
+
+    run(scenario())
+
+
+def test_clients_that_leave_are_told_of() -> None:
+    """Of each of their requests, those that have not begun too; once, and not of those answered."""
+
+    async def scenario() -> None:
+        echo = Echo()
+        connection = Connection(serving(echo))
+        connection.send(hot(b"0"))
+        echo.at_once = False
+        connection.send(hot(b"1") + hot(b"2"))
+        connection.leave()
+        assert echo.left == 2
+        [first] = echo.open_requests
+        first.answer()
+
+        assert bodies(connection) == [b"0"]
+
+    run(scenario())
+
+
+def test_nonsense_is_400() -> None:
+    """And the end of the connection; what was asked for before is answered before."""
+
+    async def scenario() -> None:
+        connection = Connection(serving(Echo()))
+        connection.send(hot(b"1"))
+        connection.send(b"nonsense\r\n\r\n")
+
+        assert [reply.status for reply in connection.replies()] == [200, 400]
+        assert connection.closed
+
+    run(scenario())
+
+
+def test_shutting_down_answers_what_was_asked() -> None:
+    """Then the connection is closed; an idle one at once."""
+
+    async def scenario() -> None:
+        echo = Echo(at_once=False)
+        server = serving(echo)
+        idle, busy = Connection(server), Connection(server)
+        busy.send(hot(b"1"))
+        for connection in (idle, busy):
+            connection.protocol.shutdown()
+        assert (idle.closed, busy.closed) == (True, False)
+        echo.answer()
+
+        [reply] = busy.replies()
+        assert (reply.body, reply.headers["connection"], busy.closed) == (b"1", "close", True)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [0, 10, 3_000_000])
+def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
+    """Small, empty and large bodies, several on one connection, with what uvicorn adds to every reply."""
+
+    async def scenario() -> None:
+        server = serving(Echo())
+        server.state.default_headers = [(b"date", b"today")]
+        listening = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            for path, before in (("/hot", b""), ("/plain", b"POST /plain "), ("/hot", b"")):
+                reply = await client.post(path, content=b"x" * size)
+                assert (reply.content, reply.headers["date"]) == (before + b"x" * size, "today")
+
+    run(scenario())
+
+
+def test_an_exchange_is_what_the_protocol_asks_for() -> None:
+    """The fake of these tests fits; mypy sees to the rest."""
+    exchange: type[Exchange] = EchoRequest
+    assert exchange is EchoRequest
+
+
+def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
+    """With the last answer."""
+
+    async def scenario() -> None:
+        echo = Echo(at_once=False)
+        server = Server({b"/": echo})
+        connection = Connection(server)
+        connection.send(request(b"1") + request(b"2"))
+        server.routes.closing = True
+        closed = []
+        for _ in range(2):
+            echo.answer()
+            closed.append(connection.closed)
+
+        assert closed == [False, True]
+        assert [reply.headers.get("connection") for reply in connection.replies()] == [None, "close"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", hot(b"a"), request(b"a"), hot(b"a") + request(b"b") + hot(b"c"), hot(b"a")[:-1]]
+)
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(sent: bytes) -> None:
+    """It looks rarely: what waits for it is memory that grows with clients that come and go."""
+
+    async def scenario() -> None:
+        server = serving(Echo())
+        connection = Connection(server)
+        connection.send(sent)
+        await turns()
+        protocol = weakref.ref(connection.protocol)
+        connection.leave()
+        del connection.protocol
+        await turns()
+
+        assert protocol() is None
+
+    gc.disable()
+    try:
+        run(scenario())
+    finally:
+        gc.enable()

@@ -1,0 +1,288 @@
+"""The events of the dashboard, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from tests.dispatcher.virtual_loop import run
+from tests.gateway.running import turns
+from uncork_gateway.pages.dashboard.feed import Feed
+from uncork_gateway.pages.status.document import Batch, Event, Status
+
+
+class Gateway:
+    """A source: batches that a test has run, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.broken = False
+        """Whether asking how things are fails."""
+        self._batches: list[Batch] = []
+
+    def run(self, count: int, *, api: str = "predict") -> None:
+        """End some batches."""
+        first = len(self._batches) + 1
+        self._batches += [batch(number, api) for number in range(first, first + count)]
+
+    def status(self) -> Status:
+        """How things are."""
+        self.asked += 1
+        if self.broken:
+            raise ZeroDivisionError
+        return Status(
+            version="1",
+            server="digits",
+            time=0.0,
+            uptime_s=0.0,
+            window_s=30.0,
+            state="ready",
+            sentence="",
+            restarts=0,
+            workers=[],
+            apis=[],
+        )
+
+    def batches_after(self, number: int) -> list[Batch]:
+        """What was run since."""
+        return [one for one in self._batches if one.number > number]
+
+
+def batch(number: int, api: str) -> Batch:
+    """Of no interest but for what it is called."""
+    return Batch(
+        number=number,
+        ended=0.0,
+        api=api,
+        rows=1,
+        cost=1.0,
+        requests=1,
+        reason="idle",
+        waited_ms=0.0,
+        predicted_ms=1.0,
+        actual_ms=1.0,
+        worked=True,
+        worker=0,
+    )
+
+
+def numbers(frame: bytes) -> list[int]:
+    """Of the batches in a frame, which is one whole event of a stream."""
+    assert frame.startswith(b"data: {")
+    assert frame.endswith(b"}\n\n")
+    assert frame.count(b"\n") == 2
+    return [one.number for one in msgspec.json.decode(frame[6:], type=Event).batches]
+
+
+def has_room(feed: Feed) -> bool:
+    """Whether one more may look."""
+    return feed.why_no_more is None
+
+
+async def leave(*viewers: AsyncIterator[bytes]) -> None:
+    """End streams as their clients do."""
+    for viewer in viewers:
+        await viewer.aclose()  # type: ignore[attr-defined]
+
+
+def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second() -> None:
+    """Batches that ended in between, and no other."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        gateway.run(3)
+        viewer = Feed(gateway).frames()
+        loop = asyncio.get_running_loop()
+
+        began = loop.time()
+        assert numbers(await anext(viewer)) == [1, 2, 3]
+        assert loop.time() == began
+        gateway.run(2)
+        assert numbers(await anext(viewer)) == [4, 5]
+        assert loop.time() == began + 1
+        assert numbers(await anext(viewer)) == []
+        assert loop.time() == began + 2
+        await leave(viewer)
+
+    run(scenario())
+
+
+def test_nothing_is_made_when_nobody_looks() -> None:
+    """Neither before the first viewer nor after the last, and no task is left."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        await asyncio.sleep(10)
+        assert gateway.asked == 0
+
+        one, other = feed.frames(), feed.frames()
+        for viewer in (one, other):
+            await anext(viewer)
+        await anext(one)
+        assert gateway.asked == 3
+        await leave(one, other)
+        await asyncio.sleep(10)
+        assert gateway.asked == 3
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(scenario())
+
+
+def test_viewers_share_their_frames() -> None:
+    """Each is encoded once; one who comes later has its own first."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        one, other = feed.frames(), feed.frames()
+        await anext(one)
+        gateway.run(2)
+        assert numbers(await anext(other)) == [1, 2]
+        shared = await anext(one)
+        assert numbers(shared) == [1, 2]
+        assert await anext(other) is shared
+        await leave(one)
+        gateway.run(1)
+        assert numbers(await anext(other)) == [3]
+        await leave(other)
+
+    run(scenario())
+
+
+def test_one_who_does_not_read_is_left_behind() -> None:
+    """Its stream ends after what it could have read; the other goes on."""
+
+    async def scenario() -> None:
+        feed = Feed(Gateway())
+        reader, sleeper = feed.frames(), feed.frames()
+        await anext(sleeper)
+        for _ in range(50):
+            await anext(reader)
+        assert len([frame async for frame in sleeper]) == 8
+        await anext(reader)
+        await leave(reader)
+
+    run(scenario())
+
+
+def test_many_batches_are_thinned_for_each_api() -> None:
+    """Evenly, with the latest of each; what is rare is kept whole."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        viewer = feed.frames()
+        await anext(viewer)
+        gateway.run(100)
+        gateway.run(3, api="rare")
+        gateway.run(101)
+        found = numbers(await anext(viewer))
+        assert [number for number in found if 100 < number <= 103] == [101, 102, 103]
+        common = [number for number in found if not 100 < number <= 103]
+        assert (len(common), common[-1]) == (10, 204)
+        await leave(viewer)
+
+    run(scenario())
+
+
+def test_the_past_is_thinned_too() -> None:
+    """A viewer who comes late does not get all that is remembered."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        gateway.run(2000)
+        viewer = Feed(gateway).frames()
+        found = numbers(await anext(viewer))
+        assert (len(found), found[-1]) == (500, 2000)
+        await leave(viewer)
+
+    run(scenario())
+
+
+def test_viewers_are_bounded() -> None:
+    """One too many gets nothing, until somebody leaves."""
+
+    async def scenario() -> None:
+        feed = Feed(Gateway())
+        viewers = [feed.frames() for _ in range(16)]
+        for viewer in viewers:
+            assert has_room(feed)
+            await anext(viewer)
+        assert not has_room(feed)
+        assert feed.why_no_more == "16 dashboards are open, which is as many as there may be"
+        assert [frame async for frame in feed.frames()] == []
+        await leave(viewers.pop())
+        assert has_room(feed)
+        await leave(*viewers)
+
+    run(scenario())
+
+
+def test_a_closed_feed_tells_the_last_and_ends() -> None:
+    """Whoever looks sees how it ended; nobody can begin to look."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        viewer = feed.frames()
+        await anext(viewer)
+        gateway.run(1)
+        feed.close()
+        assert [numbers(frame) async for frame in viewer] == [[1]]
+        assert feed.why_no_more == "the server is shutting down"
+        await turns()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(scenario())
+
+
+def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureFixture) -> None:
+    """Viewers get the next one, with the batches of both; later viewers get events, too."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        viewer = feed.frames()
+        await anext(viewer)
+        gateway.run(1)
+        gateway.broken = True
+        coming = asyncio.ensure_future(anext(viewer))
+        await asyncio.sleep(1.5)
+        gateway.broken = False
+        gateway.run(1)
+        assert numbers(await coming) == [1, 2]
+
+        later = feed.frames()
+        assert numbers(await anext(later)) == [1, 2]
+        assert numbers(await anext(later)) == []
+        await leave(viewer, later)
+
+    run(scenario())
+    assert len(caplog.records) == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> None:
+    """A shutdown waits for its viewers to end."""
+
+    async def scenario() -> None:
+        gateway = Gateway()
+        feed = Feed(gateway)
+        viewer = feed.frames()
+        await anext(viewer)
+        gateway.broken = True
+        feed.close()
+        assert [frame async for frame in viewer] == []
+
+    run(scenario())
+
+
+def test_closing_costs_nothing_when_nobody_looks() -> None:
+    """Nothing is made for nobody."""
+    gateway = Gateway()
+    Feed(gateway).close()
+    assert gateway.asked == 0

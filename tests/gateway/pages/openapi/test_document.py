@@ -1,0 +1,329 @@
+"""The OpenAPI document: valid, and true to what is served."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from openapi_spec_validator import validate
+
+from tests.gateway.gateway_stage import gateway, problem
+from tests.gateway.running import run, turns
+from uncork_gateway.pages.models.metadata import models_of
+from uncork_gateway.pages.openapi import make_openapi
+from uncork_workers.definition.adapters import (
+    DataFrame,
+    File,
+    Image,
+    Json,
+    NdArray,
+    Request,
+    RequestBatch,
+    Requests,
+    Text,
+)
+from uncork_workers.definition.outputs.media_types import Image as ImageFile
+from uncork_workers.definition.service import Service, api, describe_service
+from uncork_workers.wire.frames import Hello
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+
+
+def document_of(service: ServiceDescription, *, version: str, wants_keys: bool = False) -> dict[str, Any]:
+    """The document of a service, of whose outputs nothing is known."""
+    return make_openapi(service, models_of(service), version=version, wants_keys=wants_keys)
+
+
+class Flowers(Service):
+    """Two apis."""
+
+    @api(input=NdArray(dtype="int32", shape=(2, None)), route="/ask/here")
+    def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Say what it is.
+
+        At some length.
+        """
+        return rows
+
+    @api(input=Json())
+    def anything(self, items: list[Any]) -> list[Any]:  # what an api without words looks like
+        return items
+
+
+def test_it_is_valid_and_says_what_the_apis_take() -> None:
+    """One row or many for arrays, media types, the words of the handler."""
+    document = document_of(describe_service(Flowers), version="7")
+    validate(document)
+
+    assert (document["info"]["title"], document["info"]["version"]) == ("Flowers", "7")
+    assert document["info"]["description"].startswith("Two apis.\n\nErrors are")
+    predict = document["paths"]["/ask/here"]["post"]
+    assert (predict["operationId"], predict["summary"]) == ("predict", "Say what it is.")
+    assert predict["description"] == "At some length."
+    content = predict["requestBody"]["content"]
+    assert set(content) == {"application/json", "application/x-npy"}
+    row = {
+        "type": "array",
+        "items": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+        "minItems": 2,
+        "maxItems": 2,
+    }
+    assert content["application/json"]["schema"]["anyOf"] == [
+        row,
+        {"type": "array", "items": row, "minItems": 1},
+    ]
+    assert set(predict["responses"]["200"]["content"]) == {
+        "application/json",
+        "application/x-npy",
+        "text/csv",
+    }
+    anything = document["paths"]["/anything"]["post"]
+    assert anything["requestBody"]["content"] == {"application/json": {"schema": {}, "example": {}}}
+    assert "summary" not in anything
+
+
+@pytest.mark.parametrize("status", [400, 401, 408, 413, 414, 415, 431, 500, 502, 503, 504])
+def test_it_says_what_errors_look_like(status: int) -> None:
+    """As problem documents, each that a client can meet."""
+    responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
+
+    schema = responses[str(status)]["content"]["application/problem+json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/Problem"}
+
+
+def test_it_says_which_headers_answers_have() -> None:
+    """Those that are always there are required; a client may rely on them."""
+    responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
+
+    required = {
+        (status, name)
+        for status, response in responses.items()
+        for name, header in response.get("headers", {}).items()
+        if header.get("required")
+    }
+    assert required == {
+        ("200", "X-Batch-Id"),
+        ("200", "X-Batch-Size"),
+        ("200", "Server-Timing"),
+        ("401", "WWW-Authenticate"),
+        ("503", "Retry-After"),
+    }
+    assert "Accept-Encoding" in responses["415"]["headers"]
+
+
+def test_handlers_may_answer_with_other_statuses() -> None:
+    """With a refusal as a problem; where each answer is the handler's own, with whatever it makes."""
+
+    class Whatever(Service):
+        @api(input=Requests())
+        def own(self, requests: RequestBatch) -> list[Any]:
+            return list(requests.payloads)
+
+        @api(input=Json())
+        def rows(self, items: list[Any]) -> list[Any]:
+            return items
+
+    document = document_of(describe_service(Whatever), version="1")
+    validate(document)
+
+    own = document["paths"]["/own"]["post"]["responses"]
+    assert own["200"]["content"] == own["default"]["content"] == {"*/*": {}}
+    rows = document["paths"]["/rows"]["post"]["responses"]
+    assert set(rows["200"]["content"]) == {"application/json", "application/x-npy", "text/csv"}
+    assert set(rows["default"]["content"]) == {"application/problem+json"}
+
+
+class Inputs(Service):
+    """Bodies of all kinds."""
+
+    @api(input=DataFrame(columns=["a", "b", "c"], dtypes={"b": "bool", "c": "str"}))
+    def table(self, table: Any) -> Any:
+        """Return it."""
+        return table
+
+    @api(input=Text(), warmup='some "words"')
+    def text(self, texts: list[str]) -> list[str]:
+        """Return them."""
+        return texts
+
+    @api(input=Image(), output=ImageFile())
+    def image(self, images: list[Any]) -> list[Any]:
+        """Return them."""
+        return images
+
+    @api(input=File(parts=("left", "right")))
+    def pair(self, forms: list[Any]) -> list[int]:
+        """Count."""
+        return [len(form) for form in forms]
+
+    @api(input=Requests(), warmup=Request(body=b'{"a": 1}'))
+    def request(self, requests: RequestBatch) -> list[Any]:
+        """Return them."""
+        return list(requests.payloads)
+
+    @api(input=NdArray(shape=(3, 224, 224)))
+    def explain(self, rows: Any) -> Any:
+        """Return them."""
+        return rows
+
+    @api(input=NdArray(dtype="int8", shape=(2,)), warmup=[3, 4])
+    def predict(self, rows: Any) -> Any:
+        """Return them."""
+        return rows
+
+
+def content_of(path: str) -> Any:
+    """What bodies there are at a path of that service, whose document is valid."""
+    document = document_of(describe_service(Inputs), version="1")
+    validate(document)
+    return document["paths"][path]["post"]["requestBody"]["content"]
+
+
+def test_bodies_have_examples_that_can_be_sent_as_they_are() -> None:
+    """The service's own, or one that is made; each in its form."""
+    rows = content_of("/predict")["application/json"]["examples"]
+    assert [one["value"] for one in rows.values()] == [[3, 4], [[3, 4], [3, 4]]]
+    table = content_of("/table")
+    assert table["text/csv"]["examples"]["two rows"]["value"] == "a,b,c\n" + 2 * "0.5,true,some text\n"
+    assert table["application/json"]["examples"]["one row"]["value"] == {
+        "a": 0.5,
+        "b": True,
+        "c": "some text",
+    }
+    text = content_of("/text")
+    assert text["text/plain"]["example"] == text["application/json"]["example"] == 'some "words"'
+    assert content_of("/request")["application/json"]["example"] == {"a": 1}
+
+
+def test_what_is_no_text_is_a_file_to_choose() -> None:
+    """In forms, too; what would be too large to read has no example."""
+    file = {"type": "string", "format": "binary"}
+
+    image = content_of("/image")
+    assert image["image/*"]["schema"] == image["application/octet-stream"]["schema"] == file
+    assert image["multipart/form-data"]["schema"]["properties"] == {"file": file}
+    assert content_of("/pair")["multipart/form-data"]["schema"] == {
+        "type": "object",
+        "properties": {"left": file, "right": file},
+        "required": ["left", "right"],
+    }
+    assert content_of("/request")["*/*"] == content_of("/explain")["application/x-npy"] == {"schema": file}
+    assert content_of("/explain")["application/json"].keys() == {"schema"}
+
+
+def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> None:
+    """Those whose bodies only the worker reads are none; an example is there if one can be said."""
+    document = document_of(describe_service(Inputs), version="1")
+    paths = document["paths"]
+
+    [model] = paths["/v1/models/{model}:predict"]["post"]["parameters"]
+    assert model["schema"]["default"] == "inputs"
+    assert set(model["schema"]["enum"]) == {
+        "inputs",
+        *(f"inputs.{name}" for name in ("table", "text", "explain", "predict")),
+    }
+    examples = content_of("/v1/models/{model}:predict")["application/json"]["examples"]
+    assert examples["inputs.text"]["value"] == {"instances": ['some "words"']}
+    tensors = content_of("/v2/models/{model}/infer")["application/json"]["examples"]
+    assert tensors["inputs"]["value"] == {
+        "inputs": [{"name": "input-0", "datatype": "INT8", "shape": [1, 2], "data": [[3, 4]]}]
+    }
+    assert [one["datatype"] for one in tensors["inputs.table"]["value"]["inputs"]] == [
+        "FP64",
+        "BOOL",
+        "BYTES",
+    ]
+    [explained] = paths["/v1/models/{model}:explain"]["post"]["parameters"]
+    assert explained["schema"]["enum"] == ["inputs"]
+    assert "examples" not in content_of("/v1/models/{model}:explain")["application/json"]
+
+
+def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> None:
+    """With the outputs that are known by now."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            worker = await on.worker(serves=describe_service(Flowers))
+            await on.echo(worker, "/anything", 7)
+            document = (await on.http.get("/openapi.json")).json()
+            validate(document)
+            described = document["paths"]["/v2/models/{model}"]["get"]["responses"]["200"]
+            examples = described["content"]["application/json"]["examples"]
+
+            assert examples.keys() == {"flowers", "flowers.anything", "flowers.predict"}
+            for model, example in examples.items():
+                assert example["value"] == (await on.http.get(f"/v2/models/{model}")).json()
+            [output] = examples["flowers.anything"]["value"]["outputs"]
+            assert output == {"name": "output-0", "datatype": "INT64", "shape": [-1]}
+
+    run(scenario())
+
+
+def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
+    """No paths, no tags."""
+
+    class Files(Service):
+        """Files only."""
+
+        @api(input=File())
+        def size(self, files: list[Any]) -> list[int]:
+            """Count."""
+            return [len(files)]
+
+    document = document_of(describe_service(Files), version="1")
+
+    assert document["paths"].keys() == {"/size"}
+    assert [tag["name"] for tag in document["tags"]] == ["Files"]
+
+
+@pytest.mark.parametrize("wants_keys", [False, True])
+def test_it_says_whether_a_key_is_wanted(wants_keys: bool) -> None:
+    """In one of two headers."""
+    document = document_of(describe_service(Flowers), version="1", wants_keys=wants_keys)
+    validate(document)
+
+    schemes = document["components"].get("securitySchemes", {})
+    assert document.get("security", []) == [{name: []} for name in schemes]
+    assert {scheme["type"] for scheme in schemes.values()} == ({"apiKey", "http"} if wants_keys else set())
+
+
+def test_definitions_of_a_schema_become_components() -> None:
+    """Of each api its own: two may use one name for different things."""
+    schema = {
+        "$ref": "#/$defs/Row",
+        "$defs": {"Row": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, "A": {}},
+    }
+    apis = [
+        ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, schema=schema)
+        for name in ("x", "y")
+    ]
+    document = document_of(ServiceDescription(name="S", apis=apis), version="1")
+    validate(document)
+
+    components = document["components"]["schemas"]
+    assert set(components) == {"Problem", "x.Row", "x.A", "y.Row", "y.A"}
+    assert components["x.Row"]["properties"] == {"a": {"$ref": "#/components/schemas/x.A"}}
+    body = document["paths"]["/y"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/y.Row"}
+
+
+def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> None:
+    """Before that nobody knows."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
+            worker = await on.connect()
+            worker.send(Hello(index=0, pid=1, service=describe_service(Flowers)))
+            async with asyncio.timeout(5):
+                await on.gateway.described
+            await turns()
+            reply = await on.http.get("/openapi.json")
+
+            assert reply.headers["content-type"] == "application/json"
+            assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()
+
+    run(scenario())

@@ -1,0 +1,70 @@
+"""Figures of any kind, for properties that must always hold."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent, stats, work
+from uncork_dispatcher import Estimate, Holding
+from uncork_gateway.pages.status.figures import Figures
+
+TROUBLE = "no worker is ready: worker 0 was killed by SIGKILL"
+RELEASES = ("full", "deadline", "not_worth_waiting", "idle", "drain")
+_HOLDS = ("balance", "returns", "goal", "next", "window", "suspect")
+_SHEDS = ("deadline", "client_deadline", "queue_full", "no_worker", "draining")
+_POLICIES = ("cork", "cork-classic", "fixed:5", "fixed:5:8", "aimd", "none")
+
+positive = st.floats(0, 1e6, allow_nan=False)
+share = st.floats(0, 1)
+
+
+@st.composite
+def any_figures(draw: st.DrawFn) -> Figures:
+    """Whatever numbers there may be, also those that do not go together."""
+    limit = draw(st.integers(1, 10_000))
+    held = draw(st.integers(0, 100))
+    workers = draw(st.integers(0, 9))
+    running = [
+        RUNNING._replace(api=draw(st.sampled_from(["predict", "slow"])), left_s=draw(st.floats(-100, 100)))
+        for _ in range(draw(st.integers(0, workers)))
+    ]
+    size = draw(st.one_of(st.none(), st.tuples(positive, positive)))
+    hold = st.builds(Holding, st.one_of(positive, st.just(float("inf"))), st.sampled_from(_HOLDS))
+    return figures(
+        stats(
+            {"max_batch_rows": limit, "policy": draw(st.sampled_from(_POLICIES))},
+            limit_rows=draw(st.sampled_from([1, limit])),
+            rate_rows=draw(positive),
+            returning_share=draw(share),
+            clients=draw(st.integers(0, 1000)),
+            smallest_rows=draw(positive),
+            known_rows=size,
+            queued_requests=held,
+            queued_rows=float(held),
+            holding=draw(st.one_of(st.none(), hold)),
+        ),
+        recent(
+            batches=draw(st.integers(0, 30)),
+            each=draw(st.integers(1, 4)),
+            rows=draw(st.integers(1, 100)),
+            reason=draw(st.sampled_from(RELEASES)),
+            sheds=draw(st.dictionaries(st.sampled_from(_SHEDS), st.integers(1, 50))),
+            statuses=draw(st.dictionaries(st.sampled_from([200, 400, 499, 503]), st.integers(1, 50))),
+            errors=draw(st.dictionaries(st.sampled_from([500, 502, 503, 504, 599]), st.integers(1, 50))),
+            rate=draw(positive),
+            seconds=draw(st.floats(0, 33)),
+            estimate=draw(st.one_of(st.none(), st.builds(Estimate, positive, positive, st.floats(0, 10)))),
+            held_s=draw(st.floats(0, 100)),
+            ran_s=draw(st.floats(0, 100)),
+            took_s=draw(st.floats(0, 100)),
+        ),
+        work(workers, running=running),
+        goal_s=draw(st.one_of(st.none(), st.floats(1e-6, 1e4))),
+        weighs=draw(st.booleans()),
+        streams=draw(st.booleans()),
+        others_share=draw(share),
+        busiest_other=draw(st.sampled_from([None, "slow"])),
+        draining=draw(st.booleans()),
+        trouble=TROUBLE,
+        failure=draw(st.sampled_from([None, FAILURE])),
+    )

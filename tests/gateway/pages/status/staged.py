@@ -1,0 +1,123 @@
+"""Figures that tests set as they need them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from uncork_dispatcher import ApiRules, ApiStats, Estimate, RunningBatch, WorkStats
+from uncork_gateway.pages.status.document import Failure
+from uncork_gateway.pages.status.figures import Figures
+from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.telemetry.metrics import ApiTally
+
+ESTIMATE = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=64)
+RUNNING = RunningBatch(1, "predict", 8, 8, 0.004, 0.012)
+FAILURE = Failure(
+    error="IndexError",
+    place="service.py:12",
+    message=None,
+    error_id="77ab",
+    requests=30,
+    first=1000.0,
+    last=1029.0,
+)
+
+
+def stats(rules: Mapping[str, Any] | None = None, **changes: Any) -> ApiStats:
+    """An api that holds nothing, of whose batches something is known."""
+    made = ApiRules(**{"name": "predict", "max_batch_rows": 32, **(rules or {})})
+    told: dict[str, Any] = {
+        "name": made.name,
+        "queued_requests": 0,
+        "queued_rows": 0.0,
+        "queued_bytes": 0,
+        "rate_rows": 0.0,
+        "estimate": ESTIMATE,
+        "rules": made,
+        "limit_rows": made.max_batch_rows,
+        "returning_share": 0.0,
+        "clients": 0,
+        "smallest_rows": 1.0,
+        "known_rows": (1.0, 32.0),
+        "oldest_s": 0.0,
+        "holding": None,
+    }
+    return ApiStats(**{**told, **changes})
+
+
+def recent(
+    *,
+    batches: int = 0,
+    each: int = 1,
+    rows: int = 1,
+    rate: float | None = None,
+    reason: str = "idle",
+    sheds: Mapping[str, int] | None = None,
+    statuses: Mapping[int, int] | None = None,
+    errors: Mapping[int, int] | None = None,
+    held_s: float = 0.001,
+    ran_s: float = 0.012,
+    took_s: float = 0.015,
+    seconds: float = 30.0,
+    estimate: Estimate | None = ESTIMATE,
+) -> Recent:
+    """Some batches of ``each`` requests with ``rows`` rows, all alike, and some other answers.
+
+    ``statuses`` are answers that are no errors, ``sheds`` are answered 503, or 504 if their clients' time
+    had passed. ``rate`` is of rows; that of the batches, if none is given.
+    """
+    tally = ApiTally()
+    for _ in range(batches):
+        tally.releases[reason] += 1
+        tally.batch_requests.observe(each)
+        tally.batch_duration.observe(ran_s)
+        for _ in range(each):
+            tally.queue_wait.observe(held_s)
+            tally.answered(200, took_s)
+    for status, times in (errors or {}).items():
+        for _ in range(times):
+            tally.answered(status, took_s)
+    tally.statuses.update(statuses or {})
+    refused = Counter(sheds or {})
+    tally.statuses[504] += refused["client_deadline"]
+    tally.statuses[503] += refused.total() - refused["client_deadline"]
+    ran, released = batches * each, float(batches * each * rows)
+    return Recent(
+        seconds,
+        +tally.statuses,
+        tally.errors,
+        tally.releases,
+        +refused,
+        tally.duration,
+        tally.queue_wait,
+        tally.batch_requests,
+        tally.batch_duration,
+        released if rate is None else rate * seconds,
+        released,
+        ran,
+        ran * ran_s,
+        estimate,
+    )
+
+
+def work(workers: int = 1, *, running: Sequence[RunningBatch] = ()) -> WorkStats:
+    """Workers, of which some run batches."""
+    return WorkStats(workers, workers - len(running), list(running))
+
+
+def figures(
+    api: ApiStats | None = None,
+    lately: Recent | None = None,
+    doing: WorkStats | None = None,
+    **changes: Any,
+) -> Figures:
+    """An api that nobody asks, with one idle worker and a goal of 300 ms."""
+    given: dict[str, Any] = {
+        "stats": api or stats(),
+        "recent": lately or recent(),
+        "work": doing or work(),
+        "goal_s": 0.3,
+    }
+    return Figures(**{**given, **changes})

@@ -1,0 +1,76 @@
+"""What follows from the figures on an api."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.gateway.pages.status.staged import figures, recent, stats, work
+from uncork_gateway.pages.status.figures import Figures
+
+
+def test_balanced_batches_are_those_with_which_workers_just_keep_up() -> None:
+    """``s(n) * rate / workers = n``."""
+    made = figures(lately=recent(batches=30, rate=400), doing=work(2))
+
+    balanced = made.balanced_rows
+    assert balanced is not None
+    assert made.seconds(balanced) * 400 / 2 == pytest.approx(balanced)
+
+
+@pytest.mark.parametrize("rate", [0.0, 500.0, 1000.0])
+def test_there_is_no_balance_without_arrivals_or_beyond_all_capacity(rate: float) -> None:
+    """Rows alone take all of one worker's time at 500 a second."""
+    assert figures(lately=recent(batches=30, rate=rate)).balanced_rows is None
+
+
+def test_capacity_is_that_of_the_largest_batch_that_is_allowed() -> None:
+    """By the cap, and by the goal with room for the spread."""
+    assert figures(doing=work(3)).capacity == pytest.approx(3 * 32 / 0.074)
+    tight = figures(goal_s=0.060)
+    assert tight.best_rows == pytest.approx((0.060 / 1.2 - 0.010) / 0.002)
+    assert tight.capacity == pytest.approx(20 / 0.050)
+
+
+def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:
+    """Everything is late anyway."""
+    assert figures(goal_s=0.001).best_rows == 32
+
+
+def test_nothing_is_known_before_the_first_batch() -> None:
+    """No capacity, no balance, and nothing fails."""
+    made = figures(stats(known_rows=None, smallest_rows=0.0), recent(batches=30, rate=10, estimate=None))
+
+    assert (made.capacity, made.balanced_rows, made.is_overloaded) == (None, None, False)
+    assert made.gain_of_batches == made.gain_of_cap == 1.0
+
+
+@pytest.mark.parametrize(("rate", "workers"), [(300.0, 1), (1000.0, 2), (5000.0, 4)])
+def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, workers: int) -> None:
+    """Not one fewer would."""
+    made = figures(lately=recent(batches=30, rate=rate), doing=work(workers))
+
+    each = made.throughput(made.best_rows)
+    enough = workers + made.missing_workers
+    assert 0.8 * each * enough >= rate
+    assert made.missing_workers == 1 or 0.8 * each * (enough - 1) < rate
+
+
+def test_overload_is_more_than_the_workers_can_do() -> None:
+    """Or that requests are refused for it."""
+
+    def busy(rate: float, **changes: Any) -> Figures:
+        return figures(lately=recent(batches=10, each=32, reason="full", rate=rate), **changes)
+
+    assert not busy(300).is_overloaded
+    assert busy(430).is_overloaded
+    assert busy(300, others_share=0.5).is_overloaded
+    assert figures(lately=recent(batches=10, each=32, sheds={"deadline": 10})).is_overloaded
+    assert not figures(lately=recent(batches=10, each=32, sheds={"deadline": 1})).is_overloaded
+    assert not figures(lately=recent(batches=1, sheds={"deadline": 10})).is_overloaded
+
+
+def test_without_a_goal_any_batch_fits() -> None:
+    """The cap remains."""
+    assert figures(goal_s=None).goal_rows == math.inf
+    assert figures(goal_s=None).best_rows == 32

@@ -1,0 +1,52 @@
+"""What follows from what was counted in a window."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.gateway.pages.status.staged import recent
+
+
+def test_answers_are_told_apart() -> None:
+    """Errors, refusals, and what is the client's doing; shares are of the others."""
+    lately = recent(
+        batches=50, statuses={422: 10, 499: 5, 503: 1}, errors={500: 20, 503: 4}, sheds={"deadline": 25}
+    )
+
+    assert (lately.requests, lately.client_errors, lately.answered) == (115, 15, 100)
+    assert (lately.failed, lately.refused) == (24, 26)
+    assert (lately.error_share, lately.refused_share) == (0.24, 0.26)
+
+
+def test_nothing_has_no_shares() -> None:
+    """Neither has what only clients did wrong."""
+    assert (recent().error_share, recent().refused_share) == (0, 0)
+    assert recent(statuses={422: 9}).error_share == 0
+
+
+@pytest.mark.parametrize(
+    ("batches", "seconds", "is_few"), [(19, 30, True), (20, 30, False), (20, 0.9, True), (20, 1, False)]
+)
+def test_few_requests_have_no_rate(batches: int, seconds: float, is_few: bool) -> None:
+    """Nor have those of a moment."""
+    lately = recent(batches=batches, seconds=seconds, rate=14.1)
+
+    assert lately.is_few == is_few
+    assert lately.rate == (0 if is_few else pytest.approx(14.1))
+    assert math.isinf(lately.gap_s) == is_few
+
+
+def test_rows_are_counted_as_the_limits_count_them() -> None:
+    """In cost, where there is one: requests of three."""
+    lately = recent(batches=30, each=2, rows=3, rate=60)
+
+    assert (lately.mean_rows, lately.mean_requests, lately.rows_per_request) == (6, 2, 3)
+    assert lately.gap_s == pytest.approx(0.05)
+
+
+def test_time_on_the_way_is_what_is_left() -> None:
+    """It is never negative, though refusals are answered sooner than batches run."""
+    assert recent(batches=4).transport_s == pytest.approx(0.002)
+    assert recent(batches=4, took_s=0.001).transport_s == 0

@@ -1,0 +1,275 @@
+"""The recent past."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from uncork_dispatcher import ApiSample, BatchFacts, Ending, Estimate, Start
+from uncork_gateway.pages.status.recent import WINDOW_S, Recent
+from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.telemetry.metrics import Metrics
+
+
+class Told:
+    """A recorder and metrics that hear of batches, at times that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.metrics = Metrics()
+        self.sample = ApiSample(Estimate(), 0.0, 0.0, 0.0)
+        self.recorder = Recorder(
+            self.metrics,
+            sample=lambda api: self.sample,
+            index_of=lambda worker: worker - 10,
+            clock=lambda: self.now,
+        )
+        self.batches = 0
+
+    def recent(self, api: str = "a") -> Recent:
+        """What is recent now."""
+        return self.recorder.recent(api, self.now)
+
+    def queue(self, rows: float) -> None:
+        """Rows arrive."""
+        arrived, queued = self.sample.arrived_rows + rows, self.sample.queued_rows + rows
+        self.sample = self.sample._replace(arrived_rows=arrived, queued_rows=queued)
+
+    def start(self, requests: int = 2, *, api: str = "a") -> Start:
+        """A batch is released, of rows that were queued; if none were, they arrive now."""
+        self.batches += 1
+        if self.sample.queued_rows < 3 * requests:
+            self.queue(3 * requests)
+        self.sample = self.sample._replace(queued_rows=self.sample.queued_rows - 3 * requests)
+        numbers = tuple(range(requests))
+        start = Start(self.batches, 10, api, None, numbers, 3.0 * requests, "idle", 0.004)
+        for observer in (self.recorder, self.metrics):
+            observer.batch_started(start, 3 * requests, [0.001] * requests)
+        return start
+
+    def end(self, start: Start, *, after_s: float = 0.005, ending: Ending = "worked") -> None:
+        """It comes back, and its requests are answered."""
+        self.now += after_s
+        rows = 3 * len(start.requests)
+        for observer in (self.recorder, self.metrics):
+            observer.batch_ended(BatchFacts(start, rows, self.now - after_s, after_s, 0.002), ending)
+        for _ in start.requests:
+            self.metrics.api(start.api).answered(200, 0.001 + after_s)
+
+    def batch(self, requests: int = 2, *, api: str = "a") -> None:
+        """A batch, from release to end."""
+        self.end(self.start(requests, api=api))
+
+    def shed(self) -> None:
+        """A request is refused."""
+        for observer in (self.recorder, self.metrics):
+            observer.request_shed("a", "deadline")
+
+
+@pytest.fixture
+def told() -> Told:
+    """Nothing has been heard yet."""
+    return Told()
+
+
+def test_a_batch_is_kept_as_it_ended(told: Told) -> None:
+    """With the index of its worker."""
+    told.end(told.start(), ending="failed")
+
+    [batch] = told.recorder.batches_after(0)
+    assert (batch.number, batch.api, batch.rows, batch.cost, batch.requests) == (1, "a", 6, 6.0, 2)
+    assert (batch.reason, batch.worked, batch.worker) == ("idle", False, 0)
+    assert (batch.waited_ms, batch.predicted_ms, batch.actual_ms) == pytest.approx((2, 4, 5))
+
+
+def test_batches_are_numbered_as_they_end(told: Told) -> None:
+    """Who asks for those after a number misses none, though they ended in another order than they began."""
+    slow, quick = told.start(1), told.start(2)
+    told.end(quick)
+    [first] = told.recorder.batches_after(0)
+    told.end(slow)
+
+    assert first.requests == 2
+    assert [(one.number, one.requests) for one in told.recorder.batches_after(first.number)] == [(2, 1)]
+    assert told.recorder.batches_after(2) == told.recorder.batches_after(99) == []
+    assert [one.number for one in told.recorder.batches_after(-5)] == [1, 2]
+
+
+def test_only_the_last_batches_are_kept(told: Told) -> None:
+    """A year of them would be too many."""
+    for _ in range(2100):
+        told.batch(1)
+
+    kept = told.recorder.batches_after(0)
+    assert [kept[0].number, kept[-1].number, len(kept)] == [101, 2100, 2000]
+    assert [one.number for one in told.recorder.batches_after(2098)] == [2099, 2100]
+
+
+def test_what_is_recent_is_what_metrics_count(told: Told) -> None:
+    """While nothing is older than the window."""
+    for requests in (1, 2, 3):
+        told.batch(requests)
+        told.now += 1
+    told.shed()
+
+    recent, tally = told.recent(), told.metrics.api("a")
+    assert recent.statuses == tally.statuses == {200: 6}
+    assert recent.releases == tally.releases == {"idle": 3}
+    assert recent.sheds == tally.sheds == {"deadline": 1}
+    assert (recent.released_rows, recent.arrived_rows) == (18, 18)
+    assert (recent.duration.count, recent.queue_wait.count, recent.batch_duration.count) == (6, 6, 3)
+    assert recent.ran == 6
+    assert recent.ran_s == pytest.approx(6 * 0.005)
+
+
+def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
+    """All of it within a tenth of the window, and nothing younger."""
+    told.batch(5)
+    told.now += WINDOW_S / 2
+    told.batch(1)
+    told.now += WINDOW_S / 2 - 0.1
+    assert told.recent().ran == 6
+    told.now += WINDOW_S / 10 + 0.2
+    assert told.recent().ran == 1
+    assert told.metrics.api("a").batch_requests.sum == 6
+
+
+def test_after_a_long_silence_nothing_is_recent(told: Told) -> None:
+    """And what comes then is all that is."""
+    told.batch(5)
+    told.now += 3600
+    assert told.recent().releases == {}
+    told.now += 3600
+    told.batch(2)
+    assert told.recent().statuses == {200: 2}
+
+
+def test_a_steady_load_is_seen_as_it_is(told: Told) -> None:
+    """One batch a second: the window has 30 to 33 of them, whenever one looks."""
+    seen = []
+    for _ in range(200):
+        told.batch(1)
+        told.now += 0.995
+        seen.append(told.recent().ran)
+
+    assert set(seen[40:]) <= set(range(30, 35))
+
+
+def test_apis_do_not_mix(told: Told) -> None:
+    """One that is unknown has had nothing."""
+    told.batch(2)
+    told.batch(3, api="b")
+
+    assert told.recent().ran == 2
+    assert told.recent("b").ran == 3
+    assert told.recent("c").ran == 0
+
+
+def test_what_is_answered_without_a_batch_is_recent_too(told: Told) -> None:
+    """A malformed request for example, also the first that ever came."""
+    told.metrics.api("a").answered(400, 0.001)
+    assert told.recent().statuses == {400: 1}
+    told.now += 3600
+    told.metrics.api("a").answered(502, 0.001)
+    assert (told.recent().statuses, told.recent().errors) == ({502: 1}, {502: 1})
+
+
+def test_a_batch_longer_than_the_window_is_answered_in_it(told: Told) -> None:
+    """Its answers are counted before it is known that it has ended."""
+    start = told.start(2)
+    told.now += 3 * WINDOW_S
+    for _ in start.requests:
+        told.metrics.api("a").answered(200, 90.0)
+    told.end(start)
+
+    assert told.recent().statuses == {200: 4}
+    assert told.recent().ran == 2
+
+
+def test_arrivals_are_counted_from_the_first_after_a_silence(told: Told) -> None:
+    """All rows of a burst that is queued before its first batch is released, and the window begins there."""
+    told.batch(1)
+    told.now += 100
+    told.queue(300)
+    first = told.now
+    for _ in range(10):
+        told.batch(2)
+    told.now += 5
+
+    recent = told.recent()
+    assert recent.arrived_rows == 300
+    assert recent.seconds == pytest.approx(told.now - first)
+
+
+def test_arrivals_at_a_steady_load_are_those_of_the_window(told: Told) -> None:
+    """Rows that were queued when it began are not among them, also where a batch takes long."""
+    for _ in range(20):
+        start = told.start(2)
+        told.now += 4.9
+        told.queue(6)
+        told.end(start, after_s=0.1)
+
+        recent = told.recent()
+        if told.now > 1040:
+            assert recent.arrived_rows / recent.seconds == pytest.approx(6 / 5, rel=0.01)
+
+
+def test_rows_are_their_cost_where_there_is_one(told: Told) -> None:
+    """As limits, arrivals and the estimate count them; only the batches that are kept know both."""
+    start = Start(1, 10, "a", None, (1,), 50.0, "idle", 0.004)
+    for observer in (told.recorder, told.metrics):
+        observer.batch_started(start, 2, [0.001])
+
+    assert told.recent().released_rows == 50
+    assert told.recent().mean_rows == 50
+
+
+def test_who_asks_changes_nothing(told: Told) -> None:
+    """Figures are the same for one who has looked all the time as for one who looks for the first time."""
+    other = Told()
+    for second in range(100):
+        for one in (told, other):
+            one.now = 1000.0 + second
+            if second < 20 or second > 70:
+                one.batch(2)
+        told.recent()
+
+    seen, fresh = told.recent(), other.recent()
+    assert (seen.seconds, seen.ran, seen.arrived_rows) == (fresh.seconds, fresh.ran, fresh.arrived_rows)
+    assert seen.estimate == fresh.estimate
+
+
+QUICK = Estimate(0.010, 0.002, 0.1, earned_rows=64)
+SLOW = Estimate(0.020, 0.001, 0.2, earned_rows=64)
+
+
+def test_the_estimate_does_not_move_much_within_a_second(told: Told) -> None:
+    """Though the dispatcher's own moves by half; it is scaled to what batches took."""
+    seen = []
+    for batch in range(600):
+        told.sample = told.sample._replace(estimate=(QUICK, SLOW)[batch // 10 % 2], transport_s=0.001)
+        told.end(told.start(2), after_s=0.025)
+        told.now += 0.075
+        estimate = told.recent().estimate
+        assert estimate is not None
+        if batch >= 20:
+            assert estimate.seconds(6) == pytest.approx(0.025)
+        if batch % 10 == 9:
+            seen.append(estimate.seconds(32))
+
+    moves = [later / earlier for earlier, later in pairwise(seen[5:])]
+    assert 0.95 < min(moves) <= max(moves) < 1.05
+
+
+def test_an_estimate_that_rests_on_too_few_batches_is_none(told: Told) -> None:
+    """From the fifth on there is one, which stays when nobody asks any more."""
+    told.sample = told.sample._replace(estimate=QUICK._replace(earned_rows=0))
+    told.batch()
+    assert told.recent().estimate is None
+    told.sample = told.sample._replace(estimate=QUICK, transport_s=0.004)
+    told.now += 3600
+
+    estimate = told.recent().estimate
+    assert estimate is not None
+    assert estimate[:2] == pytest.approx((0.014, 0.002))

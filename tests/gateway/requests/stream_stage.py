@@ -1,0 +1,101 @@
+"""A route that streams with everything around it: a real dispatcher, and a worker that the test plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.gateway.client import Connection, Server, request
+from tests.gateway.running import turns
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
+from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.dialects import Native
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.stream_route import StreamRoute
+from uncork_gateway.telemetry.metrics import Metrics
+from uncork_workers.wire.frames import AnswerHead
+
+TEXT = AnswerHead(status=200, content_type="text/plain")
+LIMIT_BYTES = 100
+
+
+class Streaming:
+    """One request at its worker."""
+
+    def __init__(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+        self.body = job.payloads[0].body
+        self.cancelled = 0
+        self._sink = job.payloads[0].sink
+        self._batch = job.start.batch
+        self._ended = ended
+        self._has_begun = False
+
+    def started(self) -> None:
+        """What the gateway says when a worker has it."""
+        assert self._sink is not None
+        self._sink.started(self._batch, self._cancel)
+
+    def send(self, *pieces: bytes, head: AnswerHead = TEXT) -> None:
+        """Send pieces, the first with a head."""
+        assert self._sink is not None
+        for piece in pieces:
+            self._sink.piece(None if self._has_begun else head, piece)
+            self._has_begun = True
+
+    def end(self, status: int = 200, body: bytes = b"") -> None:
+        """Reply."""
+        self._ended(Ran([RowsReply(status, body)], "failed"))
+
+    def fail(self, error: Exception) -> None:
+        """Be lost, for example."""
+        self._ended(error)
+
+    def _cancel(self) -> None:
+        self.cancelled += 1
+
+
+class StreamStage:
+    """The route, and what runs at its workers."""
+
+    def __init__(self, *, timeout_s: float = 60, workers: int = 1) -> None:
+        self.running: list[Streaming] = []
+        self.metrics = Metrics()
+        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observers=(self.metrics,))
+        rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=timeout_s)
+        dispatcher.set_api(rules)
+        for worker in range(workers):
+            dispatcher.worker_ready(worker)
+        route = StreamRoute(
+            "tell",
+            dialect=Native(make_codec({"kind": "json"})),
+            dispatcher=dispatcher,
+            tally=self.metrics.api("tell"),
+            max_body_bytes=LIMIT_BYTES,
+            batch_head=BatchHead("gateway"),
+        )
+        self.server = Server({b"/": route})
+
+    async def ask(
+        self, body: bytes = b"1", *, head: Sequence[tuple[bytes, bytes]] = (), version: bytes = b"1.1"
+    ) -> tuple[Connection, Streaming]:
+        """A client that asks, and its request at a worker."""
+        connection = Connection(self.server)
+        connection.send(request(body, headers=head).replace(b"HTTP/1.1", b"HTTP/" + version, 1))
+        await turns()
+        return connection, self.running[-1]
+
+    def counted(self, status: int) -> float | None:
+        """How many requests were answered with a status."""
+        labels = {"api": "tell", "status": str(status)}
+        return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
+
+    # The dispatcher's runner
+
+    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+        """Give it to the test."""
+        streaming = Streaming(job, ended)
+        self.running.append(streaming)
+        streaming.started()
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Nobody waits."""

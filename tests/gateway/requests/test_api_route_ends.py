@@ -1,0 +1,345 @@
+"""The hot route: what becomes of a request other than an answer."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.gateway.client import JSON, Client, Connection, request
+from tests.gateway.running import run, turns
+from tests.gateway.stage import RULES, Stage, detail
+from uncork_dispatcher import WorkerLost
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.telemetry.metrics import ApiTally
+from uncork_workers.wire.schema import JSON as JSON_TYPE
+
+
+@pytest.mark.parametrize(("status", "told"), [(400, 400), (500, 500), (418, 418), (499, 499)])
+def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
+    """With the worker's reason; a status that it should not give is a fault of the handler."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.reply = lambda body: RowsReply(status if body == b"1" else 200, "é".encode())
+
+        refused, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
+
+        assert detail(refused, told) == "é"
+        assert "x-batch-id" not in refused.headers
+        assert answered.status == 200
+        assert (stage.counted(told), stage.counted(200)) == (1, 1)
+
+    run(scenario())
+
+
+def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker broke its contract; the log says how. The rest of the batch gets its answers."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.reply = lambda body: RowsReply(400 if body == b"1" else 200, b"\xff")
+
+        failed, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
+
+        assert detail(failed, 500).startswith("internal error; error id ")
+        assert (answered.status, answered.body) == (200, b"\xff")
+        assert (stage.counted(500), stage.counted(200)) == (1, 1)
+
+    run(scenario())
+    assert "UnicodeDecodeError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "counted"),
+    [
+        (RowsReply(500, b"oops"), None, {500: 1}),
+        (RowsReply(503, b"my database is down"), None, {503: 1}),
+        (RowsReply(500, b"oops", content_type="text/plain"), None, {500: 1}),
+        (RowsReply(422, b"no"), None, {}),
+        (RowsReply(200, b"1"), None, {}),
+        (RowsReply(200, b"1"), WorkerLost("worker 0 died"), {502: 1}),
+        (RowsReply(200, b"1"), KeyError("ours"), {500: 1}),
+    ],
+)
+def test_an_error_is_counted_as_one(
+    reply: RowsReply, error: Exception | None, counted: dict[int, int]
+) -> None:
+    """A 5xx that is no refusal of ours, by its status; what the client did wrong is not."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, idempotent=False))
+        stage.runner.reply, stage.runner.error = lambda body: reply, error
+
+        await stage.reply(b"1")
+
+        assert stage.metrics.api("echo").errors == counted
+
+    run(scenario())
+
+
+def test_a_refusal_is_not_an_error() -> None:
+    """Neither 503 nor the 504 of a client whose own time has passed; the 504 of a batch that hangs is."""
+
+    async def scenario() -> None:
+        impatient = Stage()
+        impatient.runner.gate.clear()
+        running = impatient.post(Client(b"1", headers=[JSON]))
+        await turns()
+        late = await impatient.reply(b"2", headers=[JSON, (b"x-request-timeout-ms", b"1")])
+        nobody = Stage(workers=0)
+        unavailable = await nobody.reply(b"1")
+        hanging = Stage(rules=replace(RULES, timeout_s=0.01))
+        hanging.runner.gate.clear()
+        timed_out = await hanging.reply(b"1")
+        running.cancel()
+
+        assert [reply.status for reply in (late, unavailable, timed_out)] == [504, 503, 504]
+        counted = [stage.metrics.api("echo").errors for stage in (impatient, nobody, hanging)]
+        assert counted == [{}, {}, {504: 1}]
+
+    run(scenario())
+
+
+def test_a_worker_that_dies_is_502() -> None:
+    """Where its batch may not be run again."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, idempotent=False))
+        stage.runner.error = WorkerLost("worker 0 died")
+
+        assert detail(await stage.reply(b"1"), 502) == "the worker died while it ran this request"
+
+    run(scenario())
+
+
+def test_a_batch_past_its_timeout_is_504() -> None:
+    """The message says whose timeout it was."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, timeout_s=0.01))
+        stage.runner.gate.clear()
+
+        assert detail(await stage.reply(b"1"), 504) == "the batch ran past the timeout of this api"
+
+    run(scenario())
+
+
+def test_no_worker_is_503() -> None:
+    """With the time after which it makes sense to try again."""
+
+    async def scenario() -> None:
+        reply = await Stage(workers=0).reply(b"1")
+
+        assert detail(reply, 503) == "no worker is ready"
+        assert reply.headers["retry-after"] == "1"
+
+    run(scenario())
+
+
+def test_a_full_queue_is_503() -> None:
+    """What is held already is answered."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, max_queue_rows=1))
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"1"))
+        await turns()
+        held = stage.post(Client(b"2"))
+        await turns()
+
+        refused = await stage.reply(b"3")
+        stage.runner.gate.set()
+
+        assert detail(refused, 503) == "overloaded: the queue of this api is full"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert [reply.status for reply in await asyncio.gather(running, held) if reply] == [200, 200]
+
+    run(scenario())
+
+
+def test_clients_share_a_full_queue_by_a_header() -> None:
+    """The newest of who holds most makes room; those without the header are one."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, max_queue_rows=4, fair=True), fair_by=b"x-tenant")
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"0"))
+        await turns()
+        held = [stage.post(Client(b"%d" % number)) for number in (1, 2, 3)]
+        held.append(stage.post(Client(b"4", headers=[JSON, (b"X-Tenant", b"b")])))
+        await turns()
+
+        quiet = stage.post(Client(b"5", headers=[JSON, (b"x-Tenant", b"b")]))
+        await turns()
+        too_many = await stage.reply(b"6", headers=[JSON, (b"x-tenant", b"b")])
+        stage.runner.gate.set()
+
+        replies = [reply for reply in await asyncio.gather(running, *held, quiet) if reply]
+        assert [reply.status for reply in replies] == [200, 200, 200, 503, 200, 200]
+        assert too_many.status == 503
+
+    run(scenario())
+
+
+def test_draining_is_503() -> None:
+    """A load balancer sends the client elsewhere."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        await stage.dispatcher.drain()
+
+        assert detail(await stage.reply(b"1"), 503) == "the server is shutting down"
+
+    run(scenario())
+
+
+def test_a_client_timeout_that_passes_while_held_is_504() -> None:
+    """In milliseconds; the row is not run any more, and neighbours without such a header are."""
+
+    async def scenario() -> None:
+        stage = Stage(rules=replace(RULES, goal_s=50))
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"1"))
+        await turns()
+        held = stage.post(Client(b"2"))
+
+        hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"20")])
+        stage.runner.gate.set()
+        await asyncio.gather(running, held)
+
+        assert detail(hasty, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+        assert stage.runner.batches == [[b"1"], [b"2"]]
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_while_held_is_taken_out() -> None:
+    """Its row is not run, its neighbours are answered, and it is counted as 499."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.gate.clear()
+        running = stage.post(Client(b"1"))
+        await turns()
+        leaver = Client(b"3")
+        before, leaving, after = (stage.post(client) for client in (Client(b"2"), leaver, Client(b"4")))
+        await turns()
+
+        leaver.leave()
+        assert await leaving is None
+        stage.runner.gate.set()
+        replies = await asyncio.gather(running, before, after)
+
+        assert stage.runner.batches == [[b"1"], [b"2", b"4"]]
+        assert [reply and reply.body for reply in replies] == [b"1", b"2", b"4"]
+        assert (stage.counted(499), stage.counted(200)) == (1, 3)
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
+    """Its row is run all the same; the others in the batch get their own answers."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.runner.gate.clear()
+        leaver = Client(b"1")
+        leaving, staying = stage.post(leaver), stage.post(Client(b"2"))
+        await turns()
+
+        leaver.leave()
+        assert await leaving is None
+        stage.runner.gate.set()
+
+        reply = await staying
+        assert reply is not None
+        assert (reply.body, stage.runner.batches) == (b"2", [[b"1", b"2"]])
+        assert (await stage.reply(b"3")).status == 200  # the worker is free again
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pieces", [(), (b"[1]",), (b"[1]", b"")])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: tuple[bytes, ...]) -> None:
+    """Nothing is run for half a body."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        leaver = Client(*pieces, unfinished=True)
+        leaver.leave()
+
+        assert await stage.post(leaver) is None
+        assert (stage.counted(499), stage.runner.jobs) == (1, [])
+
+    run(scenario())
+
+
+class BrokenTally(ApiTally):
+    """Counts with a fault."""
+
+    def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+
+def test_a_fault_of_ours_after_the_reply_sends_no_second_reply(caplog: pytest.LogCaptureFixture) -> None:
+    """The client would take it for the answer to its next request."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        stage.route.tally = BrokenTally()
+        connection = Connection(stage.server)
+        connection.send(request(b"1"))
+        await turns()
+
+        assert [reply.status for reply in connection.replies()] == [200]
+        assert not connection.closed
+
+    run(scenario())
+    assert "ZeroDivisionError: a secret of ours" in caplog.text
+
+
+class BrokenCodec:
+    """A codec with a fault."""
+
+    accepts = (JSON_TYPE,)
+
+    def decode(self, body: bytes, media_type: str = JSON_TYPE) -> Marshalled:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+    def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+    def marshal_tensor(self, tensor: Tensor) -> Marshalled:
+        """Fail."""
+        raise ZeroDivisionError("a secret of ours")
+
+    def encode(self, rows: bytes, *, single: bool) -> bytes:
+        """Never called."""
+        return rows
+
+
+def test_a_fault_of_ours_is_500_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets an id and nothing of the inside; the log has the same id and the traceback."""
+
+    async def scenario() -> str:
+        stage = Stage(codec=BrokenCodec())
+        text = detail(await stage.reply(b"1"), 500)
+        assert stage.counted(500) == 1
+        return text
+
+    told = run(scenario())
+
+    match = re.fullmatch(r"internal error; error id (\w{12})", told)
+    assert match is not None
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == f"internal error [{match[1]}]"
+    assert "ZeroDivisionError: a secret of ours" in caplog.text

@@ -1,0 +1,319 @@
+"""How a request through the proxy ends otherwise than with its rows: refused, failed, or sent on as it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.backends.fake_server import Call, fake_server
+from tests.gateway.backends.fake_server import Reply as Answer
+from tests.gateway.client import JSON, Reply
+from tests.gateway.proxy_stage import (
+    V1,
+    V2,
+    Header,
+    Model,
+    doubles,
+    error,
+    infer,
+    merging,
+    predictions,
+    proxy,
+    rows_body,
+    served,
+    sizes,
+)
+from tests.gateway.running import run
+
+# Refusals
+
+
+MALFORMED = [
+    (V1, b""),
+    (V1, b"{"),
+    (V1, b"[1]"),
+    (V1, b'{"instances": 1}'),
+    (V1, b'{"rows": [1]}'),
+    (V1, b'{"instances": ["\xff"]}'),
+    (V2, b"null"),
+    (V2, b'{"inputs": [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1]}]}'),
+    (V2, b'{"inputs": [{"name": "x", "shape": [1], "datatype": "INT65", "data": [1]}]}'),
+]
+
+
+@pytest.mark.parametrize(("target", "body"), MALFORMED)
+def test_a_malformed_request_is_refused_alone(target: bytes, body: bytes) -> None:
+    """400 with the reason, and no call; its neighbours are answered."""
+
+    async def scenario() -> None:
+        async with merging() as (on, model):
+            bad, good = on.ask(body, target), on.ask(rows_body(1))
+
+            assert error(await bad.reply(), 400)
+            assert predictions(await good.reply()) == [2]
+            assert len(model.calls) == 1
+
+    run(scenario())
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A request of which some bytes were replaced, and where it goes."""
+    target, body = draw(
+        st.sampled_from(
+            [(V1, rows_body(1, [2], sig="a")), (V2, infer(1, 2, id="a")), (V1, b'{"inputs":{"a":[1]}}')]
+        )
+    )
+    start = draw(st.integers(0, len(body)))
+    end = draw(st.integers(start, min(len(body), start + 8)))
+    return target, body[:start] + draw(st.binary(max_size=4)) + body[end:]
+
+
+@settings(max_examples=20)
+@given(bad=st.lists(spoilt(), min_size=1, max_size=6))
+@example(bad=[(V1, rows_body(None)), (V1, rows_body({}))])
+def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) -> None:
+    """They get what the server says, or 400; their neighbours get their answers."""
+
+    def strict(call: Call) -> Answer:
+        try:
+            rows = json.loads(call.body)["instances"]
+            assert all(isinstance(row, int) for row in rows)
+        except (ValueError, KeyError, TypeError, AssertionError):
+            return Answer(b"not mine", 422, (JSON,))
+        return doubles(call)
+
+    async def scenario() -> None:
+        async with merging(strict) as (on, _):
+            good = [on.ask(rows_body(1))]
+            callers = [on.ask(body, target) for target, body in bad]
+            good.append(on.ask(rows_body(2, 3)))
+            statuses = {reply.status for reply in await on.replies(callers)}
+
+            assert statuses <= {200, 400, 422}
+            assert [predictions(reply) for reply in await on.replies(good)] == [[2], [4, 6]]
+
+    run(scenario())
+
+
+def test_a_wrong_length_of_the_json_is_refused() -> None:
+    """400 says what it must be."""
+
+    async def scenario() -> None:
+        async with merging() as (on, model):
+            header = (b"inference-header-content-length", b"9999")
+            reply = await on.ask(infer(1), V2, header).reply()
+
+            assert error(reply, 400).startswith("Inference-Header-Content-Length must be a number of bytes")
+            assert model.calls == []
+
+    run(scenario())
+
+
+def test_a_body_over_the_limit_is_refused() -> None:
+    """413 as soon as it is known, and one of the limit is not over it."""
+    body = rows_body(1, 2)
+
+    async def scenario() -> None:
+        async with merging(max_body_bytes=len(body)) as (on, model):
+            large = on.ask(rows_body(1, 20))
+            assert predictions(await on.ask(body).reply()) == [2, 4]
+
+            message = f"the body is over the limit of {len(body)} bytes"
+            assert error(await large.reply(), 413) == message
+            assert large.closed
+            assert len(model.calls) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("script", "headers"),
+    [
+        (Answer(b'{"error": "slow down"}', 429, (JSON, (b"retry-after", b"7"))), {"retry-after": "7"}),
+        (Answer(b"who?", 401, ((b"www-authenticate", b"Basic"),)), {"www-authenticate": "Basic"}),
+        (Answer(b"<h1>none</h1>", 404, ((b"content-type", b"text/html"),)), {"content-type": "text/html"}),
+    ],
+)
+def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, str]) -> None:
+    """Status and body as they are, to all of a call, and what they mean."""
+
+    async def scenario() -> None:
+        async with merging(lambda call: script) as (on, model):
+            replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
+
+            for reply in replies:
+                assert (reply.status, reply.body) == (script.status, script.body)
+                assert headers.items() <= reply.headers.items()
+            assert len(model.calls) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("target", [V1, V2], ids=["merged", "relayed"])
+@pytest.mark.parametrize(("status", "errors"), [(503, 2), (500, 2), (429, 0)])
+def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:
+    """Also a 503, which is no refusal of the proxy, and of a request that is sent on alone."""
+    body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
+
+    async def scenario() -> None:
+        async with merging(lambda call: Answer(b"{}", status, (JSON,))) as (on, _):
+            await on.replies([on.ask(body, target), on.ask(body, target)])
+
+            lines = on.proxy.render_metrics().decode().splitlines()
+            counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
+            assert sum(counted) == errors
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "nonsense", [b"", b"oops", b"[]", b"{}", b'{"predictions": 1}', b'{"predictions": [1]}']
+)
+def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsense: bytes) -> None:
+    """Each request goes as it came, and its caller gets what the server says to it."""
+
+    def script(call: Call) -> Answer:
+        if len(json.loads(call.body)["instances"]) > 2:
+            return Answer(nonsense, 200, (JSON,))
+        return doubles(call)
+
+    async def scenario() -> None:
+        async with merging(script) as (on, model):
+            bodies = [rows_body(1), b'{"instances":[2,  3]}']
+            one, two = await on.replies([on.ask(body, V1, (b"x-me", body)) for body in bodies])
+
+            assert (json.loads(one.body), json.loads(two.body)) == (
+                {"predictions": [2]},
+                {"predictions": [4, 6]},
+            )
+            assert [(call.body, call.header(b"x-me")) for call in model.calls[1:]] == [
+                (body, body) for body in bodies
+            ]
+
+    run(scenario())
+
+
+def test_a_call_that_breaks_twice_is_502() -> None:
+    """Once together and once alone; with what is the matter, to each of its requests."""
+
+    async def scenario() -> None:
+        async with (
+            fake_server(lambda call: Answer(b"{", missing=9)) as server,
+            proxy(server.url) as on,
+        ):
+            replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
+
+            assert [bool(error(reply, 502)) for reply in replies] == [True, True]
+            assert sorted(len(json.loads(call.body)["instances"]) for call in server.calls) == [1, 1, 2]
+
+    run(scenario())
+
+
+# What is not merged
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "headers"),
+    [
+        (V1, b"\x0b\x02\x80", ((b"content-encoding", b"br"),)),
+        (V2, infer(1, parameters={"sequence_id": 1}), ()),
+        (V2, infer(1, outputs=[{"name": "o", "parameters": {"shared_memory_region": "r"}}]), ()),
+        (V1, b'{"inputs": {"a": [1], "b": [1, 2]}}', ()),
+        (V2, b'{"inputs": [], "x": 1}', ()),
+        (V2, b"\x00\x01", ((b"inference-header-content-length", b"0"),)),
+    ],
+)
+def test_what_must_not_be_merged_is_relayed(target: bytes, body: bytes, headers: tuple[Header, ...]) -> None:
+    """Each goes alone, with its own headers, and its answer comes back with those of the server."""
+    answer = Answer(b"\x00as it is", 207, ((b"x-of-the-server", b"1"), (b"content-type", b"text/x")))
+
+    async def scenario() -> None:
+        async with merging(lambda call: answer) as (on, model):
+            own = [((b"x-request-id", b"%d" % number), (b"accept-encoding", b"br")) for number in range(2)]
+            replies = await on.replies([on.ask(body, target, *headers, *each) for each in own])
+
+            assert sorted(call.header(b"x-request-id") or b"" for call in model.calls) == [b"0", b"1"]
+            for call in model.calls:
+                assert (call.method, call.target, call.body) == (b"POST", target, body)
+                assert call.header(b"accept-encoding") == b"br"
+                assert set(headers) <= set(call.headers)
+            for reply in replies:
+                assert reply == Reply(
+                    207,
+                    {"x-of-the-server": "1", "content-type": "text/x", "content-length": "9"},
+                    answer.body,
+                )
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("target", [V1, V2, b"/x"])
+def test_a_status_that_there_is_not_is_502(target: bytes) -> None:
+    """Nobody waits for ever, and the next call is made; relayed and passed through it is the same."""
+    body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
+
+    async def scenario() -> None:
+        model = Model(lambda call: Answer(b"odd", 599))
+        async with fake_server(lambda call: Answer(b"odd", 600)) as server, proxy(server.url) as on:
+            for _ in range(2):
+                for reply in await on.replies([on.ask(body, target), on.ask(body, target)]):
+                    message = "the server answered with the status 600; the last that there is is 599"
+                    assert error(reply, 502) == message
+        async with served(model) as url, proxy(url) as on:
+            last = await on.http.post(target.decode(), content=body)
+            assert (last.status_code, last.content) == (599, b"odd")
+
+    run(scenario())
+
+
+def test_a_relayed_request_whose_server_breaks_off_is_502() -> None:
+    """It may have had an effect: it is not sent again."""
+
+    async def scenario() -> None:
+        async with (
+            fake_server(lambda call: Answer(b"{", missing=9)) as server,
+            proxy(server.url) as on,
+        ):
+            reply = await on.ask(infer(1, parameters={"sequence_id": 1}), V2).reply()
+
+            assert error(reply, 502).startswith("the server broke off: ")
+            assert len(server.calls) == 1
+
+    run(scenario())
+
+
+def test_a_caller_who_leaves_a_relayed_request_has_it_hung_up() -> None:
+    """The server need not work for nobody."""
+
+    async def scenario() -> None:
+        async with fake_server(lambda call: None) as server, proxy(server.url) as on:
+            caller = on.ask(infer(1, parameters={"sequence_id": 1}), V2)
+            await server.called.wait()
+            caller.leave()
+            await server.hung_up.wait()
+
+            assert caller.received == b""
+
+    run(scenario())
+
+
+def test_a_request_that_expires_while_it_is_held_is_504() -> None:
+    """It is never asked."""
+
+    async def scenario() -> None:
+        async with merging() as (on, model):
+            model.gate.clear()
+            first = on.ask(rows_body(1))
+            await model.called(1)
+            late = await on.ask(rows_body(2), V1, (b"x-request-timeout-ms", b"1")).reply()
+            model.gate.set()
+            await first.reply()
+
+            assert error(late, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+            assert sizes(model) == [1]
+
+    run(scenario())

@@ -1,0 +1,337 @@
+"""What the gateway counts and measures."""
+
+import asyncio
+import math
+from importlib.metadata import version
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.gateway.running import run, turns
+from uncork_dispatcher import (
+    ApiRules,
+    AsyncDispatcher,
+    Estimate,
+    Job,
+    Ran,
+    RequestShed,
+    TaskRunner,
+    WorkerLost,
+)
+from uncork_dispatcher.api import Api
+from uncork_gateway.telemetry.metrics import CONTENT_TYPE, Distribution, LiveState, Metrics
+
+API = {"api": "echo"}
+
+
+class Series(NamedTuple):
+    """One line of the exposition."""
+
+    name: str
+    labels: frozenset[tuple[str, str]]
+
+
+Reading = dict[Series, float]
+
+
+def read(metrics: Metrics) -> Reading:
+    """The exposition as Prometheus reads it."""
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {
+        Series(sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(reading: Reading, name: str, **labels: str) -> float | None:
+    """The value of one series, None if there is no such series."""
+    return reading.get(Series(name, frozenset(labels.items())))
+
+
+async def traffic() -> Reading:
+    """One refused, a batch of one row, a full one of 2 + 3, one that still runs, and 4 rows that wait."""
+    metrics = Metrics()
+    gate = asyncio.Semaphore(2)
+
+    async def echo(job: Job[bytes]) -> Ran[bytes]:
+        await gate.acquire()
+        rows = job.start.rows
+        return Ran(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
+
+    dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
+    metrics.registry.register(
+        LiveState(apis=dispatcher.stats, workers=lambda: ["idle", "busy", "busy"], restarts=lambda: 7)
+    )
+    dispatcher.set_api(ApiRules(name="echo", goal_s=50, max_batch_rows=5))
+    dispatcher.set_api(ApiRules(name="quiet"))
+    with pytest.raises(RequestShed):
+        await dispatcher.call("echo", b"")
+    dispatcher.worker_ready(1)
+    await dispatcher.call("echo", b"1")
+    await asyncio.gather(*(dispatcher.call("echo", b"", rows=rows) for rows in (2, 3)))
+    running = asyncio.create_task(dispatcher.call("echo", b""))
+    await turns()
+    held = asyncio.create_task(dispatcher.call("echo", b"", rows=4, size_bytes=40))
+    await turns()
+    metrics.api("echo").answered(200, 0.004)
+    metrics.api("echo").answered(200, 0.004)
+    metrics.api("echo").answered(503, 3.0, is_refusal=True)
+    metrics.api("quiet").answered(200, 0.001)
+    metrics.api("quiet").answered(503, 0.001)
+    metrics.api("quiet").answered(422, 0.001)
+    reading = read(metrics)
+    running.cancel()
+    held.cancel()
+    return reading
+
+
+@pytest.fixture(scope="module")
+def reading() -> Reading:
+    """Give what is exposed in the middle of some traffic."""
+    return run(traffic())
+
+
+def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
+    """Under the names and with the labels of DESIGN 4.4, and what is told of the process."""
+    histograms = {
+        "uncork_request_duration_seconds",
+        "uncork_queue_wait_seconds",
+        "uncork_batch_rows",
+        "uncork_batch_requests",
+        "uncork_batch_duration_seconds",
+    }
+    gauges = {
+        "uncork_queue_rows",
+        "uncork_queue_bytes",
+        "uncork_estimate_intercept_seconds",
+        "uncork_estimate_slope_seconds",
+        "uncork_estimate_error_ratio",
+        "uncork_arrival_rate_rows",
+        "uncork_goal_seconds",
+        "uncork_max_batch_rows",
+    }
+    labels = {
+        **{f"{name}_count": {"api"} for name in histograms},
+        **{name: {"api"} for name in gauges},
+        "uncork_requests_total": {"api", "status"},
+        "uncork_releases_total": {"api", "reason"},
+        "uncork_batches_total": {"api", "outcome"},
+        "uncork_shed_total": {"api", "reason"},
+        "uncork_errors_total": {"api", "status"},
+        "uncork_workers": {"state"},
+        "uncork_worker_restarts_total": set(),
+        "uncork_build_info": {"version"},
+        "process_cpu_seconds_total": set(),
+        "python_gc_collections_total": {"generation"},
+    }
+
+    found: dict[str, set[str]] = {}
+    for series in reading:
+        found.setdefault(series.name, {name for name, _ in series.labels})
+
+    assert {name: found.get(name) for name in labels} == labels
+
+
+def test_requests_are_counted_by_status(reading: Reading) -> None:
+    """Each api by itself."""
+    counts = {
+        dict(series.labels)["api"] + dict(series.labels)["status"]: count
+        for series, count in reading.items()
+        if series.name == "uncork_requests_total"
+    }
+    assert counts == {"echo200": 2, "echo503": 1, "quiet200": 1, "quiet503": 1, "quiet422": 1}
+
+
+def test_errors_are_counted_by_status(reading: Reading) -> None:
+    """Neither refusals nor what clients did wrong."""
+    errors = [series for series in reading if series.name == "uncork_errors_total"]
+
+    assert [(dict(series.labels), reading[series]) for series in errors] == [
+        ({"api": "quiet", "status": "503"}, 1)
+    ]
+
+
+def test_durations_of_requests_are_measured(reading: Reading) -> None:
+    """Of all statuses together, in seconds."""
+    name = "uncork_request_duration_seconds"
+
+    assert value(reading, f"{name}_count", **API) == 3
+    assert value(reading, f"{name}_sum", **API) == pytest.approx(3.008)
+    assert value(reading, f"{name}_bucket", **API, le="0.003") == 0
+    assert value(reading, f"{name}_bucket", **API, le="0.005") == 2
+    assert value(reading, f"{name}_bucket", **API, le="5.0") == 3
+
+
+def test_batches_are_counted(reading: Reading) -> None:
+    """When they are released: by reason, by rows, by requests."""
+    assert value(reading, "uncork_releases_total", **API, reason="idle") == 2
+    assert value(reading, "uncork_releases_total", **API, reason="full") == 1
+    assert value(reading, "uncork_batch_rows_count", **API) == 3
+    assert value(reading, "uncork_batch_rows_sum", **API) == 1 + 5 + 1
+    assert value(reading, "uncork_batch_requests_sum", **API) == 1 + 2 + 1
+    assert value(reading, "uncork_batch_rows_bucket", **API, le="4.0") == 2
+    assert value(reading, "uncork_batch_rows_bucket", **API, le="8.0") == 3
+
+
+def test_waits_are_measured_when_a_request_is_released(reading: Reading) -> None:
+    """One per request, not per batch; those still held have none yet."""
+    assert value(reading, "uncork_queue_wait_seconds_count", **API) == 4
+
+
+def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
+    """One that still runs has no duration yet."""
+    assert value(reading, "uncork_batch_duration_seconds_count", **API) == 2
+    total = value(reading, "uncork_batch_duration_seconds_sum", **API)
+    assert total is not None
+    assert 0 < total < 5
+    assert value(reading, "uncork_batches_total", **API, outcome="worked") == 2
+
+
+def test_batches_that_nobody_answered_are_counted() -> None:
+    """Those that went with their worker and those past their timeout; they have no duration."""
+
+    async def main() -> Reading:
+        metrics = Metrics()
+
+        async def no_answer(job: Job[bytes]) -> Ran[bytes]:
+            if job.start.batch == 1:
+                raise WorkerLost
+            never: asyncio.Future[Ran[bytes]] = asyncio.get_running_loop().create_future()
+            return await never
+
+        dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
+        dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
+        dispatcher.worker_ready(1)
+        dispatcher.worker_ready(2)
+        await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)
+        return read(metrics)
+
+    reading = run(main())
+
+    assert value(reading, "uncork_batches_total", **API, outcome="lost") == 1
+    assert value(reading, "uncork_batches_total", **API, outcome="timed_out") == 1
+    assert value(reading, "uncork_batch_rows_count", **API) == 2
+    assert value(reading, "uncork_batch_duration_seconds_count", **API) == 0
+
+
+def test_refusals_are_counted_by_reason(reading: Reading) -> None:
+    """Each reason by itself; none that did not occur."""
+    sheds = {series.labels for series in reading if series.name == "uncork_shed_total"}
+
+    assert sheds == {frozenset({("api", "echo"), ("reason", "no_worker")})}
+    assert value(reading, "uncork_shed_total", **API, reason="no_worker") == 1
+
+
+def test_what_is_held_now_is_shown(reading: Reading) -> None:
+    """Also for an api that holds nothing."""
+    assert value(reading, "uncork_queue_rows", **API) == 4
+    assert value(reading, "uncork_queue_bytes", **API) == 40
+    assert value(reading, "uncork_queue_rows", api="quiet") == 0
+    assert value(reading, "uncork_queue_bytes", api="quiet") == 0
+
+
+def test_what_was_learned_is_shown(reading: Reading) -> None:
+    """The estimate and the rate, once there has been something to learn from."""
+    for name in ("estimate_intercept_seconds", "estimate_slope_seconds", "arrival_rate_rows"):
+        assert value(reading, f"uncork_{name}", api="quiet") == 0
+    assert value(reading, "uncork_estimate_intercept_seconds", **API) == pytest.approx(0.010)
+    assert value(reading, "uncork_estimate_slope_seconds", **API) == pytest.approx(0.001)
+    assert value(reading, "uncork_estimate_error_ratio", **API) == Estimate().spread
+    assert (value(reading, "uncork_arrival_rate_rows", **API) or 0) > 0
+
+
+def test_workers_are_counted_by_state(reading: Reading) -> None:
+    """Also the states that nobody is in."""
+    states = {
+        dict(series.labels)["state"]: count
+        for series, count in reading.items()
+        if series.name == "uncork_workers"
+    }
+    assert states == {"starting": 0, "idle": 1, "busy": 2}
+    assert value(reading, "uncork_worker_restarts_total") == 7
+
+
+def test_limits_are_shown(reading: Reading) -> None:
+    """So that latency and batches can be drawn beside what they should be."""
+    assert value(reading, "uncork_goal_seconds", **API) == 50
+    assert value(reading, "uncork_max_batch_rows", **API) == 5
+
+
+def test_who_has_no_goal_shows_none() -> None:
+    """As a proxy that was given none; all else is there."""
+    metrics = Metrics()
+    stats = Api(ApiRules(name="echo")).stats(0.0)
+    metrics.registry.register(
+        LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
+    )
+    reading = read(metrics)
+
+    assert value(reading, "uncork_goal_seconds", **API) is None
+    assert value(reading, "uncork_max_batch_rows", **API) == 1000
+
+
+def test_the_version_is_told(reading: Reading) -> None:
+    """For whoever rolls out a new one."""
+    assert value(reading, "uncork_build_info", version=version("uncork")) == 1
+
+
+def test_two_gateways_do_not_share_their_counts() -> None:
+    """Each has a registry of its own."""
+    first, second = Metrics(), Metrics()
+    first.api("echo").answered(200, 0.1)
+
+    assert value(read(first), "uncork_requests_total", **API, status="200") == 1
+    assert value(read(second), "uncork_requests_total", **API, status="200") is None
+
+
+def test_the_content_type_is_that_of_the_text_format() -> None:
+    """Prometheus looks at it before it reads."""
+    assert CONTENT_TYPE.startswith("text/plain; version=")
+
+
+def test_a_quantile_is_read_from_the_buckets() -> None:
+    """Within one, values are taken to lie evenly; beyond the last they count as its bound."""
+    counted = Distribution(np.array([1.0, 2.0, 4.0]))
+    assert (counted.quantile(0.5), counted.mean, counted.count) == (0, 0, 0)
+    counted.observe_all([0.5, 1.5, 1.6, 3.0])
+
+    assert [counted.quantile(share) for share in (0.25, 0.5, 0.75, 1.0)] == [1.0, 1.5, 2.0, 4.0]
+    assert counted.mean == pytest.approx(1.65)
+    counted.observe(100.0)
+    assert counted.quantile(1.0) == 4.0
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 4.0, 9.0]), max_size=40), st.integers(1, 30))
+def test_values_are_counted_by_the_smallest_bound_that_they_do_not_exceed(
+    values: list[float], times: int
+) -> None:
+    """However many there are, and whether they come one by one or together."""
+    one_by_one, together = (Distribution(np.array([1.0, 2.0, 4.0])) for _ in range(2))
+    for _ in range(times):
+        together.observe_all(values)
+        for value in values:
+            one_by_one.observe(value)
+
+    at_most = [sum(value <= bound for value in values) for bound in (1.0, 2.0, 4.0, math.inf)]
+    for counted in (one_by_one, together):
+        assert counted.counts.cumsum().tolist() == [times * count for count in at_most]
+        assert counted.sum == pytest.approx(times * sum(values))
+
+
+def test_what_was_counted_since_a_copy_is_the_difference() -> None:
+    """The copy does not count on."""
+    tally = Metrics().api("echo")
+    tally.answered(200, 0.1)
+    before = tally.copy()
+    tally.answered(503, 0.2)
+
+    assert tally.statuses - before.statuses == {503: 1}
+    later = tally.duration.since(before.duration)
+    assert later.count == 1
+    assert later.sum == pytest.approx(0.2)
+    assert (before.duration.count, tally.duration.count) == (1, 2)

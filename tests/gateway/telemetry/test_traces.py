@@ -1,0 +1,171 @@
+"""Spans of requests and batches, and what they are linked by."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.proxy_stage import V1, merging, rows_body
+from tests.gateway.running import run, turns
+from uncork_gateway.telemetry.traces import Traces
+from uncork_workers.wire.frames import Batch
+
+CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+UNSAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-00"
+
+
+class Seen:
+    """What was exported."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.traces = Traces(provider.get_tracer("test"))
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        """Spans of a name, in the order in which they ended."""
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+
+async def ask_two(on: GatewayStage, *, second: str, status: int = 200) -> tuple[Batch, list[int]]:
+    """A batch of two requests, the first without a trace and the second with what its client says."""
+    worker = await on.worker()
+    first = on.post("/echo", 0)
+    running, _ = await worker.batch()
+    asking = [
+        asyncio.ensure_future(on.http.post("/echo", json=1)),
+        asyncio.ensure_future(
+            on.http.post("/echo", json=2, headers={"traceparent": second, "tracestate": "a=b"})
+        ),
+    ]
+    await turns(50)
+    worker.answer(running, [b"0"])
+    batch, _ = await worker.batch()
+    worker.answer(batch, [b"1", b"2"])
+    await first
+    return batch, [(await one).status_code for one in asking]
+
+
+def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
+    """And they to it; it is in the trace of the first, which its worker is told."""
+    seen = Seen()
+
+    async def scenario() -> Batch:
+        async with gateway(tmp_path, traces=seen.traces) as on:
+            batch, statuses = await ask_two(on, second=CLIENT)
+            assert statuses == [200, 200]
+            return batch
+
+    frame = run(scenario())
+
+    requests = seen.named("POST /echo")[1:]
+    [batch] = seen.named("batch echo")[1:]
+    contexts = {span.context.span_id for span in requests if span.context}
+    assert batch.context is not None
+    assert batch.parent is not None
+    assert {link.context.span_id for link in batch.links} == contexts
+    assert [link.context.span_id for span in requests for link in span.links] == [batch.context.span_id] * 2
+    assert batch.parent.span_id in contexts
+    assert frame.trace is not None
+    assert frame.trace[0].startswith(f"00-{batch.context.trace_id:032x}-{batch.context.span_id:016x}-")
+
+    assert (batch.kind, requests[0].kind) == (SpanKind.CLIENT, SpanKind.SERVER)
+    told = dict(batch.attributes or {})
+    assert (told["uncork.api"], told["uncork.rows"], told["uncork.requests"]) == ("echo", 2, 2)
+    assert (told["uncork.outcome"], told["uncork.batch_id"]) == ("worked", frame.id)
+    asked = dict(requests[0].attributes or {})
+    assert (asked["http.response.status_code"], asked["http.route"]) == (200, "/echo")
+    assert (asked["uncork.rows"], asked["uncork.batch_id"]) == (1, frame.id)
+
+
+def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
+    """With the state that goes with it."""
+    seen = Seen()
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, traces=seen.traces) as on:
+            await ask_two(on, second=CLIENT)
+
+    run(scenario())
+
+    [told] = [span for span in seen.named("POST /echo") if span.parent is not None]
+    assert told.context is not None
+    assert told.parent is not None
+    assert f"{told.context.trace_id:032x}" == CLIENT.split("-")[1]
+    assert f"{told.parent.span_id:016x}" == CLIENT.split("-")[2]
+    assert told.context.trace_state.get("a") == "b"
+
+
+def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:
+    """A batch is for those that are."""
+    seen = Seen()
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, traces=seen.traces) as on:
+            await ask_two(on, second=UNSAMPLED)
+
+    run(scenario())
+
+    assert len(seen.named("POST /echo")) == 2
+    assert len(seen.named("batch echo")) == 2
+
+
+def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> None:
+    """And so is the request, which was tried twice."""
+    seen = Seen()
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, traces=seen.traces) as on:
+            workers = [await on.worker(index=index) for index in (0, 1)]
+            asking = on.post("/echo", 0)
+            for worker in workers:
+                await worker.batch()
+                worker.close()
+            assert (await asking).status_code == 502
+
+    run(scenario())
+
+    [request] = seen.named("POST /echo")
+    batches = seen.named("batch echo")
+    assert [dict(span.attributes or {})["uncork.outcome"] for span in batches] == ["lost", "lost"]
+    assert {span.status.status_code for span in (*batches, request)} == {StatusCode.ERROR}
+
+
+def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
+    """The worker is told of no trace."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as on:
+            batch, _ = await ask_two(on, second=CLIENT)
+            assert batch.trace is None
+
+    run(scenario())
+
+
+def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
+    """Not of the first request: its trace goes on through the batch."""
+    seen = Seen()
+
+    async def scenario() -> bytes:
+        async with merging(traces=seen.traces) as (on, model):
+            await on.ask(rows_body(0)).reply()
+            callers = [on.ask(rows_body(1), V1, (b"traceparent", CLIENT.encode())), on.ask(rows_body(2, 3))]
+            assert {reply.status for reply in await on.replies(callers)} == {200}
+            [_, call] = model.calls
+            return call.header(b"traceparent") or b""
+
+    told = run(scenario()).decode()
+
+    [batch] = seen.named("batch m")
+    assert batch.context is not None
+    assert told.split("-")[1:3] == [CLIENT.split("-")[1], f"{batch.context.span_id:016x}"]
+    assert len(batch.links) == 2
+    rows = [dict(span.attributes or {})["uncork.rows"] for span in seen.named(f"POST {V1.decode()}")]
+    assert set(rows) == {1, 2}

@@ -1,0 +1,232 @@
+"""API keys: which requests carry one, what a file of keys may hold, and what goes without."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gateway.fake_worker import json_api, service
+from tests.gateway.gateway_stage import gateway, problem
+from tests.gateway.proxy_stage import V1, Model, doubles, proxy, rows_body, served
+from tests.gateway.running import run
+from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
+
+KEY = "a-key-of-the-tests"
+KEYS = ApiKeys([KEY.encode(), b"another-key-of-the-tests"])
+WITH_KEY = {"authorization": f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"Authorization", b"Bearer " + KEY.encode()),
+        (b"authorization", b"bearer  " + KEY.encode()),
+        (b"X-Api-Key", KEY.encode()),
+        (b"x-api-key", b"another-key-of-the-tests"),
+    ],
+)
+def test_a_key_may_come_in_either_header(header: tuple[bytes, bytes]) -> None:
+    """Names of headers and of the scheme are in any case."""
+    assert KEYS.admit([(b"host", b"here"), header])
+
+
+@given(st.sampled_from([b"authorization", b"x-api-key", b"cookie"]), st.binary())
+def test_nothing_else_is_a_key(name: bytes, value: bytes) -> None:
+    """Not the name of the scheme alone, not a key in another header, not a part of a key."""
+    assert not KEYS.admit([(name, value), (b"x-key", KEY.encode()), (b"authorization", KEY[:-1].encode())])
+    assert not KEYS.admit([(b"authorization", b"Basic " + KEY.encode()), (b"x-api-key", KEY[1:].encode())])
+
+
+def test_a_file_has_a_key_a_line(tmp_path: Path) -> None:
+    """With remarks, empty lines, and the line ends of every system."""
+    file = tmp_path / "keys"
+    file.write_bytes(b"# of the team\r\n\r\n" + KEY.encode() + b"\r\n  another-key-of-the-tests \n")
+
+    keys = read_keys(file)
+
+    assert keys.admit([(b"x-api-key", KEY.encode())])
+    assert keys.admit([(b"x-api-key", b"another-key-of-the-tests")])
+    assert not keys.admit([(b"x-api-key", b"# of the team")])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "has no key in it; write one a line"),
+        ("# none yet\n\n", "has no key in it; write one a line"),
+        ("# first\nshort\n", "line 2: a key has at least 16 characters"),
+        ("a key with spaces in it\n", "line 1: a key is of visible ASCII characters, without spaces"),
+        ("schlüssel-mit-umlaut\n", "line 1: a key is of visible ASCII characters, without spaces"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_without_the_key(tmp_path: Path, text: str, complaint: str) -> None:
+    """The message is for logs too."""
+    file = tmp_path / "keys"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(WrongKeys) as raised:
+        read_keys(file)
+
+    assert str(raised.value).startswith(str(file))
+    assert str(raised.value).endswith(complaint)
+    assert not any(line in str(raised.value) for line in text.split("\n") if line)
+
+
+@pytest.mark.parametrize("path", ["/echo", "/metrics", "/openapi.json", "/v1/models/model", "/nowhere"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_without_a_key_there_is_no_answer(tmp_path: Path, path: str, method: str) -> None:
+    """Not even whether there is such a path; nothing reaches a worker."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS) as on:
+            await on.worker(serves=service(json_api("echo")))
+
+            for headers in ({}, {"x-api-key": "not-a-key-of-the-tests"}):
+                reply = await on.http.request(method, path, json=[1], headers=headers)
+
+                assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+                assert "Authorization: Bearer KEY" in reply.text
+
+    run(scenario())
+
+
+def test_the_page_that_asks_for_the_key_needs_none(tmp_path: Path) -> None:
+    """It and its files are the same everywhere; what it shows has another path. Only looking is free."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS) as on:
+            page = await on.http.get("/docs")
+            assert page.status_code == 200
+            [script] = re.findall(r'"(docs/docs\.js[^"]*)"', page.text)
+            assert "openapi.json" in (await on.http.get(f"/{script}")).text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert (await on.http.post("/docs")).status_code == 401
+
+    run(scenario())
+
+
+def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
+    """Requests for batches and plain ones, the second time too, when the head is known."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS) as on:
+            worker = await on.worker(serves=service(json_api("echo")))
+            on.http.headers.update(WITH_KEY)
+
+            for value in ([1], [2]):
+                _, reply = await on.echo(worker, "/echo", value)
+                assert (reply.status_code, reply.json()) == (200, value)
+            assert (await on.http.get("/metrics")).status_code == 200
+            says = "there is no /nowhere here; the apis are at POST /echo"
+            assert problem(await on.http.get("/nowhere"), 404) == says
+
+    run(scenario())
+
+
+def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
+    """Heads are known by all their bytes."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS) as on:
+            worker = await on.worker(serves=service(json_api("echo")))
+            for _ in range(2):
+                asking = asyncio.create_task(on.http.post("/echo", json=[1], headers=WITH_KEY))
+                batch, body = await worker.batch()
+                worker.answer(batch, [body])
+                assert (await asking).status_code == 200
+
+            assert (await on.http.post("/echo", json=[1])).status_code == 401
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
+    """Whoever restarts or routes must see it."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS) as on:
+            await on.worker()
+            assert (await on.http.get(path)).status_code == 200
+
+    run(scenario())
+
+
+def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:
+    """For what it merges and for what it passes on; the servers behind see none who has no key."""
+
+    async def scenario() -> None:
+        model = Model(doubles)
+        async with served(model) as url, proxy(url, keys=KEYS) as on:
+            for path in (V1.decode(), "/metrics", "/anything/else"):
+                reply = await on.http.post(path, content=rows_body(1))
+                assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+            assert not model.calls
+            assert (await on.http.get("/readyz")).status_code == 200
+
+            with_key = await on.http.post(V1.decode(), content=rows_body(1), headers=WITH_KEY)
+            assert with_key.json()["predictions"] == [2]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("header", [WITH_KEY, {"x-api-key": KEY}])
+@pytest.mark.parametrize("path", [V1.decode(), "/anything/else"])
+def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> None:
+    """In merged calls and in requests that it passes through: the servers may want it, too."""
+
+    async def scenario() -> None:
+        model = Model(doubles)
+        async with served(model) as url, proxy(url, keys=KEYS) as on:
+            assert (await on.http.post(path, content=rows_body(1), headers=header)).status_code == 200
+
+            [call] = model.calls
+            [(name, value)] = header.items()
+            assert call.header(name.encode()) == value.encode()
+
+    run(scenario())
+
+
+def of(app: object) -> httpx.AsyncClient:
+    """A client of an app, without a server between them."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway")  # type: ignore[arg-type]
+
+
+def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> None:
+    """Who reaches that needs no key; health is told at both, apis and models at the other only."""
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, keys=KEYS, admin=True) as on, of(on.gateway.admin_app) as admin:
+            await on.worker(serves=service(json_api("echo")))
+
+            assert (await admin.get("/metrics")).status_code == 200
+            assert (await on.http.get("/metrics", headers=WITH_KEY)).status_code == 404
+            for path in ("/docs", "/openapi.json"):
+                assert (await admin.get(path)).status_code == 404
+                assert (await on.http.get(path, headers=WITH_KEY)).status_code == 200
+            for client in (admin, on.http):
+                assert (await client.get("/readyz")).status_code == 200
+            assert (await on.http.get("/v2", headers=WITH_KEY)).status_code == 200
+            for path in ("/echo", "/v2"):
+                assert (await admin.get(path)).status_code == 404
+
+    run(scenario())
+
+
+def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clients(tmp_path: Path) -> None:
+    """A path that the proxy does not need itself is the server's."""
+
+    async def scenario() -> None:
+        model = Model(doubles)
+        async with served(model) as url, proxy(url, admin=True) as on, of(on.proxy.admin_app) as admin:
+            assert "uncork_workers" in (await admin.get("/metrics")).text
+            assert (await admin.post(V1.decode())).status_code == 404
+
+            await on.http.get("/metrics")
+            assert [call.target for call in model.calls] == [b"/metrics"]
+
+    run(scenario())

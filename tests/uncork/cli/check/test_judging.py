@@ -1,0 +1,220 @@
+"""Each finding, from figures in which one thing is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
+from uncork.cli.check.judging import judge
+from uncork_loadtests.batch_times import SizeTime, fit
+from uncork_workers.wire.schema import ApiSettings
+
+MIB = 2**20
+GROWING: dict[str, Any] = {"memory_per_row_bytes": MIB}
+
+
+def times(intercept_ms: float = 10, slope_ms: float = 0.1, *, largest: int = 1024, **more: Any) -> Times:
+    """Batches that take so long, measured up to a size."""
+    rows = [1 << power for power in range(largest.bit_length())]
+    sizes = tuple(
+        SizeTime(rows=n, median_ms=took, times_ms=(took,) * 3)
+        for n in rows
+        for took in [intercept_ms + slope_ms * n]
+    )
+    return Times(sizes=sizes, line=fit(sizes), **more)
+
+
+def found(
+    *, seen: Times | None = None, plan: dict[str, Any] | None = None, api: dict[str, Any] | None = None,
+    **settings: Any,
+) -> list[tuple[str, str, str]]:  # fmt: skip
+    """Severity, kind and advice of what is found."""
+    figures = ApiFigures(
+        name="predict",
+        settings=ApiSettings(**settings),
+        times=times() if seen is None else seen,
+        **(api or {}),
+    )
+    judged = judge(Figures(service="S", plan=Plan(**{"cores": 4, **(plan or {})}), apis=(figures,)))
+    return [(one.severity, one.code, one.advice) for one in judged]
+
+
+def test_nothing_is_wrong_with_what_is_right() -> None:
+    """Also when all is known of the machine."""
+    plan = {
+        "workers": 2, "worker_bytes": 100 * MIB, "free_bytes": 4096 * MIB, "open_files": 20_000, "threads": 2,
+        "max_worker_memory_bytes": 500 * MIB, "client_timeout_ms": 1000, "has_keys": True,
+    }  # fmt: skip
+    seen = times(row_bytes=100, memory_per_row_bytes=1000.0)
+
+    assert found(seen=seen, plan=plan) == []
+
+
+SLOW = times(400, 1, largest=64)
+CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "goal below a row": ({"seen": SLOW}, "error", "goal-below-row", "set mb_max_latency to 1203,"),
+    "goal below a full batch": (
+        {"seen": times(10, 1)}, "note", "goal-below-batch", "mb_max_batch_size=290 says so",
+    ),
+    "goal just below a full batch, above the line": (
+        {"seen": times(), "mb_max_latency": 110, "mb_max_batch_size": 1024},
+        "note", "goal-below-batch", "mb_max_batch_size=999 says so",
+    ),
+    "goal below a full batch that the policy makes": (
+        {"seen": times(10, 1), "policy": "fixed:5"},
+        "warning", "goal-below-batch", "set mb_max_batch_size to 290",
+    ),
+    "timeout below the goal": ({"timeout": 0.2}, "error", "timeout-below-goal", "set timeout to 1.5 s"),
+    "timeout below a batch": (
+        {"seen": times(10, 1), "timeout": 0.5, "policy": "fixed:5"},
+        "warning", "timeout-below-batch", "set timeout to 4 s, or mb_max_batch_size to 490",
+    ),
+    "no end within the timeout": (
+        {"api": {"timed_out": True}}, "error", "row-beyond-timeout", "raise timeout",
+    ),
+    "a handler that fails on its own example": (
+        {"api": {"failure": Failure(rows=1, says="no"), "row_is_made_up": False}},
+        "error", "handler-fails", "fix the handler, or give an example that works",
+    ),
+    "a handler that fails on a row that was made up": (
+        {"api": {"failure": Failure(rows=1, says="no")}},
+        "error", "handler-fails", "fix the handler; if clients never send such a row,",
+    ),
+    "a handler that fails on several rows": (
+        {"api": {"failure": Failure(rows=64, says="no")}},
+        "error", "handler-fails", "fix the handler: it gets all rows of a batch at once",
+    ),
+    "no example": ({"api": {"unmeasured": "none"}}, "note", "not-measured", "give an example"),
+    "impatient clients": (
+        {"plan": {"client_timeout_ms": 100}}, "error", "client-below-goal", "set mb_max_latency below 100",
+    ),
+    "sizes beyond the cap": (
+        {"mb_max_batch_size": 32, "allowed_batch_sizes": (16, 32, 64)},
+        "warning", "sizes-beyond-cap", "raise mb_max_batch_size to 64",
+    ),
+    "a row above the bytes of a batch": (
+        {"seen": times(row_bytes=600), "mb_max_batch_bytes": 1000, "plan": {"max_body_bytes": 1000}},
+        "warning", "row-above-batch-bytes", "set mb_max_batch_bytes to 600000",
+    ),
+    "a body above the bytes of a batch": (
+        {"mb_max_batch_bytes": 1000}, "note", "body-above-batch-bytes", "larger requests travel alone",
+    ),
+    "a queue below a batch": (
+        {"plan": {"max_queue_rows": 999}}, "warning", "queue-below-batch", "set --max-queue-rows to 20000",
+    ),
+    "a queue below the bytes of a batch": (
+        {"plan": {"max_queue_bytes": 999}}, "warning", "queue-below-batch", "raise --max-queue-bytes",
+    ),
+    "a stop that does not wait": (
+        {"plan": {"drain_timeout_s": 0.1}}, "warning", "drain-below-goal", "set --drain-timeout to 1",
+    ),
+    "policy none where batches gain": (
+        {"policy": "none"}, "warning", "policy-none", "leave policy out",
+    ),
+    "batches that gain nothing": (
+        {"seen": times(0.1, 1, largest=128), "mb_max_batch_size": 100},
+        "note", "little-gain", "have the handler work on all rows at once",
+    ),
+    "more workers than cores": (
+        {"plan": {"workers": 5}}, "warning", "workers-above-cores", "set --workers to 4",
+    ),
+    "more threads than cores": (
+        {"plan": {"workers": 2, "threads": 4}}, "warning", "threads-above-cores", "leave OMP_NUM_THREADS",
+    ),
+    "more workers than GPUs": (
+        {"plan": {"workers": 3, "gpus": ("0", "1")}}, "warning", "workers-above-gpus", "set --workers to 2",
+    ),
+    "more GPUs than workers": (
+        {"plan": {"workers": 1, "gpus": ("0", "1")}}, "warning", "gpus-unused", "set --workers to 2",
+    ),
+    "more GPUs than there are": (
+        {"plan": {"gpus": ("0", "1"), "workers": 2, "visible_gpus": 1}},
+        "error", "gpus-missing", "name those",
+    ),
+    "a GPU with a number that none has": (
+        {"plan": {"gpus": ("2",), "visible_gpus": 1}}, "error", "gpus-missing", "name those",
+    ),
+    "a GPU where there is none": (
+        {"plan": {"gpus": ("0",), "visible_gpus": 0}}, "error", "gpus-missing", "leave --gpus out",
+    ),
+    "workers beyond the memory": (
+        {"plan": {"workers": 3, "worker_bytes": 400 * MIB, "free_bytes": 1000 * MIB}},
+        "error", "workers-above-memory", "set --workers to 2",
+    ),
+    "a worker above its limit": (
+        {"plan": {"worker_bytes": 400 * MIB, "max_worker_memory_bytes": 300 * MIB}},
+        "error", "worker-above-limit", "set --max-worker-memory above 800 MiB",
+    ),
+    "a batch beyond the memory": (
+        {"seen": times(**GROWING), "plan": {"worker_bytes": 100 * MIB, "free_bytes": 600 * MIB}},
+        "error", "cap-above-memory", "set mb_max_batch_size to 400",
+    ),
+    "a batch above the limit of a worker": (
+        {
+            "seen": times(**GROWING),
+            "plan": {"worker_bytes": 100 * MIB, "max_worker_memory_bytes": 200 * MIB},
+        },
+        "warning", "cap-above-memory", "set mb_max_batch_size to 80",
+    ),
+    "more connections than files": (
+        {"plan": {"open_files": 1024}}, "error", "connections-above-files", "set --max-connections to 924",
+    ),
+    "keys in the clear": (
+        {"plan": {"has_keys": True, "host": "0.0.0.0"}}, "warning", "keys-without-tls", "give --tls-cert",
+    ),
+    "operators' port for all": (
+        {"plan": {"admin_host": "0.0.0.0"}}, "warning", "admin-is-public", "set --admin-host to 127.0.0.1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_found(case: str) -> None:
+    """That, and nothing else; the advice has the number to set."""
+    given, severity, code, advice = CASES[case]
+
+    judged = found(**given)
+    if code == "timeout-below-batch":  # which is never alone, as goals are below timeouts
+        judged = [one for one in judged if one[1] != "goal-below-batch"]
+    [(said_severity, said_code, said_advice)] = judged
+
+    assert (said_severity, said_code) == (severity, code)
+    assert advice in said_advice
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"plan": {"has_keys": True, "has_tls": True, "host": "0.0.0.0"}},
+        {"plan": {"has_keys": True, "host": "localhost"}},
+        {"plan": {"admin_host": "127.0.0.1"}},
+        {"plan": {"workers": 9, "cores": 2, "gpus": tuple("012345678")}},
+        {"mb_max_batch_size": 20, "allowed_batch_sizes": (16, 64)},
+        {"policy": "none", "seen": times(0.1, 1)},
+        {"policy": "none", "api": {"streams": True}, "seen": times(400, 1, largest=1)},
+        {"cost": "bytes", "plan": {"max_queue_rows": 10}},
+    ],
+)
+def test_what_only_looks_wrong_is_not_found(given: dict[str, Any]) -> None:
+    """Except that a slow stream is slow."""
+    assert [one for one in found(**given) if one[1] != "goal-below-row"] == []
+
+
+def test_a_model_that_pads_is_told() -> None:
+    """Where its time jumps."""
+    sizes = tuple(
+        SizeTime(rows=n, median_ms=took, times_ms=(took,) * 3)
+        for n, took in ((1, 5), (2, 5), (4, 5), (5, 9), (8, 9), (9, 17), (16, 17))
+    )
+    codes = [code for _, code, _ in found(seen=Times(sizes=sizes, line=fit(sizes)), mb_max_batch_size=16)]
+
+    assert set(codes) == {"step"}
+
+
+def test_the_worst_comes_first() -> None:
+    """Errors, warnings, notes; findings of all apis and of each."""
+    judged = found(timeout=0.2, mb_max_batch_bytes=1000, plan={"workers": 5, "has_keys": True, "host": "::"})
+
+    assert [severity for severity, _, _ in judged] == ["error", "warning", "warning", "note"]

@@ -1,0 +1,15 @@
+"""The page on checks has all findings, and none besides."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_page_lists_what_can_be_found() -> None:
+    """By the names that the judges give."""
+    judges = "".join(file.read_text() for file in (ROOT / "uncork" / "cli" / "check").glob("*.py"))
+    page = (ROOT / "docs" / "check.md").read_text()
+
+    listed = re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|note) \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(set(re.findall(r'code="([a-z-]+)"', judges)))

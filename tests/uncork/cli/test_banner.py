@@ -1,0 +1,135 @@
+"""What a server says of itself when it starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.server import SERVICES, running
+from tests.uncork.server.test_listeners import PLAIN
+from uncork.cli.serve import banner
+from uncork.server.listeners import Doors, open_doors
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
+
+JSON = "application/json"
+
+
+def described(**more: Any) -> ApiDescription:
+    """An api of rows of two numbers, or what else is given."""
+    ours = {"name": "predict", "route": "/predict", "input": {"kind": "json"}, "example": b"[1,2]"}
+    return ApiDescription(**{**ours, "example_type": JSON, **more})
+
+
+@pytest.fixture
+def doors() -> Iterator[Doors]:
+    """An open port."""
+    with open_doors(PLAIN) as doors:
+        yield doors
+
+
+def said(doors: Doors, *apis: ApiDescription, workers: int = 1, gpus: tuple[str, ...] = ()) -> str:
+    """The banner, without the address."""
+    lines = banner.of_service(
+        ServiceDescription(name="S", apis=list(apis)), workers=workers, gpus=gpus, doors=doors
+    )
+    texts = [one.text.plain + "".join(f" | {told}" for told in one.told) for one in lines]
+    return "\n".join(texts).replace(doors.url, "URL")
+
+
+def test_it_says_what_is_served_and_where_to_look(doors: Doors) -> None:
+    """Goal, policy and cap of each api; pages; how to try it."""
+    array = {"kind": "ndarray", "dtype": "float32", "shape": [2, None]}
+    settings = ApiSettings(mb_max_latency=50, cost="bytes")
+    text = said(
+        doors,
+        described(name="a", route="/a", input=array, settings=ApiSettings(allowed_batch_sizes=(1, 8))),
+        described(name="b", route="/b", settings=settings, answers_each=True),
+        described(name="c", route="/c", input={"kind": "raw", "accepts": ["image/*", "x"]}, streams=True),
+        workers=2,
+        gpus=("0", "3"),
+    )
+
+    assert re.sub(r"^uncork \S+:", "uncork:", text) == (
+        "uncork: S with 2 workers, on GPUs 0, 3\n"
+        "  POST URL/a | goal 300 ms, policy cork, at most 8 rows a batch"
+        " | takes ndarray float32 (2, any), answers JSON\n"
+        "  POST URL/b | goal 50 ms, policy cork, at most 1000 in cost a batch | takes json\n"
+        "  POST URL/c | streams, one request at a time, for at most 60 s | takes image/*\n"
+        "  GET  URL/readyz\n"
+        "  GET  URL/metrics\n"
+        "  GET  URL/status\n"
+        "  GET  URL/dashboard\n"
+        "  GET  URL/docs\n"
+        "  curl URL/a -H 'content-type: application/json' -d '[[1,2]]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("api", "line"),
+    [
+        (described(example=b"{}", input={"kind": "raw"}), "-d '{}'"),
+        (described(example=b"{}", input={"kind": "json"}), "-d '{}'"),
+        (described(example=b"{}", input={"kind": "dataframe"}), "-d '[{}]'"),
+        (
+            described(example=b'"it\'s"', example_type="text/plain"),
+            "-H 'content-type: text/plain' -d 'it'\"'\"'s'",
+        ),
+        (described(example=b""), None),
+        (described(example=b"1" * 301), None),
+    ],
+)
+def test_how_to_try_it(doors: Doors, api: ApiDescription, line: str | None) -> None:
+    """If there is an example that can be read."""
+    text = said(doors, api)
+
+    assert ("curl" in text) == (line is not None)
+    assert line is None or text.endswith(line)
+
+
+def test_pages_are_where_the_operators_are(tmp_path: Path) -> None:
+    """On a port of their own; clients need a key."""
+    keys = tmp_path / "keys"
+    keys.write_text("0123456789abcdef0123456789abcdef\n")
+    with open_doors(replace(PLAIN, admin_port=0, api_key_file=keys)) as doors:
+        text = said(doors, described()).replace(doors.admin_url, "ADMIN")
+
+    assert "POST URL/predict" in text
+    assert "GET  ADMIN/dashboard" in text
+    assert "GET  URL/docs" in text
+    assert "-H 'x-api-key: KEY'" in text
+
+
+def test_the_command_that_it_shows_works() -> None:
+    """As it stands; here its parts are sent by a client of ours."""
+    with running("serve", f"{SERVICES / 'checked.py'}:Fine") as server:
+        found = re.search(r"^  curl (\S+) -H 'content-type: (.*)' -d '(.*)'$", server.output, re.MULTILINE)
+        assert found is not None, server.output
+        url, media_type, body = found.groups()
+        reply = httpx.post(url, content=body, headers={"content-type": media_type})
+        server.terminate()
+
+        assert (reply.status_code, reply.json()) == (200, [3.0])
+        assert server.exit_code() == 0
+        assert server.output.endswith(" INFO gateway: stopped\n")
+        assert "\x1b" not in server.output
+
+
+def test_on_a_terminal_what_is_told_has_lines_of_its_own(
+    doors: Doors, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere a line is a whole."""
+    line = banner.address("POST", "http://h/a", "first", "second")
+    banner.print_lines([line])
+    assert capsys.readouterr().out == "  POST http://h/a   first; second\n"
+
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    banner.print_lines([line])
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert plain == "  POST http://h/a\n       first\n       second\n"

@@ -1,0 +1,96 @@
+"""What the command line says of itself, and of options that it cannot read."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from uncork.cli.app import app
+from uncork.cli.option_fields import kind_of
+
+
+def said(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
+    """What a command prints that is called wrongly, in one line."""
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", **(environment or {})})
+    assert "Traceback" not in result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+@pytest.mark.parametrize("group", [(), ("config",)])
+def test_summaries_of_commands_are_whole(group: tuple[str, ...], columns: int) -> None:
+    """However narrow the terminal is, each is a sentence."""
+    result = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": str(columns)})
+
+    _, _, commands = result.output.partition("Commands:")
+    assert "..." not in commands
+    summaries = commands.replace("\n  ", "\0").split("\0")[1:]
+    sentences = " ".join(commands.split()).count(". ") + 1
+    assert sentences == len([one for one in summaries if not one.startswith(" ")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("serve", "x", "--workers", "two"), "'--workers': must be a whole number from 1, got 'two'"),
+        (("serve", "x", "--workers", "0"), "'--workers': must be a whole number from 1, got '0'"),
+        (("serve", "x", "--workers", "1.5"), "'--workers': must be a whole number from 1, got '1.5'"),
+        (("serve", "x", "--port", "70000"), "must be a whole number from 0 to 65535, got '70000'"),
+        (("serve", "x", "--header-timeout", "soon"), "must be a number from 0.1, got 'soon'"),
+        (("serve", "x", "--mb-max-latency", "soon"), "'--mb-max-latency': must be a number, got 'soon'"),
+        (("serve", "x", "--log-level", "loud"), "must be one of debug, info, warning, error, got 'loud'"),
+        (("reload", "--port", "http"), "'--port': must be a whole number from 1 to 65535, got 'http'"),
+        (("config", "serve", "--workers", "two"), "must be a whole number from 1, got 'two'"),
+        (("serve", "x", "--policy", "corky"), "there is no policy 'corky'"),
+        (("serve", "x", "--gpus", "all"), "'--gpus': 'all' names no GPUs"),
+        (("tune", "x"), "Missing option '--goal-ms'"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(
+    arguments: tuple[str, ...], says: str
+) -> None:
+    """In our words, whatever the library says."""
+    assert says in said(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("UNCORK_WORKERS", "two", "UNCORK_WORKERS must be a whole number from 1, got 'two'"),
+        ("UNCORK_RELOAD", "maybe", "UNCORK_RELOAD must be true or false, got 'maybe'"),
+        (
+            "UNCORK_LOG_LEVEL",
+            "loud",
+            "UNCORK_LOG_LEVEL must be one of debug, info, warning, error, got 'loud'",
+        ),
+        ("UNCORK_GPUS", "all", "UNCORK_GPUS: 'all' names no GPUs"),
+    ],
+)
+def test_variables_are_told_in_the_same_words(variable: str, value: str, says: str) -> None:
+    """With their names."""
+    assert f"uncork config serve: {says}" in said("config", "serve", environment={variable: value})
+
+
+def numbers() -> list[tuple[str, str]]:
+    """Each command, and each of its options that takes numbers."""
+    root = typer.main.get_command(app)
+    return [
+        (name, f"--{option.replace('_', '-')}")
+        for name, command in root.commands.items()  # type: ignore[attr-defined]
+        if name != "config"
+        for option, parameter in inspect.signature(command.callback, eval_str=True).parameters.items()
+        if option != "context" and kind_of(parameter) in (int, float)
+    ]
+
+
+@pytest.mark.parametrize(("command", "option"), numbers())
+def test_every_number_is_told_in_our_words(command: str, option: str) -> None:
+    """Those of all commands."""
+    told = said(command, option, "zzz")
+
+    assert re.search(rf"'{option}': must be a (whole )?number.*, got 'zzz'$", told)

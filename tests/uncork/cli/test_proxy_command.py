@@ -1,0 +1,222 @@
+"""What ``uncork proxy`` makes of its options and of what it imports, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from uncork.cli.app import app
+from uncork.cli.proxy import command
+from uncork.server.listeners import Doors
+from uncork.server.serving import Drain
+
+URL = "http://127.0.0.1:1"
+OFF = {"max_batch_size": 0, "max_batch_time": 0.25}
+
+
+@pytest.fixture(autouse=True)
+def nothing_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends after its banner; the environment imports nothing."""
+    monkeypatch.setattr(command, "serve_until_signal", end_at_once)
+    for name in ("SIZE", "TIME"):
+        monkeypatch.delenv(f"MLSERVER_MODEL_MAX_BATCH_{name}", raising=False)
+
+
+async def end_at_once(
+    front: object,
+    doors: Doors,
+    *,
+    announcing: Coroutine[Any, Any, None],
+    drain: Drain,
+    close: Callable[[asyncio.Event], Awaitable[None]],
+    reload: Callable[[], None],
+) -> int:
+    """Announce, and stop as if a signal had come."""
+    announced = asyncio.create_task(announcing)
+    await asyncio.sleep(0)
+    announced.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await announced
+    await close(asyncio.Event())
+    return 0
+
+
+def run(*arguments: object) -> Result:
+    """The command with these arguments, on a free port."""
+    return CliRunner().invoke(app, ["proxy", "--port", "0", *map(str, arguments)])
+
+
+def banner(*arguments: object) -> str:
+    """What is in force with these arguments."""
+    result = run(URL, *arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments: object) -> str:
+    """What is said of wrong arguments."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def model_settings(folder: Path, settings: Any) -> Path:
+    """A file of MLServer."""
+    file = folder / "model-settings.json"
+    file.write_text(json.dumps(settings))
+    return file
+
+
+def inference_service(folder: Path, predictor: Any) -> Path:
+    """A file of KServe."""
+    file = folder / "service.yaml"
+    file.write_text(yaml.safe_dump({"kind": "InferenceService", "spec": {"predictor": predictor}}))
+    return file
+
+
+def test_defaults_are_those_of_kserves_documents() -> None:
+    """32 rows, 500 ms, no goal; nothing is imported."""
+    said = banner()
+
+    assert "protocol auto, policy cork, at most 32 rows a call, held 500 ms at most, no goal" in said
+    assert f"proxy for {URL}, 1 call at a time each, 60 s a call at most" in said
+    assert "settings from" not in said
+    assert all(f"/{page}\n" in said for page in ("readyz", "metrics", "status", "dashboard"))
+
+
+def test_options_are_in_force() -> None:
+    """With their units; a hold of nothing is accepted."""
+    limits = ["--max-batch-size", 8, "--max-latency", 0, "--goal-ms", 40, "--timeout", 2.5]
+    said = banner("http://h:2", *limits, "--concurrency", 3, "--policy", "fixed:5", "--protocol", "v2")
+
+    assert "protocol v2, policy fixed:5, at most 8 rows a call, held 0 ms at most, goal 40 ms" in said
+    assert f"proxy for {URL}, http://h:2, 3 calls at a time each, 2.5 s a call at most" in said
+
+
+def test_a_batcher_moves_over(tmp_path: Path) -> None:
+    """Its latency bounds the hold and is no goal; options come before it, one by one."""
+    batcher = {"maxBatchSize": 16, "maxLatency": 50}
+    file = inference_service(tmp_path, {"batcher": batcher, "timeout": 7})
+    said = banner("--inference-service", file)
+
+    assert "policy cork, at most 16 rows a call, held 50 ms at most, no goal" in said
+    assert "7 s a call at most" in said
+    assert f"settings from {file}" in said
+    assert "at most 16 rows a call, held 20 ms" in banner(
+        "--inference-service", file, "--max-latency", 20, "--goal-ms", 90
+    )
+
+
+def test_model_settings_move_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file comes before the environment, and options before both."""
+    monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_SIZE", "7")
+    monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_TIME", "0.1")
+    file = model_settings(tmp_path, {"max_batch_size": 9})
+
+    assert "policy cork, at most 9 rows a call, held 100 ms" in banner("--model-settings", file)
+    assert "at most 3 rows a call, held 100 ms" in banner("--model-settings", file, "--max-batch-size", 3)
+    alone = banner()
+    assert "at most 7 rows a call, held 100 ms at most, no goal" in alone
+    assert "settings from the environment" in alone
+
+
+def test_an_inference_service_leaves_the_environment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables of MLServer say nothing of KServe's batcher."""
+    monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_SIZE", "0")
+    file = inference_service(tmp_path, {"batcher": {}})
+
+    assert "policy cork, at most 32 rows a call, held 500 ms" in banner("--inference-service", file)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "policy none"),
+        (["--policy", "cork"], "policy cork, at most 32 rows a call, held 250 ms"),
+        (["--max-batch-size", "8"], "policy cork, at most 8 rows a call, held 250 ms"),
+        (["--max-latency", "20"], "policy none"),
+    ],
+)
+def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: str) -> None:
+    """By the policy, or by what the file lacks; its size of 0 does not apply then."""
+    assert says in banner("--model-settings", model_settings(tmp_path, OFF), *options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["h:80"],
+            "'h:80' is not the address of a server; http://HOST:PORT or https://HOST:PORT is accepted",
+        ),
+        (["ftp://h"], "'ftp://h' is not the address"),
+        (["http://h:1/path"], "'http://h:1/path' is not the address"),
+        (["http://[::1"], "'http://[::1' is not the address"),
+        (["http://h:99999"], "'http://h:99999' is not the address"),
+        ([URL, "--health-path", "ready"], "--health-path must begin with /, got 'ready'"),
+        ([URL, "--policy", "wait"], "there is no --policy 'wait'; there are cork, cork-classic, fixed,"),
+        ([URL, "--goal-ms", "0"], "--goal-ms must be above 0, got 0"),
+        ([URL, "--timeout", "nan"], "--timeout must be above 0, got nan"),
+        ([URL, "--timeout", "0"], "--timeout must be above 0, got 0"),
+        ([URL, "--goal-ms", "-40"], "--goal-ms must be above 0, got -40"),
+        ([URL, "--max-latency", "-1"], "--max-latency"),
+        ([URL, "--max-latency", "soon"], "--max-latency"),
+        ([URL, "--max-batch-size", "0"], "--max-batch-size"),
+        ([URL, "--concurrency", "0"], "--concurrency"),
+        ([URL, "--protocol", "v3"], "--protocol"),
+        ([URL, "--key-header", "X Tenant"], "'--key-header': 'X Tenant' is not the name of a header"),
+        ([URL, "--pass-header", "a:b"], "'--pass-header': 'a:b' is not the name of a header"),
+        ([URL, "--fair-by", "X Tenant"], "'--fair-by': 'X Tenant' is not the name of a header"),
+        ([URL, "--max-queue-bytes", "0"], "--max-queue-bytes"),
+        ([URL, "--inference-service", "/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
+        ([URL, "--model-settings", "/"], "/: Is a directory"),
+        ([URL, "--model-settings", "a", "--inference-service", "b"], "not both"),
+        ([], "URL"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: list[str], says: str) -> None:
+    """By the name of the option, with what it was."""
+    assert says in refused(*arguments)
+
+
+def test_a_wrong_import_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the file and its field, or by the variable."""
+    service = inference_service(tmp_path, {"batcher": {"maxLatency": "soon"}})
+    settings = model_settings(tmp_path, {"max_batch_size": 2.5})
+
+    assert refused(URL, "--inference-service", service) == (
+        f"uncork proxy: {service}: spec.predictor.batcher.maxLatency must be a number, got 'soon'\n"
+    )
+    assert refused(URL, "--model-settings", settings) == (
+        f"uncork proxy: {settings}: max_batch_size must be a whole number, got 2.5\n"
+    )
+    monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_TIME", "")
+    assert "MLSERVER_MODEL_MAX_BATCH_TIME must be a number, got ''" in refused(URL)
+
+
+def test_a_port_in_use_fails_the_job() -> None:
+    """The exit code is 1: nothing is wrong with the options."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run(URL, "--port", port)
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"uncork proxy: cannot listen on 127.0.0.1:{port}: Address already in use by "
+        f"{psutil.Process().name()} (process {os.getpid()}); choose another --port\n"
+    )

@@ -1,0 +1,365 @@
+"""``uncork simulate`` in this process: what it prints and writes, and what it refuses."""
+
+import json
+import sys
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from uncork.cli.app import app
+from uncork.cli.simulate import command
+from uncork.cli.simulate.tables import as_json, geometric_mean, staggered_share, tables
+from uncork_dispatcher.simulator import Cell, Comparison, Measured
+from uncork_dispatcher.simulator.compare import compared
+
+SMALL = ("--requests", "300", "--processes", "1")
+NAN = float("nan")
+
+
+def run(*arguments: object) -> Result:
+    """The command with these arguments."""
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
+    """What the command says when it refuses its arguments; nothing may be simulated before."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something was simulated")
+
+    monkeypatch.setattr(command, "run_cells", never)
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    return result.stderr
+
+
+def figures(*arguments: object) -> Any:
+    """What ``--json -`` prints."""
+    result = run(*arguments, *SMALL, "--json", "-")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def rows(output: str, policy: str) -> list[list[str]]:
+    """The words of the lines of one policy."""
+    return [line.split() for line in output.splitlines() if policy in line.split()]
+
+
+def measured(mean_ms: float = 10.0, rows_per_s: float = 100.0, inside_goal: float = 1.0) -> Measured:
+    """A measurement with these figures."""
+    return Measured(
+        mean_ms=mean_ms,
+        p50_ms=mean_ms,
+        p99_ms=2 * mean_ms,
+        rows_per_s=rows_per_s,
+        goodput_per_s=rows_per_s * inside_goal,
+        batch_rows=4.0,
+        batches=10.0,
+        answered=100.0,
+        shed=0.0,
+        inside_goal=inside_goal,
+        utilisation=0.5,
+    )
+
+
+def comparison(cell: Cell, **mean_ms: float) -> Comparison:
+    """One cell in which the policies had these mean latencies; throughput is their inverse."""
+    seen = {policy: [measured(ms, 1000 / ms)] for policy, ms in mean_ms.items()}
+    return compared(cell, seen, base=next(iter(seen)))
+
+
+def test_each_load_gets_a_table_with_ratios_to_release_when_free() -> None:
+    """The header is the cell; the base has no ratio; two seeds make an interval."""
+    result = run("--load", "0.2,0.8", "--policy", "cork,fixed:0", "--seeds", 2, *SMALL)
+
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if "W=1 poisson" in line] == [
+        "5+0.1n noise 0.1 W=1 poisson 0.2",
+        "5+0.1n noise 0.1 W=1 poisson 0.8",
+    ]
+    assert [words[-2:] for words in rows(result.stdout, "fixed:0")[-2:]] == [["base", "base"]] * 2
+    assert all(words[-1].startswith("±") for words in rows(result.stdout, "cork"))
+    assert len(rows(result.stdout, "cork")) == 2
+
+
+def test_one_seed_has_no_interval() -> None:
+    """A ratio without its interval, in a closed loop that of throughput alone."""
+    result = run("--clients", "4", "--policy", "fixed:0,none", "--seeds", 1, *SMALL)
+
+    assert result.exit_code == 0, result.output
+    assert "±" not in result.stdout
+    assert "rows/s ratio" in result.stdout
+    assert "p99 ratio" not in result.stdout
+    assert float(rows(result.stdout, "none")[0][-1]) < 0.7
+
+
+def test_nothing_but_text_goes_into_a_pipe(tmp_path: Path) -> None:
+    """No colours, no progress, and no name cut off or read as markup."""
+    trace = tmp_path / ("[bold]" + "a" * 200)
+    trace.write_text("0\n0.01\n0.02\n")
+    result = run("--arrivals", f"replay:{trace}", "--policy", "fixed:0", "--seeds", 1, *SMALL)
+
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.stdout
+    assert f"replay:{trace} " in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_has_every_figure_of_every_seed() -> None:
+    """Averages are those of the seeds, ratios have their intervals."""
+    seen = figures("--load", "0.5", "--policy", "cork,fixed:0", "--seeds", 2, "--first-seed", 7)
+
+    assert seen["seeds"] == [7, 8]
+    assert (seen["base"], seen["policies"], seen["requests"]) == ("fixed:0", ["cork", "fixed:0"], 300)
+    assert seen["uncork"]
+    (cell,) = seen["cells"]
+    assert (cell["name"], cell["load"], cell["workers"]) == ("5+0.1n noise 0.1 W=1 poisson 0.5", 0.5, 1)
+    cork = cell["policies"]["cork"]
+    assert [one["seed"] for one in cork["by_seed"]] == [7, 8]
+    assert cork["average"]["mean_ms"] == pytest.approx(sum(one["mean_ms"] for one in cork["by_seed"]) / 2)
+    assert cork["ratios"]["mean"]["low"] <= cork["ratios"]["mean"]["value"] <= cork["ratios"]["mean"]["high"]
+
+
+def test_json_goes_to_a_file_beside_the_table(tmp_path: Path) -> None:
+    """With a name, both are there; an interval that is not known is null."""
+    target = tmp_path / "figures.json"
+    result = run("--load", "0.5", "--policy", "cork,fixed:0", "--seeds", 1, *SMALL, "--json", target)
+
+    assert result.exit_code == 0, result.output
+    assert rows(result.stdout, "cork")
+    ratios = json.loads(target.read_text())["cells"][0]["policies"]["cork"]["ratios"]
+    assert ratios["p99"]["high"] is None
+    assert ratios["p99"]["value"] > 0
+
+
+def test_the_first_policy_is_the_base_where_release_when_free_is_not_asked_for() -> None:
+    """Names come with commas or with the option again, and count once."""
+    seen = figures("--load", "0.2", "--policy", "none, cork", "--policy", "cork", "--seeds", 1)
+
+    assert (seen["base"], seen["policies"]) == ("none", ["none", "cork"])
+
+
+def test_the_options_of_a_closed_loop_reach_the_cell() -> None:
+    """As do those of the model."""
+    (cell,) = figures(
+        *("--clients", "3,3", "--round-trip-ms", 2, "--think-ms", 4, "--workers", 2, "--goal-ms", 200),
+        *("--intercept-ms", 7, "--slope-ms", 0.5, "--noise", 0, "--max-batch-size", 8),
+        *("--policy", "fixed:0", "--seeds", 1),
+    )["cells"]
+
+    assert (cell["clients"], cell["round_trip_ms"], cell["think_ms"], cell["workers"]) == (3, 2, 4, 2)
+    assert (cell["intercept_ms"], cell["slope_ms"], cell["noise_cv"], cell["limit_rows"]) == (7, 0.5, 0, 8)
+    assert (cell["goal_ms"], cell["load"]) == (200, None)
+
+
+def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None:
+    """Without a load at their own rate, in whole passes; with one at its rate."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"{100 + at / 50},ignored\n" for at in range(11)))
+    common = ("--arrivals", f"replay:{trace}", "--policy", "fixed:0", "--seeds", 1)
+    result = run(*common, "--processes", 1, "--json", "-")
+    assert result.exit_code == 0, result.output
+    own = json.loads(result.stdout)
+
+    assert own["cells"][0]["rate_per_s"] == pytest.approx(50)
+    assert own["requests"] % 11 == 0
+    assert own["requests"] >= 2000
+    assert [cell["load"] for cell in figures(*common, "--load", "0.2,0.3")["cells"]] == [0.2, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--matrix", "quick", "--load", "0.5", "--workers", 2], "leave out --workers, --load"),
+        (["--matrix", "quick", "--clients", 4], "leave out --clients"),
+        (["--clients", "4", "--load", "0.5"], "--clients makes a closed loop: leave out --load"),
+        (["--clients", "4", "--arrivals", "step"], "--clients makes a closed loop: leave out --arrivals"),
+        (["--think-ms", "4"], "--think-ms only goes with --clients"),
+        (["--matrix", "all"], "no --matrix 'all'; there are quick, count, open, closed, clients, goal"),
+        (["--policy", "corky"], "there is no policy 'corky'; there are cork, cork-classic, fixed"),
+        (["--policy", "cork,"], "there is no policy ''"),
+        (["--arrivals", "bursts"], "there are no arrivals 'bursts'; there are poisson, gamma:CV"),
+        (["--arrivals", "gamma:0"], "must be positive"),
+        (["--arrivals", "replay:/no/such/file"], "replay:/no/such/file: No such file"),
+        (["--load", "0.2;0.5"], "--load takes numbers with commas between them, as 0.2,0.5,0.8"),
+        (["--load", ""], "--load takes numbers"),
+        (["--clients", "4,x"], "--clients takes numbers"),
+        (["--load", "nan"], "--load must be more than 0 and at most 5, got nan"),
+        (["--clients", "0"], "--clients must be 1 or more, got 0"),
+        (["--noise", "-1"], "--noise must be 0 or more, got -1"),
+        (["--goal-ms", "0"], "--goal-ms must be more than 0, got 0"),
+        (["--intercept-ms", "0", "--slope-ms", "0"], "--intercept-ms and --slope-ms are both 0"),
+        (["--plot", "picture.gif"], "takes a name that ends in .png, .svg, .pdf, got 'picture.gif'"),
+        (["--plot", "/no/such/folder/picture.png"], "cannot be written"),
+        (["--json", "/"], "--json: '/' cannot be written"),
+    ],
+)
+def test_wrong_usage_is_said_in_a_line_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[object], says: str
+) -> None:
+    """The line names the option and what it takes."""
+    message = refused(monkeypatch, *arguments)
+
+    assert message.startswith("uncork simulate: ")
+    assert says in message
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--workers", "--seeds", "--max-batch-size", "--processes", "--requests"])
+def test_counts_begin_with_one(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    """None is no count."""
+    assert option in refused(monkeypatch, option, "0")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1\nx\n", "seconds, one a line"),
+        ("2\n1\n", "rising order"),
+        ("1\n", "at least two"),
+        ("0\n1\ninf\n", "finite seconds"),
+        ("0\n0.000001\n", "give a --load to stretch it to"),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, says: str
+) -> None:
+    """Malformed, or faster than any load that is simulated."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text(text)
+
+    assert says in refused(monkeypatch, "--arrivals", f"replay:{trace}")
+
+
+def test_a_picture_without_matplotlib_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The message says how to get it."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+
+    assert 'pip install "uncork[loadtest]"' in refused(monkeypatch, "--plot", tmp_path / "a.png")
+
+
+def test_a_pool_that_breaks_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is 1, and the message has no traceback."""
+    monkeypatch.setattr(command, "run_cells", raising(BrokenProcessPool("killed")))
+    result = run()
+
+    assert result.exit_code == 1
+    assert result.stderr == "uncork simulate: one of the processes was killed, perhaps for its memory\n"
+
+
+def test_an_interrupt_ends_it_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is printed."""
+    monkeypatch.setattr(command, "run_cells", raising(KeyboardInterrupt()))
+    result = run()
+
+    assert (result.exit_code, result.output) == (130, "")
+
+
+def test_a_target_that_fails_late_does_not_cost_the_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The exit code is 1 all the same."""
+    monkeypatch.setattr(command, "draw", raising(OSError(28, "No space left on device")))
+    result = run("--load", 0.2, "--policy", "fixed:0", "--seeds", 1, *SMALL, "--plot", tmp_path / "a.png")
+
+    assert result.exit_code == 1
+    assert "No space left" in result.stderr
+    assert rows(result.stdout, "fixed:0")
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def printed(comparisons: list[Comparison], matrix: str | None) -> str:
+    """The tables as text."""
+    output = StringIO()
+    console = Console(file=output, width=1000)
+    for part in tables(comparisons, seeds=[1], matrix=matrix):
+        console.print(part)
+    return output.getvalue()
+
+
+def test_many_cells_share_a_table_and_end_in_a_summary() -> None:
+    """Geometric means over the cells, and the worst of them: slowest, or with the least throughput."""
+    opened = [Cell(intercept_ms=5, slope_ms=0.1, load=load / 10) for load in range(1, 10)]
+    closed = [Cell(intercept_ms=5, slope_ms=0.1, clients=count) for count in range(1, 10)]
+    seen = [comparison(cell, base=10, cork=20 if cell.load == 0.3 else 5) for cell in opened]
+    seen += [comparison(cell, base=10, cork=20 if cell.clients == 4 else 10) for cell in closed]
+    text = printed(seen, "quick")
+
+    assert len(rows(text, "cork")) == 18 + 2
+    latency, throughput = rows(text, "cork")[-2:]
+    assert latency == [
+        "cork",
+        "0.583",
+        "2.000",
+        *str(opened[2]).split(),
+        "0.583",
+        "2.000",
+        *str(opened[2]).split(),
+    ]
+    assert throughput == ["cork", "0.926", "0.500", *str(closed[3]).split()]
+
+
+def test_each_policy_is_related_to_the_best_of_the_others() -> None:
+    """In each cell to another one, if there are more than two policies at all."""
+    cells = [Cell(intercept_ms=5, slope_ms=0.1, load=load / 20) for load in range(1, 14)]
+    seen = [comparison(cell, base=10, cork=8, none=5 if cell.load == 0.3 else 20) for cell in cells]
+    text = printed(seen, "quick")
+    summary = json.loads(as_json(seen, seeds=[1], requests=None, matrix="quick"))["summary"]
+
+    assert rows(text, "cork")[-1][:4] == ["cork", "0.844", "1.600", *str(cells[5]).split()[:1]]
+    assert summary["cork"]["mean_to_best"]["worst"] == pytest.approx(1.6)
+    assert summary["none"]["mean_to_best"]["geometric_mean"] == pytest.approx((2.5**12 * 5 / 8) ** (1 / 13))
+
+
+def test_a_matrix_with_a_goal_shows_goodput_in_staggered_capacities() -> None:
+    """One column of the summary for all loads below capacity, one for each from there on."""
+    cell = Cell(intercept_ms=5, slope_ms=0.1, goal_ms=25.5, load=1.0)
+    capacity = 1 / staggered_share(cell, 1.0)
+    cells = [
+        Cell(intercept_ms=5, slope_ms=0.1, goal_ms=25.5, load=x * capacity / cell.capacity) for x in (0.85, 2)
+    ]
+    seen = [
+        compared(one, {"cork": [measured(rows_per_s=capacity / 2, inside_goal=inside)]}, base="cork")
+        for one, inside in zip(cells, (1.0, 0.5), strict=True)
+    ]
+    text = printed(seen, "goal")
+
+    assert rows(text, "cork")[-1] == ["cork", "0.50", "(0.50)", "100", "0.25", "(0.25)", "50.00"]
+    assert [words[words.index("cork") + 1 :][:2] for words in rows(text, "cork")[:2]] == [
+        ["0.85", "0.50"],
+        ["2.00", "0.25"],
+    ]
+
+
+def test_what_was_not_seen_is_a_dash_and_null() -> None:
+    """Nobody answered: no latency, and a ratio that is not known."""
+    cell = Cell(intercept_ms=5, slope_ms=0.1, load=0.5, goal_ms=1.0)
+    seen = [compared(cell, {"fixed:0": [measured()], "none": [measured(mean_ms=NAN)]}, base="fixed:0")]
+    figures = json.loads(as_json(seen, seeds=[1], requests=None, matrix=None))
+
+    assert rows(printed(seen, None), "none")[0] == ["none", "-", "-", "-", "100", "4.0", "0", "100", "-", "-"]
+    assert figures["cells"][0]["policies"]["none"]["average"]["mean_ms"] is None
+    assert figures["cells"][0]["staggered_per_s"] is None
+    assert figures["summary"]["none"]["mean"]["geometric_mean"] is None
+
+
+def test_geometric_mean_is_of_what_is_known() -> None:
+    """NaN is left out; of nothing there is none."""
+    assert geometric_mean([0.5, NAN, 2.0]) == pytest.approx(1.0)
+    assert str(geometric_mean([NAN])) == "nan"

@@ -1,0 +1,110 @@
+"""What is shown and told of workers that start."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import re
+
+import pytest
+from rich.console import Console
+
+from uncork.cli.serve import startup_progress as starting
+from uncork.cli.serve.startup_progress import StartProgress
+from uncork_gateway.backends.worker_failures import Start
+
+
+class Workers:
+    """As a test says."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.said: dict[int, Start] = {}
+        self.are_ready: set[int] = set()
+
+    def starts(self) -> dict[int, Start]:
+        """What they have said."""
+        return self.said
+
+    def ready_workers(self) -> set[int]:
+        """Those that are."""
+        return self.are_ready
+
+
+class Clock:
+    """Goes when it is told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now
+
+
+def console(*, terminal: bool) -> Console:
+    """One that writes into a text."""
+    return Console(file=io.StringIO(), force_terminal=terminal, width=60, _environ={"TERM": "xterm"})
+
+
+def test_a_line_says_what_each_does_and_for_how_long() -> None:
+    """Of those that are ready, only how many they are."""
+    clock, workers = Clock(), Workers()
+    progress = StartProgress(workers, 3, console=console(terminal=True), clock=clock)
+    clock.now += 4
+    workers.said = {1: Start("setup", "", 101.5)}
+    assert progress.line() == "worker 0: import, 4 s · worker 1: setup, 2 s · worker 2: import, 4 s"
+
+    workers.are_ready = {0, 2}
+    workers.said = {1: Start("warm-up of predict", " with 32 rows", 103.0)}
+    assert progress.line() == "2 of 3 workers ready · worker 1: warm-up of predict with 32 rows, 1 s"
+
+
+def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> None:
+    """Not for each size of a warm-up, and none for what is over before somebody looks."""
+    caplog.set_level(logging.INFO, logger="uncork.gateway")
+    workers = Workers()
+    workers.are_ready = {1}
+    progress = StartProgress(workers, 2, console=console(terminal=False))
+    stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
+    for number, stage in enumerate(stages):
+        workers.said = {} if stage is None else {0: Start(stage, f" with {number} rows", 0)}
+        progress.tell()
+    workers.are_ready = {0, 1}
+    progress.tell()
+
+    assert caplog.messages == [
+        "worker 0: import",
+        "worker 0: setup",
+        "worker 0: warm-up of a",
+        "worker 0: ready",
+    ]
+
+
+@pytest.mark.parametrize("ends", ["ready", "draining"])
+def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal one line changes, which is never wider than that; on none nothing is shown."""
+    monkeypatch.setattr(starting, "_SHOWN_EVERY_S", 0)
+    monkeypatch.setattr(starting, "_TOLD_EVERY_S", 0)
+
+    async def shown(*, terminal: bool) -> str:
+        workers, on = Workers(), console(terminal=terminal)
+        running = asyncio.create_task(StartProgress(workers, 9, console=on).run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if ends == "ready":
+            workers.are_ready = set(range(9))
+        else:
+            workers.draining = True
+        await running
+        assert isinstance(on.file, io.StringIO)
+        return on.file.getvalue()
+
+    text = asyncio.run(shown(terminal=True))
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    assert "worker 0: import, 0 s · worker 1: import" in plain
+    assert max(map(len, re.split(r"[\r\n]+", plain))) <= 60
+    assert text.endswith("\x1b[2K")  # the line is gone
+    assert asyncio.run(shown(terminal=False)) == ""

@@ -1,0 +1,52 @@
+"""Commands that tell the options they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from typer.testing import CliRunner, Result
+
+from uncork.cli.commands import takes_options
+from uncork.cli.proxy.options import ProxyOptions
+from uncork.cli.serve.options import FrontOptions, ServeOptions
+
+_seen: list[FrontOptions] = []
+_app = typer.Typer()
+
+
+@_app.command()
+@takes_options
+def serve(options: ServeOptions) -> None:
+    """Keep what is in force."""
+    _seen.append(options)
+
+
+@_app.command()
+@takes_options
+def proxy(options: ProxyOptions) -> None:
+    """Keep what is in force."""
+    _seen.append(options)
+
+
+def run(*arguments: object, environment: Mapping[str, str] | None = None) -> Result:
+    """A command, in this environment beside our own."""
+    return CliRunner().invoke(_app, [str(one) for one in arguments], env=environment)
+
+
+def options_of(*arguments: object, environment: Mapping[str, str] | None = None) -> Any:
+    """The options that are in force with these arguments."""
+    _seen.clear()
+    result = run(*arguments, environment=environment)
+    assert result.exit_code == 0, result.output
+    [options] = _seen
+    return options
+
+
+def refused(*arguments: object, environment: Mapping[str, str] | None = None) -> str:
+    """What is said of wrong settings."""
+    result = run(*arguments, environment=environment)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.stderr
+    return result.stderr

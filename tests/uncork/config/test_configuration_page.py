@@ -1,0 +1,102 @@
+"""docs/configuration.md: its tables are those of the code, its files and variables can be read."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from uncork.cli.option_fields import kind_of, option_parameters, parameter_info
+from uncork.cli.serve.options import FrontOptions
+from uncork.config.environment import read_environment, variable_of
+from uncork.config.file import read_file
+from uncork.config.names import COMMANDS, settings_of
+from uncork.server.listeners import DoorOptions
+from uncork_workers.wire.overrides import ARGUMENTS
+from uncork_workers.wire.schema import ApiDescription
+
+PAGE = (Path(__file__).parents[3] / "docs/configuration.md").read_text()
+FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def rows() -> Iterator[str]:
+    """The lines of the tables, of settings of both commands once."""
+    both = {*option_parameters(FrontOptions), *option_parameters(DoorOptions)}
+    yield from (row(name, one) for name, one in settings_of("serve").items() if name in both)
+    for command in COMMANDS:
+        yield from (row(name, one) for name, one in settings_of(command).items() if name not in both)
+    for argument in ARGUMENTS:
+        yield f"| `{argument}` | `UNCORK_API_PREDICT_{argument.upper()}` | {default_of(argument)} |"
+
+
+def row(name: str, parameter: inspect.Parameter) -> str:
+    """A setting of a command."""
+    info = parameter_info(parameter.annotation)
+    assert info is not None
+    option = f"`--{name.replace('_', '-')}`"
+    if name in ("target", "urls"):
+        option = "argument"
+    default = info.show_default if isinstance(info.show_default, str) else shown(parameter.default)
+    return f"| `{name}` | {option} | `{variable_of(name)}` | {default} | {info.help} |"
+
+
+def shown(default: object) -> str:
+    """A default."""
+    match default:
+        case bool():
+            return str(default).lower()
+        case None | "":
+            return "none"
+        case float():
+            return f"{default:g}"
+        case _:
+            return str(default)
+
+
+def default_of(argument: str) -> str:
+    """What an argument of ``@api`` is if nobody says anything."""
+    api = ApiDescription(name="name", route="/NAME", input={})
+    return shown(api.route if argument == "route" else getattr(api.settings, argument))
+
+
+@pytest.mark.parametrize("line", list(rows()))
+def test_every_setting_is_on_the_page(line: str) -> None:
+    """As the code has it."""
+    begins = " | ".join(line.split(" | ")[:3]) if "UNCORK_API_" in line else line
+    assert any(have.startswith(begins) for have in PAGE.splitlines()), f"the page lacks\n{line}"
+
+
+def test_the_page_has_no_other_settings() -> None:
+    """What is gone from the code is gone from the page."""
+    expected = {line.split(" | ")[0] for line in rows()}
+    assert {line.split(" | ")[0] for line in PAGE.splitlines() if "| `UNCORK_" in line} == expected
+
+
+@pytest.mark.parametrize("number", range(sum(language == "toml" for language, _ in FENCED.findall(PAGE))))
+def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
+    """By the commands that they are for."""
+    text = [content for language, content in FENCED.findall(PAGE) if language == "toml"][number]
+    file = tmp_path / "uncork.toml"
+    file.write_text(text)
+    commands = [name for name in COMMANDS if f"[{name}]" in text] or ["serve"]
+
+    for command in commands:
+        found = read_file(file, command)
+        assert found.settings or found.overrides
+
+
+def test_its_variables_can_be_read() -> None:
+    """Those that it gives as examples."""
+    variables = dict(re.findall(r"^(UNCORK_\w+)=(\S+)$", PAGE, re.MULTILINE))
+
+    found = read_environment({name: text.strip("'\"") for name, text in variables.items()}, "serve")
+    assert len(found.settings) + len(found.overrides) == len(variables) > 1
+
+
+def test_kinds_of_all_settings_are_known() -> None:
+    """What a file may give for them."""
+    kinds = {kind_of(one) for command in COMMANDS for one in settings_of(command).values()}
+    assert kinds == {bool, int, float, list, str}

@@ -1,0 +1,204 @@
+"""What is wrong in file and environment: told with its place, and what is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.uncork.config.asking import refused
+from uncork.cli.app import app
+from uncork.cli.usage import WrongUsage
+from uncork.config.environment import read_environment
+from uncork.config.file import read_file
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("workrs = 2", "workrs is no setting of uncork serve; did you mean workers?"),
+        (
+            "[serve]\nmax-quue-rows = 2",
+            "serve.max-quue-rows is no setting of uncork serve; did you mean ",
+        ),
+        ("xyz = 2", "xyz is no setting of uncork serve; there are target, workers, policy, "),
+        ("[proxi]\nport = 2", "proxi is no setting of uncork serve; did you mean proxy?"),
+        ("[proxy]\nworkers = 2", "proxy.workers is a setting of uncork serve; put it into [serve]"),
+        ("concurrency = 2", "concurrency is a setting of uncork proxy; put it into [proxy]"),
+        ("idempotent = false", "idempotent is a setting of an api; put it into [api.NAME]"),
+        ('config = "x"', "config is no setting of uncork serve"),
+        ("serve = 1", "serve must be a table of settings, got 1"),
+        ("workers = 1\n[serve]\nworkers = 1", "serve.workers is given twice, also as "),
+        ("max-queue-rows = 1\nmax_queue_rows = 1", "max_queue_rows is given twice, also as "),
+        ('workers = "2"', "workers must be a whole number, got '2'"),
+        ("workers = 2.5", "workers must be a whole number, got 2.5"),
+        ("workers = true", "workers must be a whole number, got True"),
+        ("header-timeout = false", "header-timeout must be a number, got False"),
+        ('reload = "yes"', "reload must be true or false, got 'yes'"),
+        ("host = 1.5", "host must be a text, got 1.5"),
+        ("host = true", "host must be a text, got True"),
+        ("[proxy]\nurls = 1", ""),
+        ("workers = 0", "workers: "),
+        ('log-level = "loud"', "log-level: "),
+        ('gpus = "all"', "gpus: 'all' names no GPUs: give a count such as 2, or numbers or UUIDs"),
+        ('policy = "corky"', "policy: there is no policy 'corky'; there are cork, "),
+        ('fair-by = "X Tenant"', "fair-by: 'X Tenant' is not the name of a header"),
+        ("api = 1", "api must be a table of settings, got 1"),
+        (
+            "[api]\ntimeout = 1",
+            "api.timeout must be a table with the settings of an api, as [api.predict]",
+        ),
+        ("[api.predict]\ntimout = 1", "timout: there is no argument timout of @api; did you mean timeout?"),
+        ("[api.predict]\nworkers = 1", "workers: there is no argument workers of @api; there are route, "),
+        ("[api.predict]\ninput = 1", "api.predict.input: input is given in code, with @api"),
+        ("[api.predict]\nwarmup = 1", "api.predict.warmup: warmup is given in code, with @api"),
+        (
+            "[api.predict]\ntimeout = 0",
+            "api.predict.timeout: timeout must be a number of seconds above 0, got 0",
+        ),
+        (
+            "[api.predict]\nmb_max_latency = 'x'",
+            "mb_max_latency must be a number of milliseconds above 0, got 'x'",
+        ),
+        ("[api.predict]\nmb_max_batch_size = 1.5", "must be a whole number of rows from 1, got 1.5"),
+        ("[api.predict]\npolicy = 'corky'", "api.predict.policy: there is no policy 'corky'; there are "),
+        ("[api.predict]\npolicy = 5", "api.predict.policy: policy must be a name, got 5"),
+        ("[api.predict]\nroute = '/metrics'", "route: route '/metrics' is taken by the gateway"),
+        ("[api.predict]\nallowed_batch_sizes = [4, 2]", "must be rising whole numbers of rows from 1"),
+        ("[api.p]\nmb_max_latency = 1\nmb-max-latency = 2", "mb-max-latency is given twice, also as "),
+        ("workers = ", "is not TOML: "),
+    ],
+)
+def test_wrong_files_are_told(text: str, says: str, tmp_path: Path) -> None:
+    """With file and key."""
+    file = tmp_path / "uncork.toml"
+    file.write_text(text)
+    command = "serve"
+    if not says:
+        command, says = "proxy", "proxy.urls must be a list of texts, got 1"
+
+    told = refused(command, "--config", file)
+    assert told.startswith(f"uncork {command}: ")
+    assert str(file) in told
+    assert says in told
+
+
+def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+    """Also one that the environment names, and one that is no text."""
+    nowhere = tmp_path / "nowhere.toml"
+    told = f"uncork serve: --config: {nowhere}: No such file or directory\n"
+    assert refused("serve", "--config", nowhere) == told
+    assert refused("serve", environment={"UNCORK_CONFIG": str(nowhere)}) == told
+    assert f"{tmp_path}: Is a directory" in refused("proxy", "--config", tmp_path)
+    nowhere.write_bytes(b"\xff")
+    assert f"{nowhere} is not TOML: " in refused("serve", "--config", nowhere)
+
+
+@pytest.mark.parametrize(
+    ("command", "variable", "text", "says"),
+    [
+        ("serve", "UNCORK_WORKRS", "2", " is no setting of uncork serve; did you mean UNCORK_WORKERS?"),
+        ("serve", "UNCORK_XYZXYZ", "2", " is no setting of uncork serve; there are UNCORK_TARGET, "),
+        ("serve", "UNCORK_workers", "2", " is no setting"),
+        ("serve", "UNCORK_CONCURRENCY", "2", " is a setting of uncork proxy, not of uncork serve"),
+        ("proxy", "UNCORK_WORKERS", "2", " is a setting of uncork serve, not of uncork proxy"),
+        ("proxy", "UNCORK_API_PREDICT_TIMEOUT", "2", ": uncork proxy has no apis"),
+        ("serve", "UNCORK_PORT", "x", ": "),
+        ("serve", "UNCORK_WORKERS", "0", ": "),
+        ("serve", "UNCORK_RELOAD", "maybe", ": "),
+        ("serve", "UNCORK_MAX_WORKER_MEMORY", "much", ": 'much' is not a size: give bytes above 0"),
+        ("proxy", "UNCORK_KEY_HEADER", "a x:y", ": 'x:y' is not the name of a header"),
+        (
+            "serve",
+            "UNCORK_API_PREDICT_TIMEOUT",
+            "-1",
+            ": timeout must be a number of seconds above 0, got -1",
+        ),
+        (
+            "serve",
+            "UNCORK_API_PREDICT_TIMEOUT",
+            "5s",
+            ": timeout must be a number of seconds above 0, got '5s'",
+        ),
+        ("serve", "UNCORK_API_PREDICT_INPUT", "1", ": input is given in code, with @api"),
+        (
+            "serve",
+            "UNCORK_API_MY_MODEL_MB_MAX_LATENSY",
+            "1",
+            " ends in no argument of @api; did you mean UNCORK_API_MY_MODEL_MB_MAX_LATENCY?",
+        ),
+        (
+            "serve",
+            "UNCORK_API_KEYFILE",
+            "x",
+            " ends in no argument of @api; did you mean UNCORK_API_KEY_FILE?",
+        ),
+        (
+            "serve",
+            "UNCORK_API_TIMEOUT",
+            "1",
+            " ends in no argument of @api; they are route, mb_max_latency, ",
+        ),
+    ],
+)
+def test_wrong_variables_are_told(command: str, variable: str, text: str, says: str) -> None:
+    """By their names."""
+    told = refused(command, environment={variable: text})
+
+    assert told.startswith(f"uncork {command}: {variable}{says}")
+
+
+@pytest.mark.parametrize(("command", "says"), [("serve", "TARGET is missing"), ("proxy", "URL is missing")])
+def test_a_command_needs_what_it_is_for(command: str, says: str) -> None:
+    """But it may come from anywhere."""
+    result = CliRunner().invoke(app, [command, "--port", "0"])
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"uncork {command}: {says}")
+
+
+NAMES = st.sampled_from(["workers", "max-queue-rows", "api", "serve", "proxy", "policy", "p", "timeout"])
+SCALARS = ['"x"', "true", "1.5", "nan", "2020-01-01", "[]", "-1", "0", "3"]
+VALUES = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: st.dictionaries(NAMES, inner, max_size=3).map(
+        lambda table: "{" + ", ".join(f"{key} = {value}" for key, value in table.items()) + "}"
+    ),
+    max_leaves=6,
+)
+TABLES = st.dictionaries(NAMES, VALUES, max_size=4)
+TEXTS = TABLES.map(lambda table: "\n".join(f"{key} = {value}" for key, value in table.items()))
+VARIABLES = st.from_regex(r"UNCORK_(API_[A-Z_]+_TIMEOUT|[A-Z_]+)", fullmatch=True)
+
+
+def complaint(read: Callable[[], object]) -> str | None:
+    """What is said against something, if it cannot be read; anything but this fails the test."""
+    try:
+        read()
+    except WrongUsage as error:
+        return str(error)
+    return None
+
+
+@given(text=st.text() | TEXTS)
+def test_whatever_a_file_says_it_is_read_or_refused(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With the name of the file."""
+    file = tmp_path_factory.getbasetemp() / "any.toml"
+    file.write_text(text, encoding="utf-8", errors="replace")
+
+    told = complaint(lambda: read_file(file, "serve"))
+    assert told is None or str(file) in told
+
+
+@given(environment=st.dictionaries(VARIABLES, st.text()))
+def test_whatever_the_environment_says_it_is_read_or_refused(environment: dict[str, str]) -> None:
+    """With the name of the variable."""
+    told = complaint(lambda: read_environment(environment, "serve"))
+
+    assert told is None or told.startswith(tuple(environment))

@@ -1,0 +1,205 @@
+"""Where a server listens and who may come in: what of it is refused before anything starts."""
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import trustme
+
+from uncork.cli.usage import WrongUsage
+from uncork.server.listeners import DoorOptions, open_doors
+
+PLAIN = DoorOptions(
+    host="127.0.0.1",
+    port=0,
+    admin_host="127.0.0.1",
+    admin_port=None,
+    api_key_file=None,
+    tls_cert=None,
+    tls_key=None,
+    tls_client_ca=None,
+)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate and its key, in one file."""
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(file)
+    return file
+
+
+def test_the_address_says_how_to_come_in(certificate: Path) -> None:
+    """By the scheme, and the port that was free."""
+    with open_doors(PLAIN) as doors:
+        assert doors.url == doors.admin_url == f"http://127.0.0.1:{doors.public.getsockname()[1]}"
+        assert doors.keys is None
+
+    with open_doors(replace(PLAIN, admin_port=0, tls_cert=certificate)) as doors:
+        assert doors.admin is not None
+        assert doors.url == f"https://127.0.0.1:{doors.public.getsockname()[1]}"
+        assert doors.admin_url == f"http://127.0.0.1:{doors.admin.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(("field", "option"), [("port", "--port"), ("admin_port", "--admin-port")])
+def test_a_port_in_use_is_told_with_its_option(field: str, option: str) -> None:
+    """Two may be asked for."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = replace(PLAIN, **{field: taken.getsockname()[1]})
+        with (
+            pytest.raises(
+                OSError,
+                match=rf"Address already in use by .* \(process {os.getpid()}\); choose another {option}$",
+            ),
+            open_doors(options),
+        ):
+            pass
+
+
+def free_port() -> int:
+    """A port on which nothing listened a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def has_ipv6() -> bool:
+    """Whether a socket can listen on IPv6's loopback address."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("host", "admin_host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "localhost"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("127.0.0.1", "0.0.0.0"),
+        ("::", "::1"),
+        ("::", "127.0.0.1"),
+    ],
+)
+def test_one_port_cannot_have_two_listeners(host: str, admin_host: str) -> None:
+    """Wrong usage; also where one of the addresses stands for the other."""
+    if ":" in host and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    port = free_port()
+    options = replace(PLAIN, host=host, port=port, admin_host=admin_host, admin_port=port)
+    complaint = rf"are both {port}, and --host {host} overlaps with --admin-host {admin_host}; choose another"
+    with pytest.raises(WrongUsage, match=complaint), open_doors(options):
+        pass
+
+
+def test_one_port_can_have_listeners_on_different_addresses() -> None:
+    """Of which neither stands for the other."""
+    port = free_port()
+    options = replace(PLAIN, host="127.0.0.2", port=port, admin_port=port)
+    with open_doors(options) as doors:
+        assert doors.admin is not None
+        assert doors.public.getsockname()[1] == doors.admin.getsockname()[1] == port
+
+
+def test_a_port_is_taken_at_once() -> None:
+    """A second server finds it in use, even if the first has not begun to serve."""
+    with (
+        open_doors(PLAIN) as doors,
+        pytest.raises(OSError, match="Address already in use"),
+        open_doors(replace(PLAIN, port=doors.port)),
+    ):
+        pass
+
+
+def test_a_system_without_a_limit_for_unread_answers_listens_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Linux has it."""
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+
+    with open_doors(PLAIN) as doors, socket.create_connection(doors.public.getsockname()):
+        pass
+
+
+def test_a_system_that_hides_who_listens_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS tells only the administrator; the rest of the message is the same."""
+
+    def refuse(kind: str) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "net_connections", refuse)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="Address already in use; choose another --port"),
+        open_doors(replace(PLAIN, port=taken.getsockname()[1])),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
+def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
+    """Also where that of the socket stands for all there are."""
+    with open_doors(replace(PLAIN, host=host)) as doors:
+        assert doors.url == f"http://{shown}:{doors.port}"
+
+
+def test_a_host_that_is_none_is_told() -> None:
+    """By its name."""
+    with (
+        pytest.raises(OSError, match="cannot listen on 'no such host'"),
+        open_doors(replace(PLAIN, host="no such host")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"tls_key": Path("key.pem")}, "of use with --tls-cert only"),
+        ({"tls_client_ca": Path("ca.pem")}, "of use with --tls-cert only"),
+        ({"tls_cert": Path("missing.pem")}, "--tls-cert and --tls-key must be PEM files"),
+        ({"tls_cert": Path(__file__)}, "--tls-cert and --tls-key must be PEM files"),
+        ({"api_key_file": Path("missing.txt")}, "--api-key-file: missing.txt: No such file"),
+        ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null has no key in it"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be_are_wrong_usage(
+    wrong: dict[str, Path], complaint: str
+) -> None:
+    """The message names the option."""
+    with pytest.raises(WrongUsage, match=complaint), open_doors(replace(PLAIN, **wrong)):  # type: ignore[arg-type]
+        pass
+
+
+def test_a_key_with_a_password_is_refused_rather_than_asked_for(tmp_path: Path) -> None:
+    """A server has nobody at its terminal."""
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    made = trustme.CA().issue_cert("127.0.0.1")
+    key = load_pem_private_key(made.private_key_pem.bytes(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    (tmp_path / "key.pem").write_bytes(locked)
+    made.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+
+    with (
+        pytest.raises(WrongUsage, match="without a password"),
+        open_doors(replace(PLAIN, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")),
+    ):
+        pass
+
+
+def test_authorities_must_be_certificates(certificate: Path) -> None:
+    """Not anything."""
+    with (
+        pytest.raises(WrongUsage, match="--tls-client-ca must be a PEM file"),
+        open_doors(replace(PLAIN, tls_cert=certificate, tls_client_ca=Path(__file__))),
+    ):
+        pass

@@ -1,0 +1,598 @@
+"""Tests of services with ``uncork.testing``: what a service's author sees of it."""
+
+import asyncio
+import itertools
+import logging
+import sys
+import threading
+import traceback
+import unittest
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import uvloop
+
+from tests.e2e.server import eventually
+from uncork import DefinitionError, Service, api
+from uncork.adapters import Json, NdArray
+from uncork.testing import Client, async_client, client
+
+
+class Digits(Service):
+    """Guesses digits, and does what tests ask for."""
+
+    set_up = 0
+    torn_down = 0
+
+    def setup(self) -> None:
+        """Count, and keep the thread."""
+        type(self).set_up += 1
+        self.thread = threading.current_thread()
+
+    def teardown(self) -> None:
+        """Count."""
+        type(self).torn_down += 1
+
+    @api(input=NdArray(dtype="float32", shape=(2,)), mb_max_batch_size=100)
+    def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The sum of each row."""
+        assert threading.current_thread() is self.thread
+        sums: np.ndarray[Any, Any] = rows.sum(axis=1)
+        return sums
+
+    @api(input=Json())
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Each item, unless there is one among them that must fail."""
+        for item in items:
+            if item == "raise":
+                raise KeyError("the culprit")
+            if item == "exit":
+                sys.exit("left")
+            if item == "stop":
+                raise StopIteration
+            if item == "interrupt":
+                raise KeyboardInterrupt("as in a process that is killed")
+        return [] if "short" in items else items
+
+    @api(input=Json(), timeout=0.05, mb_max_latency=60_000)
+    def wait(self, items: list[Any]) -> list[Any]:
+        """Wait until the test lets go."""
+        for item in items:
+            assert _gates[item].wait(10)
+        return items
+
+    @api(input=Json())
+    async def later(self, items: list[Any]) -> list[Any]:
+        """Each item, after a turn of a loop."""
+        await asyncio.sleep(0)
+        return items
+
+    @api(input=Json(), policy="fixed:20000:8", mb_max_latency=60_000)
+    def held(self, items: list[Any]) -> list[Any]:
+        """Held until there are eight; how many there are, for each."""
+        return [len(items)] * len(items)
+
+
+_ONE_IS_HELD = 'uncork_queue_rows{api="held"} 1.0'
+
+_gates: dict[str, threading.Event] = {}
+
+
+@pytest.fixture
+def digits() -> Iterator[Client]:
+    """Run the service for one test."""
+    Digits.set_up = 0
+    with client(Digits) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Fail a test that leaves a thread behind, or something in the loggers."""
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+    assert not logging.getLogger("uncork.worker").filters
+    assert not logging.getLogger("uncork.gateway").filters
+
+
+def is_ready(c: Client) -> bool:
+    """Whether there is a worker."""
+    return c.get("/readyz").status_code == 200
+
+
+def test_a_request_is_answered(digits: Client) -> None:
+    """By an httpx client, with the headers of a batch."""
+    reply = digits.post("/predict", json=[1, 2])
+
+    assert isinstance(digits, httpx.Client)
+    assert (reply.status_code, reply.json()) == (200, 3)
+    assert reply.headers["x-batch-size"] == "1"
+    assert "batch;dur=" in reply.headers["server-timing"]
+
+
+def test_requests_that_are_sent_together_share_a_batch(digits: Client) -> None:
+    """Each has its own answer, in order."""
+    replies = digits.post_all("/predict", json=[[n, n] for n in range(60)])
+
+    assert [reply.json() for reply in replies] == [2 * n for n in range(60)]
+    assert {reply.headers["x-batch-size"] for reply in replies} == {"60"}
+    assert len({reply.headers["x-batch-id"] for reply in replies}) == 1
+    assert all(reply.raise_for_status() is reply for reply in replies)
+
+
+def test_async_handlers(digits: Client) -> None:
+    """They share batches as others do."""
+    replies = digits.post_all("/later", json=["a", "b"])
+
+    assert [(reply.json(), reply.headers["x-batch-size"]) for reply in replies] == [("a", "2"), ("b", "2")]
+
+
+def test_batches_obey_the_limits_of_the_api() -> None:
+    """Those of ``@api``, or the client's own."""
+    with client(Digits, mb_max_batch_size=4) as c:
+        sizes = [reply.headers["x-batch-size"] for reply in c.post_all("/predict", json=[[0, 0]] * 6)]
+    with client(Digits, policy="none") as c:
+        alone = [reply.headers["x-batch-size"] for reply in c.post_all("/predict", json=[[0, 0]] * 3)]
+
+    assert sorted(sizes) == ["2", "2", "4", "4", "4", "4"]
+    assert alone == ["1"] * 3
+
+
+def test_threads_share_batches(digits: Client) -> None:
+    """As clients of their own do."""
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda n: digits.post("/held", json=n), range(8)))
+
+    assert [reply.json() for reply in replies] == [8] * 8
+    assert {reply.headers["x-batch-size"] for reply in replies} == {"8"}
+
+
+def test_setup_and_teardown_are_called_once() -> None:
+    """In the thread that calls the handlers, which ``predict`` checks."""
+    Digits.set_up = Digits.torn_down = 0
+    with client(Digits) as c:
+        for _ in range(3):
+            c.post("/predict", json=[1, 2]).raise_for_status()
+        assert (Digits.set_up, Digits.torn_down) == (1, 0)
+
+    assert (Digits.set_up, Digits.torn_down) == (1, 1)
+
+
+def test_a_bad_request_fails_alone(digits: Client) -> None:
+    """Its neighbours have their answers, out of the same batch."""
+    good, bad, good_too = digits.post_all("/predict", json=[[1, 2], [3, "x"], [5, 6]])
+
+    assert (good.json(), good_too.json()) == (3, 11)
+    assert (bad.status_code, bad.headers["content-type"]) == (400, "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", "/nowhere", 404), ("GET", "/predict", 405), ("HEAD", "/livez", 200)],
+)
+def test_what_is_no_request_to_an_api(digits: Client, method: str, path: str, status: int) -> None:
+    """Is answered as by a server."""
+    assert digits.request(method, path).status_code == status
+
+
+def test_other_routes_are_there(digits: Client) -> None:
+    """Health, metrics, and the protocols of others."""
+    rows = [[1, 2], [3, 4]]
+    tensor = {"name": "x", "shape": [2, 2], "datatype": "FP32", "data": rows}
+    v1 = digits.post("/v1/models/digits:predict", json={"instances": rows})
+    v2 = digits.post("/v2/models/digits/infer", json={"inputs": [tensor]})
+
+    assert v1.json()["predictions"] == [3, 7]
+    assert v2.json()["outputs"][0]["data"] == [3, 7]
+    assert digits.get("/v2/models/digits").json()["name"] == "digits"
+    assert digits.get("/readyz").text == "ready\n"
+    assert 'uncork_requests_total{api="predict",status="200"} 2.0' in digits.get("/metrics").text
+
+
+def test_bodies_of_any_kind_are_sent(digits: Client) -> None:
+    """As bytes with a content type, and in pieces."""
+    headers = {"content-type": "application/json"}
+    as_bytes = digits.post_all("/echo", content=[b"1", b'"two"'], headers=headers)
+    in_pieces = digits.post("/echo", content=iter([b'"' + b"x" * 100_000, b'y"']), headers=headers)
+    requests = [digits.build_request("POST", "/echo", json=1), digits.build_request("GET", "/livez")]
+
+    assert [reply.json() for reply in as_bytes] == [1, "two"]
+    assert in_pieces.json() == "x" * 100_000 + "y"
+    assert [reply.text for reply in digits.send_all(requests)] == ["1", "alive\n"]
+    with pytest.raises(TypeError, match="either json or content"):
+        digits.post_all("/echo")
+
+
+def test_what_is_refused_before_it_is_read(digits: Client) -> None:
+    """Is answered as by a server, and the next request finds another connection."""
+    long = digits.post("/echo", headers={"x": "y" * 70_000}, json=1)
+    assert (long.status_code, long.headers["connection"]) == (431, "close")
+    assert digits.post("/echo", json=1).json() == 1
+
+
+def test_connections_are_kept_while_they_can_be_used(digits: Client) -> None:
+    """Not those that either side has closed."""
+    for _ in range(3):
+        assert digits.get("/livez", headers={"connection": "close"}).status_code == 200
+        assert digits.get("/livez").status_code == 200
+
+
+def test_what_a_handler_raises_is_raised_by_the_request(digits: Client) -> None:
+    """With the handler in the traceback, each time."""
+    for _ in range(2):
+        with pytest.raises(KeyError, match="the culprit") as caught:
+            digits.post("/echo", json="raise")
+        frames = traceback.extract_tb(caught.tb)
+        assert (frames[0].name, frames[-1].name) == (
+            "test_what_a_handler_raises_is_raised_by_the_request",
+            "echo",
+        )
+
+    assert digits.post("/echo", json="next").json() == "next"
+
+
+def test_a_batch_that_fails_as_a_whole_has_one_traceback() -> None:
+    """Though each of its requests raises the same error."""
+    with client(Digits, idempotent=False) as c, pytest.raises(KeyError, match="the culprit") as caught:
+        c.post_all("/echo", json=["raise", "b", "c"])
+
+    assert [frame.name for frame in traceback.extract_tb(caught.tb)].count("handle_async_request") == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/models/digits.echo:predict", "/echo"])
+def test_it_is_raised_whatever_the_protocol(digits: Client, path: str) -> None:
+    """The answers of all have the id."""
+    with pytest.raises(KeyError, match="the culprit"):
+        digits.post(path, json={"instances": ["raise"]} if "v1" in path else "raise")
+
+
+def test_requests_sent_together_raise_the_first_error(digits: Client) -> None:
+    """When the others have been answered: those that are not to blame worked."""
+    with pytest.raises(KeyError, match="the culprit"):
+        digits.post_all("/echo", json=["a", "raise", "b", "raise"])
+
+    assert 'uncork_requests_total{api="echo",status="200"} 2.0' in digits.get("/metrics").text
+
+
+def test_what_is_raised_has_a_hint() -> None:
+    """As in the log; pytest shows it."""
+
+    class Forgetful(Digits):
+        def setup(self) -> None:
+            """Set nothing."""
+
+    with client(Forgetful) as c, pytest.raises(AttributeError) as caught:
+        c.post("/predict", json=[1, 2])
+    assert caught.value.__notes__ == ["hint: setup() has not set self.thread; it has set nothing on self"]
+
+    class Failing(Digits):
+        def setup(self) -> None:
+            """Use what is not there."""
+            self.thread = self.threads  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError) as caught, client(Failing):
+        pass
+    assert caught.value.__notes__ == ["hint: setup() has not set self.threads; it has set nothing on self"]
+
+
+def test_wrong_results_are_raised_too(digits: Client) -> None:
+    """What is wrong with them is not only in the log."""
+    with pytest.raises(Exception, match="the handler returned 0 results for 1 row"):
+        digits.post("/echo", json="short")
+
+
+@pytest.mark.parametrize(("item", "cause"), [("exit", SystemExit), ("stop", StopIteration)])
+def test_what_an_event_loop_cannot_pass_on_is_a_cause(
+    digits: Client, item: str, cause: type[BaseException]
+) -> None:
+    """It would end the loop, or a coroutine, in place of the test."""
+    with pytest.raises(RuntimeError, match=f"the service raised {cause.__name__}") as caught:
+        digits.post("/echo", json=item)
+
+    assert isinstance(caught.value.__cause__, cause)
+
+
+def test_a_handler_that_would_end_its_process(digits: Client) -> None:
+    """Its error is raised, and the service takes requests again, as with a new worker process."""
+    with pytest.raises(RuntimeError, match="the service raised KeyboardInterrupt") as caught:
+        digits.post("/echo", json="interrupt")
+
+    assert isinstance(caught.value.__cause__, KeyboardInterrupt)
+    eventually(lambda: is_ready(digits))
+    assert digits.post("/echo", json="next").json() == "next"
+    assert Digits.set_up == 1
+
+
+def test_answers_of_handlers_that_raise_can_be_had(caplog: pytest.LogCaptureFixture) -> None:
+    """As clients get them: an id, under which the log has the rest."""
+    with client(Digits, raise_handler_errors=False) as c:
+        good, bad = c.post_all("/echo", json=["a", "raise"])
+        dead = c.post("/echo", json="interrupt")
+
+    assert (good.json(), bad.status_code, dead.status_code) == ("a", 500, 502)
+    _, _, error_id = bad.json()["detail"].partition("error id ")
+    (record,) = [one for one in caplog.records if error_id in one.getMessage()]
+    assert "the culprit" in logging.Formatter().format(record)
+
+
+def test_a_batch_past_its_timeout(digits: Client) -> None:
+    """The client has 504; the thread takes batches again when the handler has come back."""
+    _gates["slow"] = threading.Event()
+    late = digits.post("/wait", json="slow")
+    refused = digits.post("/predict", json=[1, 2])
+    _gates["slow"].set()
+    eventually(lambda: is_ready(digits))
+
+    assert (late.status_code, refused.status_code) == (504, 503)
+    assert digits.post("/predict", json=[1, 2]).json() == 3
+    assert "uncork_worker_restarts_total 1.0" in digits.get("/metrics").text
+
+
+def test_a_client_that_gives_up(digits: Client) -> None:
+    """It has what httpx has for it."""
+    with pytest.raises(httpx.ReadTimeout):
+        digits.post("/held", json=1, timeout=0.001)
+
+    assert digits.get("/livez").status_code == 200
+
+
+def test_the_end_of_the_block_answers_what_was_asked() -> None:
+    """What is held is released at once, as when a server stops."""
+    with ThreadPoolExecutor(1) as pool:
+        with client(Digits) as c:
+            asked = pool.submit(c.post, "/held", json=1)
+            eventually(lambda: _ONE_IS_HELD in c.get("/metrics").text)
+
+        assert asked.result(10).json() == 1
+
+
+class Broken(Service):
+    """Cannot be set up."""
+
+    def setup(self) -> None:
+        """Raise."""
+        raise FileNotFoundError("no model")
+
+    @api(input=Json())
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Each item."""
+        return items
+
+
+class Leaving(Broken):
+    """Exits while it is set up."""
+
+    def setup(self) -> None:
+        """Exit."""
+        sys.exit("no model")
+
+
+class Sticky(Broken):
+    """Cannot be torn down."""
+
+    def setup(self) -> None:
+        """Do nothing."""
+
+    def teardown(self) -> None:
+        """Raise."""
+        raise OSError("sticky")
+
+
+class Wrong(Broken):
+    """Has a policy that there is not."""
+
+    @api(input=Json(), policy="magic")
+    def other(self, items: list[Any]) -> list[Any]:
+        """Each item."""
+        return items
+
+
+class Empty(Service):
+    """Has no api."""
+
+
+@pytest.mark.parametrize(
+    ("service", "error", "message"),
+    [
+        (Broken, FileNotFoundError, "^no model$"),
+        (Leaving, RuntimeError, "the service raised SystemExit: no model"),
+        (Sticky, OSError, "sticky"),
+        (Wrong, DefinitionError, "api 'other': policy: there is no policy 'magic'"),
+        (Empty, DefinitionError, "service Empty has no api"),
+        (Digits(), TypeError, "client.. takes a subclass of uncork.Service, got <"),
+        ("service.py:Digits", TypeError, "client.. takes a subclass of uncork.Service, got 'service.py"),
+    ],
+)
+def test_a_service_that_cannot_be_run(service: Any, error: type[Exception], message: str) -> None:
+    """Says why where it is run."""
+
+    async def scenario() -> None:
+        async with async_client(service):
+            pass
+
+    with pytest.raises(error, match=message), client(service):
+        pass
+    with pytest.raises(error, match=message):
+        asyncio.run(scenario())
+
+
+def test_setup_is_in_the_traceback() -> None:
+    """The author wants to see the line."""
+    with pytest.raises(FileNotFoundError) as caught, client(Broken):
+        pass
+
+    assert traceback.extract_tb(caught.tb)[-1].name == "setup"
+
+
+def test_wrong_overrides() -> None:
+    """Both the name and the value are checked."""
+    with pytest.raises(TypeError, match="no argument 'batch_size'; apis can be given other mb_max_latency, "):
+        client(Digits, batch_size=3).__enter__()  # type: ignore[call-arg]
+    with pytest.raises(DefinitionError, match="api 'predict': timeout must be a number of seconds above 0"):
+        client(Digits, timeout=0).__enter__()
+
+
+def test_what_the_block_raises_passes() -> None:
+    """Whatever it is; the service is stopped all the same."""
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error), client(Digits):
+            raise error
+
+
+def test_asyncio() -> None:
+    """Requests that are gathered share a batch, and the loop runs while a handler does."""
+
+    async def scenario() -> None:
+        async with async_client(Digits) as c:
+            gathered = await asyncio.gather(*(c.post("/held", json=n) for n in range(8)))
+            together = await c.post_all("/predict", json=[[n, n] for n in range(5)])
+            with pytest.raises(KeyError, match="the culprit"):
+                await c.post("/echo", json="raise")
+
+        assert isinstance(c, httpx.AsyncClient)
+        assert [reply.json() for reply in gathered] == [8] * 8
+        assert {reply.headers["x-batch-size"] for reply in together} == {"5"}
+
+    asyncio.run(scenario())
+
+
+def test_a_task_that_is_cancelled_leaves_the_queue() -> None:
+    """As a client that goes: the eighth row is another's."""
+
+    async def scenario() -> None:
+        async with async_client(Digits) as c:
+            leaving = asyncio.create_task(c.post("/held", json=0))
+            while _ONE_IS_HELD not in (await c.get("/metrics")).text:
+                pass
+            leaving.cancel()
+            replies = await c.post_all("/held", json=range(8))
+            assert {reply.headers["x-batch-size"] for reply in replies} == {"8"}
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
+    """Those that are sent together with it are answered."""
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"1"
+        raise ValueError("the body ends here")
+
+    async def scenario() -> None:
+        async with async_client(Digits) as c:
+            requests = [
+                c.build_request("POST", "/echo", json=1),
+                c.build_request("POST", "/echo", content=broken()),
+            ]
+            with pytest.raises(ValueError, match="the body ends here"):
+                await c.send_all(requests)
+            assert 'uncork_requests_total{api="echo",status="200"} 1.0' in (await c.get("/metrics")).text
+
+    asyncio.run(scenario())
+
+
+def test_uvloop() -> None:
+    """Any loop of asyncio serves."""
+
+    async def scenario() -> list[httpx.Response]:
+        async with async_client(Digits) as c:
+            return await c.post_all("/predict", json=[[1, 2]] * 3)
+
+    assert [reply.json() for reply in uvloop.run(scenario())] == [3, 3, 3]
+
+
+def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
+    """Those that are sent together arrive when all are whole."""
+
+    async def slow() -> AsyncIterator[bytes]:
+        for piece in (b'"', b"slow", b'"'):
+            await asyncio.sleep(0)
+            yield piece
+
+    async def scenario() -> None:
+        headers = {"content-type": "application/json"}
+        async with async_client(Digits) as c:
+            requests = [
+                c.build_request("POST", "/echo", json=1),
+                c.build_request("POST", "/echo", content=slow(), headers=headers),
+            ]
+            replies = await c.send_all(requests)
+        assert [reply.json() for reply in replies] == [1, "slow"]
+        assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
+
+    asyncio.run(scenario())
+
+
+class PlainUnittest(unittest.TestCase):
+    """A test case of the standard library."""
+
+    def setUp(self) -> None:
+        """Have the service for each test."""
+        self.client = self.enterContext(client(Digits))
+
+    def test_predict(self) -> None:
+        """As above."""
+        assert self.client.post("/predict", json=[1, 2]).json() == 3
+
+
+class Telling(Service):
+    """Streams what it is told to."""
+
+    closed = 0
+
+    @api(input=Json(), policy="none")
+    async def tell(self, items: list[Any]) -> AsyncIterator[Any]:
+        """Each, or what it stands for; without end if it is one number."""
+        [words] = items
+        try:
+            for word in itertools.count(words) if isinstance(words, int) else words:
+                await asyncio.sleep(0)
+                if word == "raise":
+                    raise KeyError("the culprit")
+                yield {"word": word}
+        finally:
+            type(self).closed += 1
+
+
+def test_what_is_streamed_is_read_whole() -> None:
+    """With the client for threads, which has no other way; another policy for all does not batch it."""
+    with client(Telling, policy="cork") as c:
+        replies = c.post_all("/tell", json=[["a", "b"], ["c"]])
+
+    assert [reply.text for reply in replies] == ['{"word":"a"}\n{"word":"b"}\n', '{"word":"c"}\n']
+    assert {reply.headers["x-batch-size"] for reply in replies} == {"1"}
+
+
+def test_a_stream_that_fails_raises_what_the_handler_raised() -> None:
+    """In its middle too, where there is no answer any more that would say so."""
+    with client(Telling) as c:
+        for words in (["raise"], ["a", "raise"]):
+            with pytest.raises(KeyError, match="the culprit"):
+                c.post("/tell", json=words)
+        assert c.post("/tell", json=["a"]).status_code == 200
+    with (
+        client(Telling, raise_handler_errors=False) as c,
+        pytest.raises(httpx.RemoteProtocolError, match="incomplete"),
+    ):
+        c.post("/tell", json=["a", "raise"])
+
+
+def test_an_asynchronous_client_streams() -> None:
+    """It reads pieces as they come, and what it leaves is closed."""
+
+    async def scenario() -> None:
+        async with async_client(Telling) as c:
+            before = Telling.closed
+            async with c.stream("POST", "/tell", json=5) as reply:
+                lines = reply.aiter_lines()
+                assert [await anext(lines) for _ in range(2)] == ['{"word":5}', '{"word":6}']
+            # There is one worker: who is answered comes after the end of the one before.
+            assert (await c.post("/tell", json=[])).content == b""
+            assert Telling.closed == before + 2
+
+    asyncio.run(scenario())

@@ -1,0 +1,81 @@
+"""Raw requests for adapters, as clients write them, and batches of them run by an Executor."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import httpx
+
+from uncork_workers.definition.adapters import Adapter
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, Meta, RawForm
+
+Files = Mapping[str, Any] | Sequence[tuple[str, Any]]
+
+
+class Sent(NamedTuple):
+    """A body and what came with it."""
+
+    body: bytes
+    meta: Meta
+
+
+class Answered(NamedTuple):
+    """What one request gets."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    headers: Sequence[tuple[str, str]] = ()
+
+
+def raw(body: bytes, content_type: str = "application/octet-stream", query: str = "") -> Sent:
+    """A request with a body of this type."""
+    return Sent(body, Meta(content_type, query, [("content-type", content_type)]))
+
+
+def form(files: Files, data: Mapping[str, Any] | None = None) -> Sent:
+    """A request with a form in multipart/form-data, as httpx writes it."""
+    request = httpx.Request("POST", "http://uncork", files=files, data=data)
+    return raw(request.read(), request.headers["content-type"])
+
+
+def merge(adapter: Adapter, *requests: Sent) -> Any:
+    """What the handler gets for these requests."""
+    return adapter.merge_raw([sent.body for sent in requests], [sent.meta for sent in requests])
+
+
+def run(
+    adapter: Adapter,
+    handler: Callable[[Any], Any],
+    requests: Sequence[Sent],
+    *,
+    limit_rows: int = 1000,
+) -> list[Answered]:
+    """Run a batch through an Executor, with a service whose only api has this input and handler."""
+
+    class Served(Service):
+        @api(input=adapter)
+        def answer(self, rows: Any) -> Any:
+            return handler(rows)
+
+    batch = Batch(
+        batch=1,
+        api="answer",
+        limit_rows=limit_rows,
+        lengths=[len(sent.body) for sent in requests],
+        rows=[1] * len(requests),
+        forms=(RawForm(),),
+        metas=[sent.meta for sent in requests],
+    )
+    reply, bodies = Executor(Served()).run(batch, [sent.body for sent in requests])
+    count = len(requests)
+    return list(
+        map(
+            Answered,
+            reply.statuses,
+            bodies,
+            reply.content_types or [""] * count,
+            [tuple(one) for one in reply.headers or [[]] * count],
+        )
+    )

@@ -1,0 +1,170 @@
+"""Adapters of a service's own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.definition.adapters.raw_stage import Answered, raw, run
+from uncork_workers.definition.adapters import InvalidInput, Json, Request, RequestAdapter
+from uncork_workers.wire.schema import DefinitionError
+
+Array = np.ndarray[Any, Any]
+
+
+class Points(RequestAdapter):
+    """Two floats each; one call for all of them."""
+
+    accepts = ("application/x-points",)
+
+    def handle_batch_request(self, requests: Sequence[Request]) -> Array:
+        """Read all at once; raise if one is wrong."""
+        if any(len(request.body) != 8 for request in requests):
+            raise InvalidInput("a point is 8 bytes")
+        return np.frombuffer(b"".join(request.body for request in requests), "<f4").reshape(-1, 2)
+
+
+class Numbers(RequestAdapter):
+    """Text of a number each; refuses one by one, and notes how often it is called."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def handle_batch_request(self, requests: Sequence[Request]) -> list[Any]:
+        """Put the error in the place of the row."""
+        self.calls.append(len(requests))
+        return [
+            int(request.body) if request.body.isdigit() else InvalidInput(f"no number: {request.body!r}")
+            for request in requests
+        ]
+
+
+class Forgetful(RequestAdapter):
+    """Loses a row."""
+
+    def handle_batch_request(self, requests: Sequence[Request]) -> list[int]:
+        """One too few."""
+        return [1] * (len(requests) - 1)
+
+
+POINTS = st.tuples(st.integers(-99, 99), st.integers(-99, 99)).map(
+    lambda point: np.array(point, "<f4").tobytes()
+)
+
+
+def sums(points: Array) -> list[float]:
+    """Of each point."""
+    return [float(value) for value in points.sum(axis=1)]
+
+
+def double(numbers: list[int]) -> list[int]:
+    """Each number."""
+    return [2 * number for number in numbers]
+
+
+@given(bodies=st.lists(POINTS | st.binary(max_size=9), min_size=1, max_size=6), limit_rows=st.integers(1, 6))
+def test_everybody_is_answered_as_if_alone(bodies: list[bytes], limit_rows: int) -> None:
+    """Whoever is wrong in the batch, and however it is cut: what is merged is an array."""
+    requests = list(map(raw, bodies))
+
+    with np.errstate(all="ignore"):
+        answers = run(Points(), sums, requests, limit_rows=limit_rows)
+        alone = [run(Points(), sums, [request])[0] for request in requests]
+
+    assert answers == alone
+    assert [answer.status == 200 for answer in answers] == [len(body) == 8 for body in bodies]
+
+
+def test_one_bad_request_among_fifty_fails_alone() -> None:
+    """The error in the place of a row goes to its client."""
+    adapter = Numbers()
+    requests = [raw(b"%d" % n) for n in range(51)]
+    requests[20] = raw(b"twenty")
+
+    answers = run(adapter, double, requests)
+
+    assert answers[20] == Answered(400, b"no number: b'twenty'")
+    assert [answer for n, answer in enumerate(answers) if n != 20] == [
+        Answered(200, b"%d" % (2 * n)) for n in range(51) if n != 20
+    ]
+    assert adapter.calls == [51, *[1] * 51, 50]
+
+
+def test_good_batches_are_made_in_one_call() -> None:
+    """Which is what batches are for."""
+    adapter = Numbers()
+
+    answers = run(adapter, double, [raw(b"1"), raw(b"2")], limit_rows=1)
+
+    assert answers == [Answered(200, b"2"), Answered(200, b"4")]
+    assert adapter.calls == [2]
+
+
+def test_an_adapter_that_loses_rows_is_no_fault_of_the_clients(caplog: pytest.LogCaptureFixture) -> None:
+    """They get 500, and the log says what was wrong; nobody gets the row of another."""
+    answers = run(Forgetful(), double, [raw(b"1"), raw(b"2")])
+
+    assert [answer.status for answer in answers] == [500, 500]
+    assert "handle_batch_request returned 1 row for 2 requests" in caplog.text
+
+
+def test_requests_have_all_that_was_sent() -> None:
+    """Body, content type, query and headers; the payload is there for who wants it."""
+    seen: list[Request] = []
+
+    class Watching(RequestAdapter):
+        def handle_batch_request(self, requests: Sequence[Request]) -> list[Any]:
+            seen.extend(requests)
+            return [request.payload for request in requests]
+
+    (answer,) = run(Watching(), lambda rows: rows, [raw(b"[1]", "application/json", "a=b")])
+
+    assert answer == Answered(200, b"[1]")
+    assert seen == [
+        Request(
+            body=b"[1]",
+            content_type="application/json",
+            query={"a": "b"},
+            headers={"content-type": "application/json"},
+        )
+    ]
+
+
+def test_an_adapter_may_let_each_result_be_an_answer() -> None:
+    """As those of Requests are."""
+
+    class Answering(Numbers):
+        answers_each = True
+
+    (answer,) = run(Answering(), lambda rows: ["text"], [raw(b"1")])
+
+    assert answer == Answered(200, b"text", "text/plain; charset=utf-8")
+
+
+def test_the_gateway_is_told_what_bodies_are_taken() -> None:
+    """All, unless the adapter says which."""
+    assert Points().describe() == {"kind": "raw", "accepts": ["application/x-points"]}
+    assert Numbers().describe() == {"kind": "raw", "accepts": ["application/octet-stream", "*"]}
+    assert not Json.answers_each
+
+
+@pytest.mark.parametrize("wrong", ["text/csv", (), []])
+def test_media_types_must_be_a_list(wrong: Any) -> None:
+    """One as text is a mistake that is easily made."""
+
+    class Wrong(Numbers):
+        accepts = wrong
+
+    with pytest.raises(DefinitionError, match=r"^Wrong: accepts must be a list of media types, got "):
+        Wrong().describe()
+
+
+def test_rows_of_json_are_no_requests() -> None:
+    """A client of another protocol gets 400."""
+    with pytest.raises(
+        InvalidInput, match=r"^this api takes no rows of JSON, only requests at its own route$"
+    ):
+        Numbers().merge([b"1"])

@@ -1,0 +1,406 @@
+"""The DataFrame adapter."""
+
+import csv
+import importlib.util
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.adapters import InvalidInput
+from uncork_workers.definition.adapters import dataframe as module
+from uncork_workers.definition.adapters.columns import MISSING
+from uncork_workers.definition.adapters.dataframe import DataFrame
+from uncork_workers.wire.schema import DefinitionError
+
+# What a reader may take for one thing alone, and for another beside others.
+_WORDS = [
+    *("", "NA", "nan", "null", "None", "True", "false", "TRUE", "x", "0", "-0", "-0.0", "007", "1.10", " 1 "),
+    *("1e3", "1e", "+5", ".5", "5.", "inf", "-Infinity", "1e400", "1_000", "0x10", "\u0661", "\ufeffx", "  "),
+    *(
+        "9007199254740993",
+        "9223372036854775808",
+        "18446744073709551616",
+        "-1",
+        "9" * 400,
+        'a"b',
+        "a,b",
+        "a\nb",
+    ),
+]
+WORDS = (
+    st.sampled_from(_WORDS)
+    | st.integers(-(10**20), 10**20).map(str)
+    | st.floats().map(repr)
+    | st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
+)
+VALUES = (
+    st.sampled_from([None, True, False, 0, -1, 1.5, 2**53 + 1, 2**64, "", "x", "1", "NA"])
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
+)
+DTYPES = st.sampled_from([None, "str", "float64", "float32", "int64", "int8", "uint64", "bool"])
+
+
+class Case(NamedTuple):
+    """What the api says, names in the order of the client, and the rows of each request in that order."""
+
+    columns: list[str] | None
+    dtypes: dict[str, str]
+    names: list[str]
+    requests: list[list[list[Any]]]
+
+    @property
+    def adapter(self) -> DataFrame:
+        """The adapter of the api."""
+        return DataFrame(columns=self.columns, dtypes=self.dtypes)
+
+    @property
+    def rows(self) -> list[int]:
+        """How many each request has."""
+        return list(map(len, self.requests))
+
+
+@st.composite
+def cases(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> Case:
+    """Columns with a dtype or without, in one order for the handler and in another for clients."""
+    dtypes = {name: draw(DTYPES) for name in draw(st.sampled_from(["a", "ab", "cab"]))}
+    columns = draw(st.sampled_from([None, sorted(dtypes)]))
+    known = {name: dtype for name, dtype in dtypes.items() if dtype}
+    rows = st.lists(st.tuples(*(values for _ in dtypes)).map(list), min_size=1, max_size=3)
+    return Case(columns, known, list(dtypes), draw(st.lists(rows, min_size=1, max_size=4)))
+
+
+def csv_of(rows: Sequence[Sequence[str]]) -> bytes:
+    """Lines as the gateway sends them."""
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def json_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """Objects with commas between them."""
+    return json.dumps([dict(zip(names, row, strict=True)) for row in rows])[1:-1].encode()
+
+
+def from_csv(case: Case) -> pd.DataFrame:
+    """All requests as one table."""
+    bodies = [csv_of(rows) for rows in case.requests]
+    return case.adapter.merge_table(bodies, ",".join(case.names), case.rows)
+
+
+def from_json(case: Case) -> pd.DataFrame:
+    """All requests as rows that are objects."""
+    return case.adapter.merge([json_of(case.names, rows) for rows in case.requests])
+
+
+def cells(frame: pd.DataFrame) -> list[list[tuple[str, str]]]:
+    """Type and text of each value, so that 1, 1.0, True and "1" are not the same, nor 0.0 and -0.0."""
+    columns = [[(type(value).__name__, repr(value)) for value in frame[name].tolist()] for name in frame]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def check_batched_is_as_alone(case: Case, merge: Callable[[Case], pd.DataFrame]) -> None:
+    """Those that are valid alone are so together, with the same values; and those that are not are not."""
+    valid, expected = [], []
+    for rows in case.requests:
+        try:
+            alone = merge(case._replace(requests=[rows]))
+        except InvalidInput:
+            continue
+        valid.append(rows)
+        expected += cells(alone)
+    if len(valid) < len(case.requests):
+        with pytest.raises(InvalidInput):
+            merge(case)
+    if not valid:
+        return
+
+    merged = merge(case._replace(requests=valid))
+
+    assert cells(merged) == expected
+    assert list(merged.columns) == (case.columns or case.names)
+    assert merged.index.equals(pd.RangeIndex(len(expected)))
+    for name, dtype in case.dtypes.items():
+        assert merged[name].dtype == dtype
+
+
+@given(case=cases(WORDS))
+@example(case=Case(None, {}, ["a"], [[["True"]], [["18446744073709551616"], ["1_000"]]]))
+@example(case=Case(None, {"a": "float64"}, ["a"], [[["-0.0"]], [["18446744073709551616"], ["1_000"]]]))
+@example(case=Case(None, {}, ["a"], [[["1"]], [["x"]], [["True"]], [[""]], [["True"], [""]], [["x"], ["2"]]]))
+@example(case=Case(None, {}, ["a"], [[["9" * 20]], [["1.5"]], [["-0"]]]))
+@example(case=Case(None, {}, ["a"], [[["9" * 20]], [["1"]]]))
+@example(case=Case(None, {}, ["a"], [[[""]], [[str(2**63)]]]))
+@example(case=Case(None, {}, ["a"], [[[""], ["x"]], [[str(2**64)]], [["True"]]]))
+@example(case=Case(None, {"a": "float64"}, ["a"], [[["NA"]], [[str(2**63)]]]))
+@example(case=Case(None, {}, ["a"], [[["-1"]], [[str(2**64 - 1)]]]))
+@example(case=Case(None, {}, ["a"], [[["\ufeff"]], [["\ufeffb"]]]))
+@example(case=Case(None, {"a": "int64"}, ["a"], [[[str(2**53 + 1)]], [["1.0"]]]))
+def test_batched_csv_is_as_alone(case: Case) -> None:
+    """Whatever the neighbours have in a column."""
+    check_batched_is_as_alone(case, from_csv)
+
+
+@given(case=cases(VALUES))
+@example(case=Case(None, {}, ["a"], [[[1]], [["x"]], [[True]], [[None]], [[True], [None]], [["x"], [2]]]))
+@example(case=Case(None, {}, ["a"], [[[10**400]], [[1.5]]]))
+def test_batched_json_is_as_alone(case: Case) -> None:
+    """Whatever the neighbours have in a column."""
+    check_batched_is_as_alone(case, from_json)
+
+
+@given(
+    case=cases(
+        st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.just("x")
+    )
+)
+def test_csv_is_as_json(case: Case) -> None:
+    """Where each request has one kind of values in a column, which CSV can tell; but for the sign of -0.0."""
+    requests = [rows[:1] for rows in case.requests]
+    texts = [[[str(value) for value in row] for row in rows] for rows in requests]
+    outcomes = []
+    for merge, values in ((from_csv, texts), (from_json, requests)):
+        try:
+            merged = merge(case._replace(requests=values))
+            outcomes.append(repr(cells(merged)).replace("'-0.0'", "'0.0'"))
+        except InvalidInput:
+            outcomes.append("")
+    if "str" not in case.dtypes.values():
+        assert outcomes[0] == outcomes[1]
+
+
+@given(rows=st.lists(st.lists(WORDS, min_size=2, max_size=2), min_size=1, max_size=5))
+@example(rows=[["True", "x"], ["", ""]])
+@example(rows=[["-0", "1"], ["-0.0", "1.5"]])
+def test_a_request_alone_is_as_pandas_reads_it(rows: list[list[str]]) -> None:
+    """But for numbers, which are all float64."""
+    expected = pd.read_csv(io.BytesIO(b"a,b\n" + csv_of(rows)), low_memory=False)
+
+    got = DataFrame().merge_table([csv_of(rows)], "a,b", [len(rows)])
+
+    for name in "ab":
+        for value, cell in zip(got[name].tolist(), expected[name].tolist(), strict=True):
+            # Beside whole numbers from 2**63 pandas does not look for what is missing.
+            if pd.isna(cell) or cell in MISSING:
+                assert pd.isna(value)
+            elif got[name].dtype == "float64":
+                assert value == float(str(cell))
+            else:
+                assert (type(value), value) == (type(cell), cell)
+
+
+def test_numbers_are_floats_and_all_else_is_what_it_is() -> None:
+    """Without dtypes; of one kind everywhere a column has a dtype of its own."""
+    frame = DataFrame().merge(
+        [b'{"n":1,"t":"x","b":true,"m":null}', b'{"n":null,"t":null,"b":false,"m":null}']
+    )
+    table = DataFrame().merge_table([b"1,x,True,\n", b",,False,\n"], "n,t,b,m", [1, 1])
+
+    assert list(map(str, table.dtypes)) == ["float64", "str", "bool", "float64"]
+    pd.testing.assert_frame_equal(frame, table)
+
+
+def test_text_stays_as_it_was_sent() -> None:
+    """If the api says that it is text."""
+    adapter = DataFrame(dtypes={"zip": "str"})
+
+    assert adapter.merge_table([b"01067\n", b"1e3\n", b'" x "\n'], "zip", [1, 1, 1]).zip.tolist() == [
+        "01067",
+        "1e3",
+        " x ",
+    ]
+    assert adapter.merge_table([b"NA\n"], "zip", [1]).zip.dtype == adapter.merge([b'{"zip":null}']).zip.dtype
+
+
+def test_columns_are_matched_by_name() -> None:
+    """In rows of one request, too."""
+    adapter = DataFrame(columns=["b", "a"])
+    expected = pd.DataFrame({"b": [2.0, 4.0], "a": [1.0, 3.0]})
+
+    pd.testing.assert_frame_equal(adapter.merge([b'{"a":1,"b":2},{"b":4,"a":3}']), expected)
+    pd.testing.assert_frame_equal(adapter.merge_table([b"1,2\n", b"3,4\n"], '"a","b"', [1, 1]), expected)
+    with pytest.raises(
+        InvalidInput, match=r"^the first row lacks 'b' and has unknown 'c'; its columns must be "
+    ):
+        adapter.merge_table([b"1,2\n"], "a,c", [1])
+
+
+def test_the_handler_may_write() -> None:
+    """It owns what it gets."""
+    for frame in (
+        DataFrame(dtypes={"a": "int8"}).merge([b'{"a":1}']),
+        DataFrame(dtypes={"a": "int8"}).merge_table([b"1\n"], "a", [1]),
+    ):
+        frame.loc[0, "a"] = 5
+        frame["b"] = frame.a * 2
+        assert frame.to_dict("records") == [{"a": 5, "b": 10}]
+
+
+def test_the_limits_of_dtypes_fit() -> None:
+    """As text and as JSON."""
+    ends: dict[str, list[float]] = {
+        "int8": [-128, 127],
+        "uint64": [0, 2**64 - 1],
+        "float32": [-float(np.finfo("f4").max), math.pi],
+    }
+    for dtype, values in ends.items():
+        adapter = DataFrame(dtypes={"a": dtype})
+        expected = np.array(values, dtype=dtype)
+        for frame in (
+            adapter.merge([json_of("a", [[value] for value in values])]),
+            adapter.merge_table([csv_of([[str(value)] for value in values])], "a", [2]),
+        ):
+            np.testing.assert_array_equal(frame.a.to_numpy(), expected)
+
+
+WRONG_VALUES = {
+    ("float64", "x"): "each value a number or missing, got 'x'",
+    ("float64", "true"): "each value a number or missing, got ",
+    ("float32", "1e39"): "each value a number or missing, got 1e.39, which is out of range",
+    ("int64", "1.5"): "each value a whole number, got ",
+    ("int64", "1.0"): "each value a whole number, got ",
+    ("int64", ""): "each value a whole number, got ",
+    ("int64", "x"): "each value a whole number, got ",
+    ("int8", "128"): "each value a whole number, got ",
+    ("int64", "9223372036854775808"): "each value a whole number, got ",
+    ("uint8", "-1"): "each value a whole number, got ",
+    ("bool", "1"): "each value true or false, got ",
+    ("bool", ""): "each value true or false, got ",
+    ("bool", "x"): "each value true or false, got ",
+}
+
+
+@pytest.mark.parametrize(("dtype", "word"), WRONG_VALUES)
+def test_a_value_that_does_not_fit_is_refused(dtype: str, word: str) -> None:
+    """The message names the column and what it takes; as JSON too."""
+    adapter = DataFrame(dtypes={"b": dtype})
+    reason = f"^the column 'b' must be {dtype}, {WRONG_VALUES[dtype, word]}"
+    try:
+        value = None if not word else json.loads(word)
+    except json.JSONDecodeError:
+        value = word
+
+    with pytest.raises(InvalidInput, match=reason):
+        adapter.merge_table([csv_of([["1", word]])], "a,b", [1])
+    with pytest.raises(InvalidInput, match=reason):
+        adapter.merge([json_of("ab", [[1, value]])])
+
+
+ROWS = DataFrame()
+WRONG_ROWS = {
+    "no object": (
+        ROWS,
+        b"[1]",
+        "a row must be an object of numbers, text, true, false or null: Expected `obj",
+    ),
+    "nested": (ROWS, b'{"a":[1]}', "a row must be an object of numbers, text, .*got `array`"),
+    "not JSON": (ROWS, b'{"a":NaN}', "a row must be an object .*: JSON is malformed"),
+    "nested, and a later value too deep to read": (
+        ROWS,
+        b'{"a":[1],"b":%b1%b}' % (b"[" * 10_000, b"]" * 10_000),
+        "a row must be an object of numbers, text, .*got `array`",
+    ),
+    "nested, and a later name not UTF-8": (ROWS, b'{"a":[1],"\xff":1}', "a row must be an object of .*"),
+    "not UTF-8": (ROWS, b'{"a":"\xff"}', "a row must be an object "),
+    "nothing": (ROWS, b"", "there are no rows"),
+    "too large": (ROWS, b'{"a":1%b}' % (b"0" * 400), "the column 'a' has a number that is too large"),
+    "another name": (
+        ROWS,
+        b'{"a":1},{"b":1}',
+        "row 2 lacks 'a' and has unknown 'b'; its columns must be 'a'$",
+    ),
+    "one name more": (ROWS, b'{"a":1},{"a":1,"b":1}', "row 2 has unknown 'b'; its columns must be 'a'$"),
+    "lacking": (DataFrame(columns=["a", "b"]), b'{"a":1}', "row lacks 'b'; its columns must be 'a', 'b'$"),
+    "unknown": (DataFrame(columns=["a"]), b'{"a":1,"z":1}', "row has unknown 'z'; its columns must be 'a'$"),
+    "no dtype's": (DataFrame(dtypes={"z": "int8", "y": "int8"}), b'{"a":1}', "the first row lacks 'y', 'z'$"),
+}
+
+
+@pytest.mark.parametrize(("adapter", "body", "reason"), WRONG_ROWS.values(), ids=WRONG_ROWS)
+def test_wrong_rows_are_refused(adapter: DataFrame, body: bytes, reason: str) -> None:
+    """The message says what is wrong with them."""
+    with pytest.raises(InvalidInput, match=reason):
+        adapter.merge([body])
+
+
+@pytest.mark.parametrize("body", [b"1,2\n1,2,3\n", b"1,2\n\xff,2\n", b'1,2\n"1,2\n', b"1,2\n"])
+def test_wrong_tables_are_refused(body: bytes) -> None:
+    """The gateway lets none of these through."""
+    with pytest.raises(InvalidInput):
+        DataFrame().merge_table([body], "a,b", [2])
+
+
+WRONG_DEFINITIONS: list[tuple[dict[str, Any], str]] = [
+    ({"columns": []}, "columns must be a list of names, at least one and none twice, got \\[\\]"),
+    ({"columns": "ab"}, "columns must be a list of names, .* got 'ab'"),
+    ({"columns": ["a", "a"]}, "columns must be a list of names, .*none twice"),
+    ({"columns": ["a", ""]}, "columns must be a list of names"),
+    ({"columns": [1]}, "columns must be a list of names"),
+    ({"dtypes": ["a"]}, "dtypes must be a mapping of names to dtypes, got \\['a'\\]"),
+    ({"dtypes": {1: "int8"}}, "dtypes must have names of columns, got 1"),
+    ({"columns": ["a"], "dtypes": {"b": "int8"}}, "dtypes has 'b', which is not in columns \\['a'\\]"),
+    *(
+        ({"dtypes": {"a": dtype}}, "the dtype of 'a' must be a float, an integer, 'bool' or 'str', got ")
+        for dtype in ("flaot", "complex128", "object", "category", "datetime64[ns]", "U5", "S", None, "i4,i4")
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), WRONG_DEFINITIONS)
+def test_a_wrong_definition_is_refused(arguments: dict[str, Any], reason: str) -> None:
+    """At once, where the class is written."""
+    with pytest.raises(DefinitionError, match=f"^DataFrame: {reason}"):
+        DataFrame(**arguments)
+
+
+def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module itself can be imported: services without tables do without pandas."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+
+    with pytest.raises(DefinitionError, match=r'^DataFrame needs pandas: pip install "uncork\[dataframe\]"$'):
+        fresh.DataFrame()
+
+
+def test_it_describes_itself() -> None:
+    """To the gateway, as plain data."""
+    for columns in (None, ["b", "a"]):
+        description = DataFrame(columns=columns).describe()
+        assert msgspec.json.decode(msgspec.json.encode(description)) == {
+            "kind": "dataframe",
+            "columns": columns,
+        }
+
+
+def test_the_schema_of_a_row() -> None:
+    """Names and kinds of values, as far as they are known."""
+    anything = {"type": ["number", "boolean", "string", "null"]}
+
+    assert DataFrame(columns=["b", "a"], dtypes={"a": "uint8"}).schema() == {
+        "type": "object",
+        "properties": {"b": anything, "a": {"type": "integer", "minimum": 0}},
+        "required": ["b", "a"],
+        "additionalProperties": False,
+    }
+    assert DataFrame(dtypes={"a": "str"}).schema() == {
+        "type": "object",
+        "properties": {"a": {"type": ["string", "null"]}},
+        "required": ["a"],
+        "additionalProperties": anything,
+        "minProperties": 1,
+    }

@@ -1,0 +1,195 @@
+"""The File adapter: whole bodies, and parts of forms."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.definition.adapters.raw_stage import Sent, form, merge, raw, run
+from uncork_workers.definition.adapters import File, InvalidInput, UploadedFile
+from uncork_workers.wire.schema import DefinitionError
+
+PAIR = File(parts=("image", "mask"))
+NAMES = st.text(alphabet=st.characters(categories=["L", "N"], include_characters=" ._-"), min_size=1)
+
+
+def files(data: bytes = b"data", filename: str = "name.bin") -> dict[str, tuple[str, bytes, str]]:
+    """A form with one file."""
+    return {"any name": (filename, data, "application/x-thing")}
+
+
+def test_a_file_is_the_whole_body() -> None:
+    """With the content type that the client gave."""
+    assert merge(File(), raw(b"\0\xff", "image/png; a=b")) == [
+        UploadedFile(data=b"\0\xff", filename="", content_type="image/png; a=b")
+    ]
+
+
+def test_a_file_is_the_only_part_of_a_form() -> None:
+    """With its own name and content type; the name of the part does not matter."""
+    assert merge(File(), form(files())) == [
+        UploadedFile(data=b"data", filename="name.bin", content_type="application/x-thing")
+    ]
+
+
+def test_a_part_without_a_content_type_is_text() -> None:
+    """So RFC 7578 says."""
+    body = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--b--\r\n'
+
+    (file,) = merge(File(), raw(body, 'multipart/form-data; boundary="b"'))
+
+    assert file == UploadedFile(data=b"x", filename="", content_type="text/plain")
+
+
+@given(contents=st.lists(st.tuples(st.binary(), NAMES, st.booleans()), max_size=5))
+def test_merging_is_the_same_as_reading_each_alone(contents: list[tuple[bytes, str, bool]]) -> None:
+    """Whatever is in the files, in either form."""
+    requests = [form(files(data, name)) if as_form else raw(data) for data, name, as_form in contents]
+
+    merged = merge(File(), *requests)
+
+    assert merged == [file for request in requests for file in merge(File(), request)]
+    assert [file.data for file in merged] == [data for data, _, _ in contents]
+    assert [file.filename for file in merged] == [name if as_form else "" for _, name, as_form in contents]
+
+
+@given(pairs=st.lists(st.tuples(st.binary(), st.binary()), max_size=4))
+def test_named_parts_are_dicts(pairs: list[tuple[bytes, bytes]]) -> None:
+    """In whatever order the client sends them."""
+    requests = [form({"mask": second, "image": first}) for first, second in pairs]
+
+    merged = merge(PAIR, *requests)
+
+    assert merged == [one for request in requests for one in merge(PAIR, request)]
+    assert [(one["image"].data, one["mask"].data) for one in merged] == pairs
+    assert all(set(one) == {"image", "mask"} for one in merged)
+
+
+WHOLE = form(files())
+BOUNDARY = WHOLE.meta.content_type
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (form({"a": b"1", "b": b"2"}), "the form must have one part, it has 2"),
+        (raw(b"--b--\r\n", "multipart/form-data; boundary=b"), "the form must have one part, it has 0"),
+        (raw(WHOLE.body, "multipart/form-data"), "the body is not valid multipart/form-data"),
+        (raw(WHOLE.body, "multipart/form-data; boundary=other"), "is not valid multipart"),
+        (raw(WHOLE.body[:-4], BOUNDARY), "Unexpected end"),
+        (raw(b"", BOUNDARY), "Unexpected end"),
+        (raw(b"nothing of the kind", BOUNDARY), "is not valid multipart"),
+    ],
+)
+def test_a_form_that_is_not_one_file_is_refused(sent: Sent, reason: str) -> None:
+    """The message says what is wrong with it."""
+    with pytest.raises(InvalidInput, match=reason):
+        merge(File(), sent)
+
+
+@pytest.mark.parametrize("length", range(0, len(WHOLE.body) - 2, 7))
+def test_a_form_that_was_cut_off_is_never_a_file(length: int) -> None:
+    """Wherever it ends."""
+    with pytest.raises(InvalidInput, match=r"^the body is not valid multipart/form-data: "):
+        merge(File(), raw(WHOLE.body[:length], BOUNDARY))
+
+
+@given(body=st.binary(max_size=40), boundary=st.sampled_from(["b", '"a b"', "", "\xff", "b; boundary=c"]))
+def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
+    """Nothing else is raised."""
+    for text in (body, b"--b\r\n" + body + b"\r\n--b--"):
+        try:
+            merged = merge(File(), raw(text, f"multipart/form-data; boundary={boundary}"))
+        except InvalidInput:
+            continue
+        assert len(merged) == 1
+
+
+def test_a_form_of_endless_parts_is_refused() -> None:
+    """Before they are all in memory."""
+    many = b"".join(b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' for _ in range(1001))
+
+    with pytest.raises(InvalidInput, match="segment count"):
+        merge(File(), raw(many + b"--b--\r\n", "multipart/form-data; boundary=b"))
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (raw(b"1"), "^the body must be multipart/form-data with the parts 'image', 'mask'$"),
+        (form({"image": b"1"}), "^missing 'mask'; the parts are 'image', 'mask'$"),
+        (raw(b"--b--\r\n", "multipart/form-data; boundary=b"), "^missing 'image', 'mask'; the parts are"),
+        (form({"image": b"1", "mask": b"2", "x": b"3"}), "^the part 'x' is not known; the parts are 'image'"),
+        (form([("image", b"1"), ("image", b"2")]), "^the part 'image' is there more than once$"),
+    ],
+)
+def test_parts_must_be_those_of_the_api(sent: Sent, reason: str) -> None:
+    """All of them, once, and no others."""
+    with pytest.raises(InvalidInput, match=reason):
+        merge(PAIR, sent)
+
+
+def test_large_files_are_refused() -> None:
+    """The limit is on each file, not on all together."""
+    limited = File(max_bytes=3)
+    pair = File(parts=["image", "mask"], max_bytes=3)
+
+    assert merge(limited, raw(b"123"))[0].data == b"123"
+    assert len(merge(pair, form({"image": b"123", "mask": b"123"}))[0]) == 2
+    with pytest.raises(InvalidInput, match=r"^the file has 4 bytes, at most 3 are accepted$"):
+        merge(limited, raw(b"1234"))
+    with pytest.raises(InvalidInput, match=r"^the file has 4 bytes, at most 3 are accepted$"):
+        merge(limited, form(files(b"1234")))
+    with pytest.raises(InvalidInput, match=r"^the part 'mask' has 4 bytes, at most 3 are accepted$"):
+        merge(pair, form({"image": b"1", "mask": b"1234"}))
+
+
+@pytest.mark.parametrize("limit_rows", [7, 100])
+def test_one_bad_form_among_fifty_fails_alone(limit_rows: int) -> None:
+    """The others get the answers that they would get alone."""
+    requests = [form(files(b"x" * n)) if n % 2 else raw(b"x" * n) for n in range(51)]
+    requests[20] = raw(WHOLE.body[:50], BOUNDARY)
+
+    def sizes(rows: Sequence[UploadedFile]) -> list[int]:
+        return [len(file.data) for file in rows]
+
+    answers = run(File(), sizes, requests, limit_rows=limit_rows)
+
+    assert [answer.status for answer in answers] == [400 if n == 20 else 200 for n in range(51)]
+    assert b"not valid multipart/form-data" in answers[20].body
+    assert [answer.body for n, answer in enumerate(answers) if n != 20] == [
+        str(n).encode() for n in range(51) if n != 20
+    ]
+
+
+def test_the_gateway_is_told_what_bodies_are_taken() -> None:
+    """Named parts are in forms; a single file may be anything."""
+    assert File().describe() == {"kind": "raw", "accepts": ["application/octet-stream", "*"]}
+    assert PAIR.describe() == {"kind": "raw", "accepts": ["multipart/form-data"]}
+
+
+def test_the_schema_names_the_parts() -> None:
+    """All are required."""
+    schema = PAIR.schema()
+
+    assert list(schema["properties"]) == schema["required"] == ["image", "mask"]
+    assert File().schema()["type"] == "string"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"parts": "image"}, "parts must be a list of names, got 'image'"),
+        ({"parts": ["a", ""]}, "parts must be a list of names"),
+        ({"parts": [1]}, "parts must be a list of names"),
+        ({"parts": ["a", "a"]}, "parts must be different names"),
+        ({"max_bytes": 0}, "max_bytes must be a whole number from 1, got 0"),
+        ({"max_bytes": 1.5}, "max_bytes must be a whole number"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], reason: str) -> None:
+    """When the class of the service is defined."""
+    with pytest.raises(DefinitionError, match=f"^File: {reason}"):
+        File(**arguments)

@@ -1,0 +1,66 @@
+"""The Json adapter."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.json_values import SPACES, VALUES, to_json
+from uncork_workers.definition.adapters import InvalidInput, Json
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def test_the_gateway_needs_to_know_the_kind_only() -> None:
+    """Json says nothing but its kind."""
+    assert Json().describe() == {"kind": "json"}
+
+
+@given(requests=st.lists(st.tuples(SPACES, VALUES, SPACES), max_size=6))
+def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, object, bytes]]) -> None:
+    """The handler gets the values in order, whatever they are and whatever space is around them."""
+    bodies = [before + to_json(value) + after for before, value, after in requests]
+
+    merged = Json().merge(bodies)
+
+    values = [value for _, value, _ in requests]
+    assert merged == [item for body in bodies for item in Json().merge([body])] == values
+    assert [to_json(item) for item in merged] == [to_json(value) for value in values]  # 1 is not True
+
+
+@given(value=VALUES)
+def test_any_json_value_is_accepted(value: object) -> None:
+    """There is nothing else to check."""
+    assert len(Json().merge([to_json(value)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"nul", "invalid character"),
+        (b"NaN", "invalid character"),
+        (b'{"a":1,}', "trailing comma"),
+        (b"[1", "truncated|expected"),
+        (b"1]", "trailing characters"),
+        (b"1],[2", "trailing characters"),
+        (b'"\xff"', "can't decode byte 0xff"),
+        (b"1e999", "out of range"),
+        (DEEP, "recursion"),
+    ],
+    ids=["word", "NaN", "comma", "open", "closed", "injection", "not UTF-8", "too large", "deep"],
+)
+def test_what_is_not_json_is_invalid_input(body: bytes, reason: str) -> None:
+    """Alone and among others; the message says what is wrong with it."""
+    with pytest.raises(InvalidInput, match=f"^not valid JSON: .*({reason})"):
+        Json().merge([body])
+    with pytest.raises(InvalidInput, match=r"^not valid JSON: "):
+        Json().merge([b"1", body, b"2"])
+
+
+@pytest.mark.parametrize("body", [b"1,2", b"", b" ", b"1,", b",1"])
+def test_a_body_that_is_not_one_value_is_seen(body: bytes) -> None:
+    """It would shift the answers of its neighbours: it is refused, or counted for what it is."""
+    try:
+        merged = Json().merge([body])
+    except InvalidInput:
+        return
+    assert len(merged) != 1

@@ -1,0 +1,240 @@
+"""The Json adapter with a type."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_workers.definition.adapters import InvalidInput, Json
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, Place, TensorForm
+from uncork_workers.wire.schema import DefinitionError
+
+
+class Struct(msgspec.Struct):
+    """A person, for msgspec."""
+
+    name: str
+    age: Annotated[int, msgspec.Meta(ge=0)] = 0
+    tags: list[str] = []
+
+
+@dataclass
+class Data:
+    """A person, for nobody in particular."""
+
+    name: str
+    age: Annotated[int, msgspec.Meta(ge=0)] = 0
+    tags: list[str] | None = None
+
+
+class Typed(TypedDict):
+    """A person without defaults."""
+
+    name: str
+    age: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Model(pydantic.BaseModel):
+    """A person, for pydantic."""
+
+    name: str
+    age: Annotated[int, pydantic.Field(ge=0)] = 0
+    tags: list[str] = []
+
+
+@pydantic.dataclasses.dataclass
+class ModelData:
+    """A person, for pydantic, as a dataclass."""
+
+    name: str
+    age: Annotated[int, pydantic.Field(ge=0)] = 0
+
+
+TYPES = [Struct, Data, Typed, Model, ModelData]
+PEOPLE = st.fixed_dictionaries(
+    {"name": st.text(alphabet=st.characters(exclude_categories=["Cs"])), "age": st.integers(0, 2**62)}
+)
+
+
+def name_of(person: Any) -> Any:
+    """Of a person of any type."""
+    return person["name"] if isinstance(person, dict) else person.name
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(max_examples=40)
+@given(people=st.lists(PEOPLE, max_size=5))
+def test_merging_is_the_same_as_parsing_each_alone(kind: type, people: list[dict[str, Any]]) -> None:
+    """The handler gets values of the type."""
+    adapter = Json(type=kind)
+    bodies = list(map(msgspec.json.encode, people))
+
+    merged = adapter.merge(bodies)
+
+    assert merged == [one for body in bodies for one in adapter.merge([body])]
+    assert [name_of(one) for one in merged] == [person["name"] for person in people]
+    assert all(type(one) is (dict if kind is Typed else kind) for one in merged)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"name":"Ann","age":"old"}', r"`\$\[0\]\.age`"),
+        (b'{"name":"Ann","age":-1}', r"`\$\[0\]\.age`"),
+        (b'{"age":1}', r"`name` - at `\$\[0\]`|`\$\[0\]\.name`"),
+        (b'{"name":null,"age":1}', r"`\$\[0\]\.name`"),
+        (b"5", "object|dictionary"),
+        (b"[]", "object|dictionary"),
+    ],
+)
+def test_what_is_not_of_the_type_is_refused(kind: type, body: bytes, reason: str) -> None:
+    """The message names the field."""
+    with pytest.raises(InvalidInput, match=f"^not valid: .*({reason})"):
+        Json(type=kind).merge([body])
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("body", [b'{"name":', b'"\xff"', b"[" * 100_000])
+def test_what_is_not_json_is_refused(kind: type, body: bytes) -> None:
+    """Whoever parses it."""
+    with pytest.raises(InvalidInput, match=r"^not valid"):
+        Json(type=kind).merge([body])
+
+
+@pytest.mark.parametrize("kind", [Struct, Model])
+def test_of_several_rows_the_message_says_which(kind: type) -> None:
+    """A client of another protocol sends many in one request."""
+    with pytest.raises(InvalidInput, match=r" - at `\$\[1\]\.tags\[1\]`$"):
+        Json(type=kind).merge([b'{"name":"Ann"},{"name":"Bob","tags":["a",1]}'])
+
+
+def test_the_first_faults_are_told() -> None:
+    """Not all of a long list."""
+    body = msgspec.json.encode({"name": "Ann", "tags": [1] * 8})
+
+    with pytest.raises(InvalidInput, match=r"`\$\[0\]\.tags\[4\]`; and 3 more$"):
+        Json(type=Model).merge([body])
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
+    """The others are answered."""
+
+    class People(Service):
+        @api(input=Json(type=kind))
+        def names(self, people: list[Any]) -> list[str]:
+            return [name_of(person) for person in people]
+
+    bodies = [msgspec.json.encode({"name": f"n{n}", "age": n}) for n in range(51)]
+    bodies[20] = b'{"name":"Ann","age":"old"}'
+    batch = Batch(batch=1, api="names", limit_rows=100, lengths=list(map(len, bodies)), rows=[1] * 51)
+
+    reply, answers = Executor(People()).run(batch, bodies)
+
+    assert reply.statuses == [400 if n == 20 else 200 for n in range(51)]
+    assert b"`$[0].age`" in answers[20]
+    [*_, place] = reply.reasons[20]
+    assert place == Place(0, ("age",))
+    assert [answer for n, answer in enumerate(answers) if n != 20] == [
+        b'"n%d"' % n for n in range(51) if n != 20
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [(list[int] | str, b'"a",[1,2]', b"[1.5]"), (Annotated[float, msgspec.Meta(lt=1)], b"0,0.5", b"1")],
+)
+def test_other_types_than_objects_will_do(kind: Any, good: bytes, bad: bytes) -> None:
+    """Whatever msgspec can make of JSON."""
+    assert len(Json(type=kind).merge([good])) == 2
+    with pytest.raises(InvalidInput, match=r"^not valid: "):
+        Json(type=kind).merge([bad])
+
+
+def pair_of(kind: Any) -> Any:
+    """Rows of a tensor of two integers."""
+    body = bytes([1, 2, 3, 4])
+    return Json(type=kind).merge_tensors([body[:2], body[2:]], TensorForm("UINT8", (2,)), [1, 1])
+
+
+class Pair(pydantic.RootModel[tuple[int, int]]):
+    """Two numbers."""
+
+
+class Word(pydantic.RootModel[str]):
+    """A text."""
+
+
+def test_rows_of_tensors_are_checked_too() -> None:
+    """They become values of the type, or are refused."""
+    assert pair_of(tuple[int, int]) == [(1, 2), (3, 4)]
+    assert pair_of(Pair) == [Pair((1, 2)), Pair((3, 4))]
+    with pytest.raises(InvalidInput, match=r"^not valid: Expected `str`, got `array`"):
+        pair_of(str)
+    with pytest.raises(InvalidInput, match=r"string - at `\$\[0\]`; .* - at `\$\[1\]`$"):
+        pair_of(Word)
+
+
+@pytest.mark.parametrize(
+    ("kind", "find"),
+    [
+        (Struct, lambda schema: schema["$defs"]["Struct"]),
+        (Data, lambda schema: schema["$defs"]["Data"]),
+        (Typed, lambda schema: schema["$defs"]["Typed"]),
+        (Model, lambda schema: schema),
+        (ModelData, lambda schema: schema),
+    ],
+)
+def test_the_schema_is_that_of_the_type(kind: type, find: Callable[[Any], Any]) -> None:
+    """With its fields and their limits."""
+    schema = find(Json(type=kind).schema())
+
+    assert schema["type"] == "object"
+    assert {"name", "age"} <= schema["properties"].keys()
+    assert schema["properties"]["age"]["minimum"] == 0
+    assert "name" in schema["required"]
+
+
+def test_without_a_type_anything_goes() -> None:
+    """And the schema says nothing."""
+    assert Json().schema() == {}
+
+
+class Opaque:
+    """Nothing that JSON could be."""
+
+
+class Calling(pydantic.BaseModel):
+    """Has a field that JSON has no word for."""
+
+    call: Callable[[], int]
+
+
+@pytest.mark.parametrize("kind", [Opaque, list[Opaque], list[Model], Calling, 5, "Nobody", list["Nobody"]])  # type: ignore[name-defined]  # noqa: F821
+def test_a_type_that_json_cannot_be_is_refused(kind: Any) -> None:
+    """When the class of the service is defined, not when the first request comes."""
+    with pytest.raises(DefinitionError, match=r"^Json: values of type .* cannot be made of JSON; use "):
+        Json(type=kind)
+
+
+def test_pydantic_is_not_imported_for_those_who_do_without() -> None:
+    """Nor what else only some inputs need."""
+    program = (
+        "import sys, dataclasses, uncork.adapters as a\n"
+        "a.Json(type=dataclasses.make_dataclass('D', [('x', int)])), a.Text(), a.File(), a.Requests()\n"
+        "print([name for name in ('pydantic', 'PIL', 'pandas') if name in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

@@ -1,0 +1,205 @@
+"""The NdArray adapter."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from tests.workers.json_values import SPACES
+from uncork_workers.definition.adapters import InvalidInput, NdArray
+from uncork_workers.wire.schema import DefinitionError
+
+DTYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint64", "bool"]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[NdArray, list[bytes], np.ndarray[Any, Any]]:
+    """An adapter, the bodies of some requests with one or more rows each, and the array they stand for."""
+    dtype = draw(st.sampled_from(DTYPES))
+    lengths = draw(st.lists(st.integers(1, 3), max_size=3))
+    shape = tuple(draw(st.sampled_from([length, None])) for length in lengths)
+    counts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    values = npst.from_dtype(np.dtype(dtype), allow_nan=False, allow_infinity=False)
+    array = draw(npst.arrays(dtype, (sum(counts), *lengths), elements=values))
+    rows = iter(array.tolist())
+    space = draw(SPACES)
+    comma = space + b"," + space
+    bodies = [
+        space + comma.join(json.dumps(next(rows)).encode() for _ in range(count)) + space for count in counts
+    ]
+    return NdArray(dtype=dtype, shape=shape), bodies, array
+
+
+@given(batch=batches())
+def test_merging_is_the_same_as_parsing_each_alone(
+    batch: tuple[NdArray, list[bytes], np.ndarray[Any, Any]],
+) -> None:
+    """One array with all rows in order, of the dtype and shape that were asked for."""
+    adapter, bodies, expected = batch
+
+    merged = adapter.merge(bodies)
+
+    assert merged.dtype == expected.dtype
+    np.testing.assert_array_equal(merged, expected)
+    np.testing.assert_array_equal(merged, np.concatenate([adapter.merge([body]) for body in bodies]))
+
+
+def test_whole_numbers_are_fine_where_floats_are_expected() -> None:
+    """JSON from many clients has 1 for 1.0."""
+    np.testing.assert_array_equal(NdArray().merge([b"[1, 2.5, -0.0, 1e3]"]), [[1.0, 2.5, 0.0, 1000.0]])
+
+
+def test_the_largest_values_of_a_dtype_fit() -> None:
+    """The limits themselves are not over the limit."""
+    ends = np.finfo("float32").max
+    body = f"[{-float(ends)!r}, {float(ends)!r}]".encode()
+
+    assert NdArray(dtype="float32").merge([body]).tolist() == [[-ends, ends]]
+    assert NdArray(dtype="int8").merge([b"[-128, 127]"]).tolist() == [[-128, 127]]
+    assert NdArray(dtype="uint64").merge([b"[18446744073709551615]"]).tolist() == [[2**64 - 1]]
+
+
+FLOATS = NdArray(shape=(2,))
+WRONG: dict[str, tuple[NdArray, bytes, str]] = {
+    "too few values": (FLOATS, b"[1]", r"got a row of shape \(1,\)"),
+    "too many values": (FLOATS, b"[1,2,3]", r"got a row of shape \(3,\)"),
+    "no values": (NdArray(), b"[]", r"got a row of shape \(0,\)"),
+    "no values inside": (NdArray(shape=(None, None)), b"[[],[]]", r"got a row of shape \(2, 0\)"),
+    "too shallow": (FLOATS, b"1", "Expected `array`, got `int`"),
+    "too deep": (FLOATS, b"[[1,2],[3,4]]", "Expected `float`, got `array`"),
+    "deep without end": (FLOATS, b"[" * 100_000, "Expected `float`, got `array`"),
+    "ragged rows": (NdArray(), b"[1],[2,3]", "rows are of different lengths"),
+    "ragged inside": (NdArray(shape=(2, None)), b"[[1],[2,3]]", "rows are of different lengths"),
+    "text": (FLOATS, b'["1","2"]', "Expected `float`, got `str`"),
+    "null": (FLOATS, b"[1,null]", "Expected `float`, got `null`"),
+    "object": (FLOATS, b'{"a":1}', "Expected `array`, got `object`"),
+    "bool for float": (FLOATS, b"[true,1]", "Expected `float`, got `bool`"),
+    "bool for int": (NdArray(dtype="int64"), b"[true]", "Expected `int`, got `bool`"),
+    "float for int": (NdArray(dtype="int64"), b"[1.5]", "Expected `int`, got `float`"),
+    "int for bool": (NdArray(dtype="bool"), b"[1]", "Expected `bool`, got `int`"),
+    "out of range for int8": (NdArray(dtype="int8"), b"[128]", "128 out of bounds for int8"),
+    "below the range of uint8": (NdArray(dtype="uint8"), b"[-1]", "-1 out of bounds for uint8"),
+    "out of range for int64": (NdArray(dtype="int64"), b"[9223372036854775808]", "too large"),
+    "out of any range": (NdArray(dtype="int64"), b"[" + b"1" * 5000 + b"]", "out of range"),
+    "too large for float16": (NdArray(dtype="float16"), b"[65520]", "a value is too large for float16"),
+    "too large for float32": (NdArray(dtype="float32"), b"[-1e39]", "a value is too large for float32"),
+    "too large for float64": (FLOATS, b"[1e999,1]", "Number out of range"),
+    "NaN": (FLOATS, b"[NaN,1]", "JSON is malformed"),
+    "Infinity": (FLOATS, b"[1,Infinity]", "JSON is malformed"),
+    "not UTF-8": (FLOATS, b"[1,\xff]", "JSON is malformed"),
+    "not UTF-8 in a key": (FLOATS, b'{"\xff":1}', "Expected `array`, got `object`"),
+    "cut off": (FLOATS, b"[1,", "JSON is malformed"),
+    "injection": (FLOATS, b"[1,2]],[[3,4]", "JSON is malformed: trailing characters"),
+    "injection of numbers": (NdArray(shape=()), b"1],[2", "JSON is malformed: trailing characters"),
+    "nothing": (FLOATS, b"", r"got a row of shape \(\)"),
+}
+
+
+@pytest.mark.parametrize(("adapter", "body", "reason"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reason: str) -> None:
+    """The message says what was wrong, and what a row must be."""
+    with pytest.raises(InvalidInput, match=f"{reason}.*; a row must have shape .*, each value "):
+        adapter.merge([body])
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if name != "nothing"])
+def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
+    """Nothing invalid reaches the handler in the company of good rows."""
+    adapter, body, _ = WRONG[name]
+    shape = adapter.describe()["shape"]
+    good: Any = True if adapter.describe()["dtype"] == "bool" else 1
+    for length in reversed(shape):
+        good = [good] * (length or 1)
+
+    with pytest.raises(InvalidInput):
+        adapter.merge([json.dumps(good).encode(), body, json.dumps(good).encode()])
+
+
+@pytest.mark.parametrize(
+    ("adapter", "expected"),
+    [
+        (NdArray(), "a row must have shape (any,), each value a number (float64)"),
+        (NdArray(dtype="int8", shape=(2, None)), "shape (2, any), each value an integer (int8)"),
+        (NdArray(dtype="uint8", shape=()), "a row must have shape (), each value an integer (uint8)"),
+        (NdArray(dtype="bool"), "each value true or false (bool)"),
+    ],
+)
+def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) -> None:
+    """A client can mend its request from the message alone."""
+    with pytest.raises(InvalidInput) as caught:
+        adapter.merge([b'"x"'])
+
+    assert str(caught.value).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "dtype", "shape"),
+    [
+        (NdArray(), "float64", [None]),
+        (NdArray(dtype="f4", shape=(28, 28)), "float32", [28, 28]),
+        (NdArray(dtype="?", shape=()), "bool", []),
+        (NdArray(dtype="int8", shape=(None, 3)), "int8", [None, 3]),
+    ],
+)
+def test_the_gateway_is_told_dtype_and_shape(adapter: NdArray, dtype: str, shape: list[int | None]) -> None:
+    """Plain data; the dtype under its full name."""
+    assert adapter.describe() == {"kind": "ndarray", "dtype": dtype, "shape": shape}
+
+
+@pytest.mark.parametrize("dtype", ["float33", "", "f4:", 5])
+def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any) -> None:
+    """At the definition, with the word that was wrong."""
+    with pytest.raises(DefinitionError, match=f"NdArray: {dtype!r} is not a dtype of NumPy"):
+        NdArray(dtype=dtype)
+
+
+@pytest.mark.parametrize(("dtype", "meant"), [("flaot32", "float32"), ("uint46", "uint64")])
+def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
+    """The message says what was probably meant."""
+    with pytest.raises(DefinitionError, match=f"is not a dtype of NumPy; did you mean '{meant}'\\?$"):
+        NdArray(dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "meant"),
+    [(64, "; write shape=(64,)"), ([8, 8], "; write shape=(8, 8)"), ((0,), ""), ((-1, 2), "")],
+)
+def test_a_shape_that_is_nearly_right(shape: Any, meant: str) -> None:
+    """The message has the tuple."""
+    with pytest.raises(DefinitionError) as caught:
+        NdArray(shape=shape)
+
+    assert str(caught.value).endswith(f"None for any length, got {shape!r}{meant}")
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "object", "S5", "U", "datetime64[s]", "f4,f8", "(2,)f4"])
+def test_a_dtype_that_is_no_real_number_is_refused(dtype: str) -> None:
+    """The message says which there are."""
+    with pytest.raises(DefinitionError, match="NdArray: dtype must be float, integer or bool, got '"):
+        NdArray(dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4,,", "i4,("])
+def test_a_dtype_that_numpy_cannot_even_parse_is_refused(dtype: str) -> None:
+    """NumPy raises SyntaxError for these; the user is told like for any other."""
+    with pytest.raises(DefinitionError, match="is not a dtype of NumPy"):
+        NdArray(dtype=dtype)
+
+
+@pytest.mark.parametrize("shape", [[2], 2, (0,), (-1,), (2.0,), (True,), ("2",), (2, 0), None, ([1],)])
+def test_a_wrong_shape_is_refused(shape: Any) -> None:
+    """Only a tuple of lengths from 1, or None, is a shape."""
+    with pytest.raises(DefinitionError, match="NdArray: shape must be a tuple of lengths from 1, or None"):
+        NdArray(shape=shape)
+
+
+def test_zero_and_negative_zero_survive() -> None:
+    """The sign of zero is a value too."""
+    (row,) = NdArray().merge([b"[0.0, -0.0]"])
+
+    assert [math.copysign(1, value) for value in row] == [1, -1]

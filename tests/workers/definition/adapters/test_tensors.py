@@ -1,0 +1,330 @@
+"""Raw tensors of the Open Inference Protocol, and what the adapters make of them."""
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from uncork_workers.definition.adapters import Adapter, InvalidInput, Json, NdArray
+from uncork_workers.definition.adapters.tensors import form_of, read_tensors
+from uncork_workers.wire.frames import ListForm, Meta, TensorForm
+
+DTYPES = {
+    "BOOL": "bool",
+    "UINT8": "uint8",
+    "UINT16": "uint16",
+    "UINT32": "uint32",
+    "UINT64": "uint64",
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FP16": "float16",
+    "FP32": "float32",
+    "FP64": "float64",
+}
+
+
+class Tensors(NamedTuple):
+    """The same requests of one or more rows as tensors, as JSON, and as an array of all rows."""
+
+    form: TensorForm
+    rows: list[int]
+    raw: list[bytes]
+    text: list[bytes]
+    array: np.ndarray[Any, Any]
+
+
+def tensors_of(datatype: str, array: np.ndarray[Any, Any], rows: list[int]) -> Tensors:
+    """Cut an array into requests."""
+    parts = np.split(array, np.cumsum(rows)[:-1])
+    return Tensors(
+        TensorForm(datatype=datatype, shape=array.shape[1:]),
+        rows,
+        [texts_to_bytes(part) if datatype == "BYTES" else part.tobytes() for part in parts],
+        [json.dumps(part.tolist())[1:-1].encode() for part in parts],
+        array,
+    )
+
+
+def texts_to_bytes(array: np.ndarray[Any, Any]) -> bytes:
+    """A tensor of BYTES: before each text its length."""
+    texts = [str(text).encode() for text in array.flat]
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+
+
+@st.composite
+def tensors(draw: st.DrawFn, datatypes: Sequence[str] = tuple(DTYPES), *, finite: bool = True) -> Tensors:
+    """Requests of any datatype and shape."""
+    datatype = draw(st.sampled_from(datatypes))
+    rows = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    shape = (sum(rows), *draw(st.lists(st.integers(1, 3), max_size=3)))
+    if datatype == "BYTES":
+        array = draw(npst.arrays(object, shape, elements=st.text(max_size=5)))
+    else:
+        dtype = np.dtype(DTYPES[datatype]).newbyteorder("<")
+        values = npst.from_dtype(dtype, allow_nan=not finite, allow_infinity=not finite)
+        array = draw(npst.arrays(dtype, shape, elements=values))
+    return tensors_of(datatype, array, rows)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call returns, None if it says that the input is invalid."""
+    try:
+        return call()
+    except InvalidInput:
+        return None
+
+
+def all_merged(adapter: Adapter, sent: Tensors) -> Any:
+    """What the handler gets of all tensors."""
+    return adapter.merge_tensors(sent.raw, sent.form, sent.rows)
+
+
+@given(sent=tensors(), dtype=st.sampled_from(sorted(DTYPES.values())))
+def test_an_array_of_tensors_is_the_same_as_one_of_json(sent: Tensors, dtype: str) -> None:
+    """Whatever the dtype of the api: values, dtype and shape, and what is refused."""
+    adapter = NdArray(dtype=dtype, shape=(None,) * len(sent.form.shape))
+
+    got = outcome(lambda: all_merged(adapter, sent))
+    expected = outcome(lambda: adapter.merge(sent.text))
+
+    assert (got is None) == (expected is None)
+    if got is not None:
+        assert got.dtype == expected.dtype == dtype
+        assert got.shape == sent.array.shape
+        np.testing.assert_array_equal(got, expected)
+        assert got.tobytes() == expected.tobytes()  # -0.0 is not 0.0
+
+
+@given(sent=tensors())
+def test_an_array_of_tensors_of_the_dtype_of_the_api_is_what_was_sent(sent: Tensors) -> None:
+    """And the handler may write to it."""
+    adapter = NdArray(dtype=DTYPES[sent.form.datatype], shape=tuple(sent.form.shape))
+    before = list(map(bytearray, sent.raw))
+
+    got = all_merged(adapter, sent)
+
+    np.testing.assert_array_equal(got, sent.array)
+    got[:] = 0
+    assert sent.raw == before
+
+
+@given(sent=tensors([*DTYPES, "BYTES"]))
+def test_lists_of_tensors_are_the_same_as_those_of_json(sent: Tensors) -> None:
+    """Plain values: numbers, booleans and text, nested as the shape says."""
+    got = all_merged(Json(), sent)
+
+    expected = Json().merge(sent.text)
+    assert got == expected == sent.array.tolist()
+    assert json.dumps(got) == json.dumps(expected)  # 1 is not True
+    assert all(accepted(sent))
+
+
+@given(sent=tensors(["FP16", "FP32", "FP64"], finite=False), dtype=st.sampled_from(["float16", "float32"]))
+def test_nan_and_infinity_are_values_of_tensors(sent: Tensors, dtype: str) -> None:
+    """What is not finite stays what it is; what becomes so is refused."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = sent.array.astype(dtype)
+    overflows = bool((np.isfinite(sent.array) & ~np.isfinite(expected)).any())
+
+    got = outcome(lambda: all_merged(NdArray(dtype=dtype, shape=tuple(sent.form.shape)), sent))
+
+    assert (got is None) == overflows
+    if got is not None:
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_what_is_not_finite_survives_any_conversion(datatype: str, dtype: str) -> None:
+    """It has not become so by narrowing."""
+    values = [1.0, np.nan, np.inf, -np.inf]
+    sent = tensors_of(datatype, np.array(values, np.dtype(DTYPES[datatype]).newbyteorder("<")), [4])
+
+    np.testing.assert_array_equal(all_merged(NdArray(dtype=dtype, shape=()), sent), values)
+
+
+@given(values=npst.arrays("<f4", npst.array_shapes(max_dims=1), elements=st.floats(width=16)))
+def test_bf16_is_the_upper_half_of_a_float(values: np.ndarray[Any, Any]) -> None:
+    """Widened without loss."""
+    halves = (values.view("<u4") >> 16).astype("<u2")
+    sent = tensors_of("BF16", halves, [len(halves)])
+
+    got = all_merged(NdArray(dtype="float32", shape=()), sent)
+
+    np.testing.assert_array_equal(got.view("<u4"), halves.astype("<u4") << 16)
+    np.testing.assert_array_equal(all_merged(Json(), sent), got)
+
+
+def accepted(sent: Tensors) -> list[bool]:
+    """Which requests are valid alone."""
+    answers = []
+    for raw, rows in zip(sent.raw, sent.rows, strict=True):
+        try:
+            Json().merge_tensors([raw], sent.form, [rows])
+        except InvalidInput:
+            answers.append(False)
+        else:
+            answers.append(True)
+    return answers
+
+
+@given(sent=tensors([*DTYPES, "BYTES"]), data=st.data())
+def test_a_tensor_of_another_size_is_refused(sent: Tensors, data: st.DataObject) -> None:
+    """Also where what one lacks another has too much of: nobody gets another's values."""
+    at = data.draw(st.integers(0, len(sent.raw) - 1))
+    cut = data.draw(st.integers(1, len(sent.raw[at])))
+    bodies = sent.raw.copy()
+    bodies[at] = sent.raw[at][:-cut]
+    bodies[at - 1] += sent.raw[at][-cut:] if len(bodies) > 1 else b""
+
+    with pytest.raises(InvalidInput):
+        Json().merge_tensors(bodies, sent.form, sent.rows)
+    assert accepted(sent._replace(raw=bodies)) == [
+        body == raw for body, raw in zip(bodies, sent.raw, strict=True)
+    ]
+
+
+WRONG: dict[str, tuple[Adapter, TensorForm, bytes, str]] = {
+    "too short": (
+        NdArray(),
+        TensorForm("FP64", (2,)),
+        bytes(15),
+        r"1 row of FP64 of shape \(2,\) are 16 byt",
+    ),
+    "too long": (
+        Json(),
+        TensorForm("INT8", ()),
+        bytes(2),
+        r"1 row of INT8 of shape \(\) are 1 byte, got 2",
+    ),
+    "unknown": (
+        Json(),
+        TensorForm("FP8", (1,)),
+        b"1",
+        "datatype 'FP8' is not known; it must be one of BOOL, ",
+    ),
+    "no values": (Json(), TensorForm("FP32", (2, 0)), b"", r"a row of shape \(2, 0\) has no values"),
+    "negative": (Json(), TensorForm("FP32", (-1, -1)), bytes(4), r"a row of shape \(-1, -1\) has no values"),
+    "dimensions": (Json(), TensorForm("INT8", (1,) * 99), b"1", "a tensor has too many dimensions"),
+    "huge": (Json(), TensorForm("INT8", (2**62, 2**62)), b"1", "are 2126764"),
+    "not bool": (Json(), TensorForm("BOOL", (2,)), b"\1\2", "a value of BOOL is a byte 0 or 1, got 2"),
+    "shape": (
+        NdArray(shape=(3,)),
+        TensorForm("FP64", (1,)),
+        bytes(8),
+        r"got a row of shape \(1,\); a row must",
+    ),
+    "depth": (NdArray(), TensorForm("FP64", (1, 1)), bytes(8), r"got a row of shape \(1, 1\); a row must"),
+    "text for numbers": (NdArray(), TensorForm("BYTES", (1,)), bytes(4), "got a tensor of BYTES; a row must"),
+    "bool for floats": (NdArray(), TensorForm("BOOL", (1,)), b"\1", "got a tensor of BOOL; a row must"),
+    "floats for bool": (NdArray(dtype="bool"), TensorForm("FP32", (1,)), bytes(4), "got a tensor of FP32; a"),
+    "floats for ints": (NdArray(dtype="int8"), TensorForm("FP16", (1,)), bytes(2), "got a tensor of FP16; a"),
+    "above": (
+        NdArray(dtype="int8"),
+        TensorForm("UINT8", (2,)),
+        b"\0\x80",
+        "128 out of bounds for int8; a row",
+    ),
+    "below": (
+        NdArray(dtype="uint64"),
+        TensorForm("INT8", (1,)),
+        b"\xff",
+        "-1 out of bounds for uint64; a row",
+    ),
+    "large": (
+        NdArray(dtype="float16"),
+        TensorForm("UINT16", (1,)),
+        b"\xff\xff",
+        "too large for float16; a row",
+    ),
+    "no length": (Json(), TensorForm("BYTES", ()), b"\0\0\0", "a tensor of 1 BYTES ends within element 0"),
+    "no text": (
+        Json(),
+        TensorForm("BYTES", (2,)),
+        b"\0\0\0\0\1\0\0\0",
+        "a tensor of 2 BYTES ends within elem",
+    ),
+    "long text": (Json(), TensorForm("BYTES", ()), b"\xff\xff\xff\xffab", "a tensor of 1 BYTES ends within "),
+    "rest": (Json(), TensorForm("BYTES", ()), b"\0\0\0\0ab", "has 2 bytes after its last element"),
+    "no UTF-8": (
+        Json(),
+        TensorForm("BYTES", ()),
+        b"\1\0\0\0\xff",
+        "element 0 of a tensor of BYTES is not UTF",
+    ),
+}
+
+
+@pytest.mark.parametrize(("adapter", "form", "body", "reason"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_with_a_tensor_is_said(
+    adapter: Adapter, form: TensorForm, body: bytes, reason: str
+) -> None:
+    """And what would be right."""
+    with pytest.raises(InvalidInput, match=reason):
+        adapter.merge_tensors([body], form, [1])
+
+
+def test_rounding_of_large_integers_is_that_of_json() -> None:
+    """Which are doubles first; straight to single precision this one would be 2**60 + 2**37."""
+    value = 2**60 + 2**36 + 1
+    sent = tensors_of("INT64", np.array([value], "<i8"), [1])
+
+    assert all_merged(NdArray(dtype="float32", shape=()), sent).tolist() == [2**60]
+    assert NdArray(dtype="float32", shape=()).merge(sent.text).tolist() == [2**60]
+
+
+class Lines(Adapter):
+    """An input that says nothing of tensors."""
+
+    kind = "lines"
+
+    def merge(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """As they are."""
+        return list(bodies)
+
+
+def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
+    """The client is told."""
+    with pytest.raises(InvalidInput, match=r"^this api does not take binary tensors$"):
+        Lines().merge_tensors([b"1"], TensorForm("INT8", ()), [1])
+    with pytest.raises(InvalidInput, match=r"^this api does not take CSV$"):
+        Lines().merge_table([b"1\n"], "a", [1])
+    with pytest.raises(InvalidInput, match=r"^this api does not take bodies of this kind$"):
+        Lines().merge_raw([b"1"], [Meta(content_type="text/plain")])
+
+
+@given(sent=tensors([*DTYPES, "BYTES"]))
+def test_tensors_are_read_in_order(sent: Tensors) -> None:
+    """All rows of all bodies; text stays text."""
+    np.testing.assert_array_equal(read_tensors(sent.raw, sent.form, sent.rows), sent.array)
+
+
+@pytest.mark.parametrize(("datatype", "dtype"), [*DTYPES.items(), ("FP32", ">f4"), ("BYTES", "U5")])
+def test_an_array_has_a_datatype(datatype: str, dtype: str) -> None:
+    """Whatever the order of its bytes here: they are not sent as they are."""
+    assert form_of(np.zeros((2, 3, 1), dtype)) == ListForm(datatype, (3, 1))
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [1.0],
+        (1,),
+        None,
+        np.zeros(2, complex),
+        np.zeros(2, "longdouble"),
+        np.zeros(2, object),
+        np.ma.masked_array([1.0, 2.0], mask=[True, False]),
+    ],
+)
+def test_what_is_no_array_of_numbers_has_no_datatype(results: object) -> None:
+    """It shows in the results themselves."""
+    assert form_of(results) is None

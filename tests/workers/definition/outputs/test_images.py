@@ -1,0 +1,112 @@
+"""Results that are images or bytes."""
+
+import io
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from uncork_workers.definition.outputs import Answer, Rejected, Response, WrongResult, encode, encode_each
+from uncork_workers.definition.outputs.images import is_image
+
+RED = Image.new("RGB", (3, 2), "red")
+
+
+def opened(answer: Answer) -> Image.Image:
+    """The image of an answer."""
+    assert answer.status == 200
+    return Image.open(io.BytesIO(answer.body))
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type", "kind"),
+    [
+        ("", "image/png", "PNG"),
+        ("application/json", "image/png", "PNG"),
+        ("application/x-npy", "image/png", "PNG"),
+        ("text/csv", "image/png", "PNG"),
+        ("image/png", "image/png", "PNG"),
+        ("image/jpeg", "image/jpeg", "JPEG"),
+        ("image/webp", "image/webp", "WEBP"),
+    ],
+)
+def test_images_are_files(accept: str, media_type: str, kind: str) -> None:
+    """PNG unless another is asked for."""
+    encoded = encode([RED, Image.new("L", (1, 1))], expected=2, accept=accept)
+
+    first, second = (encoded.answers[at] for at in (0, 1))
+    assert (encoded.rows, encoded.content_type, encoded.has_rows) == ([b"", b""], "", False)
+    assert first.content_type == second.content_type == media_type
+    assert (opened(first).format, opened(first).size, opened(second).size) == (kind, (3, 2), (1, 1))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "F"])
+def test_images_of_any_mode_are_jpeg(mode: str) -> None:
+    """It knows neither transparency nor palettes."""
+    encoded = encode([Image.new(mode, (2, 2))], expected=1, accept="image/jpeg")
+
+    assert opened(encoded.answers[0]).size == (2, 2)
+
+
+def test_what_a_format_has_no_room_for_is_refused() -> None:
+    """With the format and the reason."""
+    for image in (Image.new("F", (2, 2)), Image.new("CMYK", (2, 2))):
+        with pytest.raises(WrongResult, match=r"^an image cannot be written as PNG: cannot write mode "):
+            encode([image], expected=1)
+    for media_type in ("image/png", "image/jpeg"):
+        with pytest.raises(WrongResult, match=r"^an image cannot be written as (PNG|JPEG): "):
+            encode([Image.new("RGB", (0, 0))], expected=1, accept=media_type)
+
+
+def test_results_of_other_kinds_stand_beside_images() -> None:
+    """Each is what it would be alone, whichever comes first."""
+    results: list[Any] = [RED, 1.5, b"raw", Rejected(422, "too dark"), {"x": "y"}]
+    for order in (results, results[::-1]):
+        encoded = encode(order, expected=5, accept="image/jpeg")
+        by_kind = {type(result): at for at, result in enumerate(order)}
+
+        assert encoded.rows[by_kind[float]] == b"1.5"
+        assert encoded.rows[by_kind[dict]] == b'{"x":"y"}'
+        assert encoded.answers[by_kind[bytes]] == Answer(200, b"raw", "application/octet-stream")
+        assert encoded.answers[by_kind[Rejected]] == Answer(422, b"too dark")
+        assert encoded.answers[by_kind[Image.Image]].content_type == "image/jpeg"
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("accept", ["", "application/json", "text/csv", "application/x-npy", "image/png"])
+def test_bytes_are_whole_answers(make: Any, accept: str) -> None:
+    """Also after a result that is text: not its base64."""
+    encoded = encode(["text", make(b"\0\xff")], expected=2, accept=accept)
+
+    assert dict(encoded.answers) == {1: Answer(200, b"\0\xff", "application/octet-stream")}
+    assert encoded.rows[0] == (b"text\r\n" if accept == "text/csv" else b'"text"')
+
+
+def test_an_image_is_known_by_its_class() -> None:
+    """Those that were opened have classes of their own; others only look like one."""
+    file = io.BytesIO()
+    RED.save(file, "GIF")
+
+    assert is_image(Image.open(file))
+    assert not any(map(is_image, (Image, Image.Image, b"", None, type("Image", (), {})())))
+
+
+def test_each_result_can_be_an_answer_of_its_own() -> None:
+    """For handlers that get whole requests."""
+    results = [b"x", "é", {"a": 1}, None, RED, Rejected(404, "none"), Response("made", 201, {"x-a": "b"})]
+
+    encoded = encode_each(results, expected=7)
+
+    assert not encoded.has_rows
+    answers = [encoded.answers[at] for at in range(7)]
+    assert opened(answers.pop(4)).size == (3, 2)
+    assert answers == [
+        Answer(200, b"x", "application/octet-stream"),
+        Answer(200, "é".encode(), "text/plain; charset=utf-8"),
+        Answer(200, b'{"a":1}', "application/json"),
+        Answer(200, b"null", "application/json"),
+        Answer(404, b"none"),
+        Answer(201, b"made", "text/plain; charset=utf-8", (("x-a", "b"),)),
+    ]
+    with pytest.raises(WrongResult, match=r"^the handler returned 7 results for 6 rows$"):
+        encode_each(results, expected=6)

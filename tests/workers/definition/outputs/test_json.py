@@ -1,0 +1,216 @@
+"""From results to JSON texts."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from tests.workers.json_values import VALUES
+from uncork_workers.definition.outputs import Rejected, WrongResult, encode
+from uncork_workers.plural import plural
+from uncork_workers.wire.schema import NPY
+
+
+def encoded(results: object, expected: int) -> list[Any]:
+    """The results as a client reads them."""
+    return [json.loads(text, parse_constant=pytest.fail) for text in encode(results, expected=expected).rows]
+
+
+@given(results=st.lists(VALUES, max_size=6))
+def test_each_result_becomes_one_valid_json_text(results: list[Any]) -> None:
+    """Whatever the value: also text with line breaks, integers of any size, nothing."""
+    assert encoded(results, len(results)) == results
+    assert encoded(tuple(results), len(results)) == results
+
+
+@given(
+    array=npst.arrays(
+        st.sampled_from(["float32", "float64", "float16", "int8", "int64", "uint64", "bool"]),
+        npst.array_shapes(max_dims=3, max_side=4),
+    )
+)
+def test_an_array_is_dealt_out_along_its_first_axis(array: np.ndarray[Any, Any]) -> None:
+    """Every row with its values; what JSON has no word for is null."""
+    values = array.astype(object)
+    values[~np.isfinite(array)] = None
+
+    assert encoded(array, len(array)) == values.tolist()
+
+
+def test_nothing_has_no_texts() -> None:
+    """An empty answer for no rows is fine."""
+    assert encode([], expected=0).rows == []
+    assert encode(np.zeros((0, 3)), expected=0).rows == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf")])
+def test_what_is_not_finite_becomes_null(value: float) -> None:
+    """JSON has no NaN; a client's parser must not stumble over one."""
+    assert encode([value, [value], {"x": value}], expected=3).rows == [b"null", b"[null]", b'{"x":null}']
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (np.float32(0.5), 0.5),
+        (np.int64(-3), -3),
+        (np.uint64(2**64 - 1), 2**64 - 1),
+        (np.bool_(True), True),
+        (np.str_("é"), "é"),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (np.array(5), 5),
+        ({"label": np.int64(1), "scores": np.array([0.25, 0.75])}, {"label": 1, "scores": [0.25, 0.75]}),
+        ([np.float32(1), (np.int8(2), {"x": np.array([True])})], [1, [2, {"x": [True]}]]),
+        ({1: "a", np.int64(2): "b"}, {"1": "a", "2": "b"}),
+    ],
+)
+def test_values_of_numpy_are_plain_values(result: object, expected: object) -> None:
+    """Anywhere inside a result: alone, in lists, in dicts."""
+    (value,) = encoded([result], 1)
+
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_long_floats_are_numbers_too() -> None:
+    """NdArray accepts the dtype, so its values can come back."""
+    assert encoded(np.array([0.5, 1.5], dtype="longdouble"), 2) == [0.5, 1.5]
+
+
+def test_line_breaks_in_text_do_not_part_it() -> None:
+    """Texts are cut at line breaks inside, so those of the user must be escaped."""
+    assert encode(["a\nb", {"\n": "\r\n"}, "\u2028"], expected=3).rows == [
+        b'"a\\nb"',
+        b'{"\\n":"\\r\\n"}',
+        '"\u2028"'.encode(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "advice"),
+    [
+        (0, 2, ""),
+        (3, 2, ""),
+        (0, 1, ""),
+        (1, 0, ""),
+        (1, 2, "; it is called with all rows of a batch, and must return a result for each of them"),
+        (
+            3,
+            1,
+            "; if they all belong to the one row, they are one result: return them in a list, as [results]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("make", [list, tuple, np.array])
+def test_there_must_be_one_result_per_row(make: Any, got: int, expected: int, advice: str) -> None:
+    """The message says how many there were, and what that many probably are."""
+    with pytest.raises(WrongResult) as caught:
+        encode(make([0.5] * got), expected=expected)
+
+    counts = f"{plural(got, 'result')} for {plural(expected, 'row')}"
+    assert str(caught.value) == f"the handler returned {counts}{advice}"
+
+
+class Opaque:
+    """Something that JSON knows nothing about."""
+
+
+class Tensor:
+    """As torch has them."""
+
+    def detach(self) -> None:
+        """Be without gradient."""
+
+    def numpy(self) -> None:
+        """Be an array."""
+
+
+class Arrayish:
+    """As jax and others have them."""
+
+    def __array__(self) -> None: ...
+
+
+class Awaited:
+    """As a coroutine that nobody has awaited, but without Python's own warning about it."""
+
+    def __await__(self) -> None: ...
+
+
+_PER_ROW = "it was called with 2 rows, and each of them needs a result"
+_LIST = "make a list of it, in the order of the rows"
+_UNAWAITED = "nobody has awaited it: write async def, and await what it calls"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (None, "None; is a return missing?"),
+        ("ab", f"a single str; {_PER_ROW}"),
+        (b"ab", f"a single bytes; {_PER_ROW}"),
+        (5, f"a single int; {_PER_ROW}"),
+        (np.array(5.0), f"a single float64; {_PER_ROW}"),
+        (np.float32(5), f"a single float32; {_PER_ROW}"),
+        (Opaque(), f"Opaque; {_PER_ROW}"),
+        ({1, 2}, f"set; {_LIST}"),
+        ({"a": 1, "b": 2}.values(), f"dict_values; {_LIST}"),
+        ((item for item in [1, 2]), "generator; make a list of it: list(...)"),
+        (map(str, [1, 2]), "map; make a list of it: list(...)"),
+        (Rejected(422, "no"), "Rejected; put it into a list, in the place of the row that it is about"),
+        (Tensor(), "Tensor; make an array of it: .detach().cpu().numpy()"),
+        (Arrayish(), "Arrayish; make an array of it: numpy.asarray(...)"),
+        (Awaited(), f"Awaited; {_UNAWAITED}"),
+    ],
+)
+@pytest.mark.parametrize("accept", ["", NPY])
+def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, what: str, accept: str) -> None:
+    """The message says what was returned, and what to do; also where its length happens to be right."""
+    with pytest.raises(WrongResult) as caught:
+        encode(wrong, expected=2, accept=accept)
+
+    assert str(caught.value) == (
+        f"the handler must return an array, a table or a list with one result per row, it returned {what}"
+    )
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    ("result", "path", "reason"),
+    [
+        (Opaque(), "", "Opaque is not JSON; it can be made of numbers, text, "),
+        ([1, {"x": Opaque()}], ", at [1]['x'],", "Opaque is not JSON; "),
+        ({"a": [0, (1, Opaque())]}, ", at ['a'][1][1],", "Opaque is not JSON; "),
+        ({"a": 1, (1, 2): 2}, "", "tuple is not JSON; "),
+        (1 + 2j, "", "complex is not JSON"),
+        (np.complex64(1), "", "complex is not JSON"),
+        (np.array([1, Opaque()]), "", "Opaque is not JSON"),
+        ((item for item in [1]), "", "generator is not JSON"),
+        ({"mean": Tensor()}, ", at ['mean'],", "Tensor is not JSON; make an array of it: .detach().cpu()"),
+        (Awaited(), "", f"Awaited is not JSON; {_UNAWAITED}"),
+        ("\ud800", "", "'utf-8' codec can't encode"),
+        (CIRCLE, f", at {'[0]' * 19},", "maximum recursion"),
+    ],
+)
+def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason: str) -> None:
+    """With the place and the reason, and nothing else is raised."""
+    with pytest.raises(WrongResult) as caught:
+        encode([1, result], expected=2)
+    assert str(caught.value).startswith(f"result 1{path} cannot be written as JSON: {reason}")
+
+    with pytest.raises(WrongResult) as caught:
+        encode([result], expected=1)
+    assert str(caught.value).startswith(f"a result{path} cannot be written as JSON: {reason}")
+
+
+def test_the_place_of_a_result_counts_all_that_were_returned() -> None:
+    """Also those that are no JSON, but answers of their own."""
+    with pytest.raises(WrongResult, match=r"^result 3 cannot"):
+        encode([b"x", 1, Rejected(404, "none"), Opaque()], expected=4)

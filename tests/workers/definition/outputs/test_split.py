@@ -1,0 +1,240 @@
+"""From rows to what each request gets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from tests.workers.json_values import SCALARS, VALUES
+from uncork_workers.definition.outputs import (
+    Answer,
+    Array,
+    Encoded,
+    Rejected,
+    Response,
+    WrongResult,
+    as_array,
+    encode,
+)
+from uncork_workers.definition.outputs.split import Dealt, deal, joined
+from uncork_workers.wire.frames import ListForm, TensorForm
+from uncork_workers.wire.schema import CSV, NPY
+
+OCTETS = "application/octet-stream"
+EXCEPTIONS = st.sampled_from(
+    [
+        Rejected(422, "no"),
+        Rejected(500, "é"),
+        b"raw",
+        Response({"a": 1}, 201, {"x-a": "b"}),
+        Response(None, 204),
+    ]
+)
+COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)
+
+
+def answers(results: Encoded | Array, counts: Sequence[int]) -> list[bytes | Answer]:
+    """What requests of so many rows get."""
+    return list(deal(results, counts).answers)
+
+
+def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | Answer]:
+    """What requests of so many rows get, each in a batch of its own."""
+    given: list[bytes | Answer] = []
+    end = 0
+    for count in counts:
+        start, end = end, end + count
+        given += answers(encode(results[start:end], expected=count, accept=accept), [count])
+    return given
+
+
+def together(results: Any, counts: Sequence[int], accept: str, cuts: set[int]) -> list[bytes | Answer]:
+    """What they get in one batch, for which the handler is called in parts."""
+    ends = sorted({cut for cut in cuts if 0 < cut < len(results)} | {len(results)})
+    starts = [0, *ends[:-1]]
+    parts = [
+        encode(results[start:end], expected=end - start, accept=accept)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    return answers(joined(parts), counts)
+
+
+CUTS = st.sets(st.integers(1, 14), max_size=4)
+
+
+@given(counts=COUNTS, cuts=CUTS, data=st.data())
+def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
+    """Whatever the values, and however the calls were cut."""
+    results = data.draw(st.lists(VALUES, min_size=sum(counts), max_size=sum(counts)))
+
+    assert together(results, counts, "", cuts) == alone(results, counts, "")
+
+
+@given(counts=COUNTS, cuts=CUTS, data=st.data(), names=st.lists(st.text("ab,\n"), max_size=3, unique=True))
+def test_csv_in_company_is_csv_alone(
+    counts: list[int], cuts: set[int], data: st.DataObject, names: list[str]
+) -> None:
+    """One header for each request, then its own lines."""
+    row: st.SearchStrategy[Any] = SCALARS
+    if names:
+        row = st.tuples(*[SCALARS] * len(names)).map(lambda cells: dict(zip(names, cells, strict=True)))
+    results = data.draw(st.lists(row, min_size=sum(counts), max_size=sum(counts)))
+
+    dealt = together(results, counts, CSV, cuts)
+
+    assert dealt == alone(results, counts, CSV)
+    assert all(isinstance(answer, Answer) and answer.content_type == CSV for answer in dealt)
+
+
+ARRAYS = npst.arrays(
+    st.sampled_from(["<f4", ">f8", "<f8", "<i2", ">u8", "?", "<f2"]),
+    npst.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=3).filter(lambda shape: shape[0] > 0),
+)
+
+
+@given(array=ARRAYS, cuts=CUTS, data=st.data())
+def test_an_array_is_dealt_out_raw_and_as_json(
+    array: np.ndarray[Any, Any], cuts: set[int], data: st.DataObject
+) -> None:
+    """Raw rows are the bytes of a request's own, little-endian; JSON is what it is where nothing is raw."""
+    counts = data.draw(COUNTS)
+    # NumPy's resize makes the order of bytes that of this machine.
+    results = np.resize(array, (sum(counts), *array.shape[1:])).astype(array.dtype, order="F")
+    raw = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
+    ends = sorted({cut for cut in cuts if cut < len(results)} | {len(results)})
+    parts = [as_array(some, expected=len(some)) for some in np.split(results, ends[:-1])]
+
+    dealt = deal(joined([part for part in parts if part is not None]), counts, raw)
+
+    form, end = as_array(results, expected=len(results)), 0
+    assert form is not None
+    assert form.form.shape == array.shape[1:]
+    texts = alone(results, counts, "")
+    for at, (answer, count) in enumerate(zip(dealt.answers, counts, strict=True)):
+        start, end = end, end + count
+        if not raw[at]:
+            assert (answer, dealt.forms[at]) == (texts[at], form.form)
+            continue
+        assert isinstance(answer, bytes)
+        assert dealt.forms[at] == TensorForm(form.form.datatype, form.form.shape)
+        back = np.frombuffer(answer, array.dtype.newbyteorder("<")).reshape(count, *array.shape[1:])
+        np.testing.assert_array_equal(back, results[start:end])
+
+
+@given(
+    data=st.data(), count=st.integers(1, 8), cuts=CUTS, accept=st.sampled_from(["", CSV, NPY, "image/png"])
+)
+def test_whole_answers_in_company_are_those_alone(
+    data: st.DataObject, count: int, cuts: set[int], accept: str
+) -> None:
+    """Beside rows of any media type, at any place."""
+    results = data.draw(st.lists(EXCEPTIONS | SCALARS, min_size=count, max_size=count))
+
+    dealt = together(results, [1] * count, accept, cuts)
+
+    assert dealt == alone(results, [1] * count, accept)
+    for result, answer in zip(results, dealt, strict=True):
+        if isinstance(result, Rejected):
+            assert answer == Answer(result.status, result.detail.encode())
+
+
+def test_a_request_is_rejected_for_one_of_its_rows() -> None:
+    """By the first of them; the others get their rows."""
+    results = [1, 2, Rejected(422, "first"), Rejected(400, "second"), 5]
+
+    assert answers(encode(results, expected=5), [1, 3, 1]) == [b"1", Answer(422, b"first"), b"5"]
+    assert answers(encode(results, expected=5, accept=CSV), [1, 3, 1]) == [
+        Answer(200, b"0\r\n1\r\n", CSV),
+        Answer(422, b"first"),
+        Answer(200, b"0\r\n5\r\n", CSV),
+    ]
+
+
+def test_a_rejection_goes_before_a_response() -> None:
+    """To one request of both."""
+    encoded = encode([Response("x"), Rejected(400, "no")], expected=2)
+
+    assert answers(encoded, [2]) == [Answer(400, b"no")]
+
+
+@pytest.mark.parametrize("result", [b"x", Response("x"), Response(b"", 204)])
+def test_a_request_of_several_rows_has_no_room_for_whole_answers(result: object) -> None:
+    """The message says why."""
+    message = "^a request of several rows cannot be answered with files or responses$"
+    with pytest.raises(WrongResult, match=message):
+        deal(encode([1, result], expected=2), [2])
+
+
+def test_a_response_is_what_was_said() -> None:
+    """Status, headers, and the type that was given, or that of the body."""
+    results = [
+        Response({"id": np.int64(7)}, 201, {"Location": "/7", "X-É".replace("É", "E"): "é"}),
+        Response("<p>", content_type="text/html"),
+        Response(b"\0", 500),
+        Response(None, 204),
+    ]
+
+    assert answers(encode(results, expected=4), [1] * 4) == [
+        Answer(201, b'{"id":7}', "application/json", (("Location", "/7"), ("X-E", "é"))),
+        Answer(200, b"<p>", "text/html"),
+        Answer(500, b"\0", OCTETS),
+        Answer(204, b"", OCTETS),
+    ]
+
+
+def test_results_of_calls_that_differ_are_not_joined() -> None:
+    """Rows of one call would come under the head of another's."""
+    pairs = [
+        (encode([{"a": 1}], expected=1, accept=CSV), encode([{"b": 1}], expected=1, accept=CSV)),
+        (encode([1], expected=1, accept=CSV), encode([1], expected=1)),
+    ]
+    for one, other in pairs:
+        for parts in ([one, other], [other, one]):
+            with pytest.raises(WrongResult, match=r"^the results of several calls of the handler differ in "):
+                joined(parts)
+
+
+def test_a_call_without_rows_differs_from_none() -> None:
+    """All of its requests may have been rejected."""
+    lines = encode([{"a": 1}], expected=1, accept=CSV)
+    rejected = encode([Rejected(400, "no")], expected=1, accept=CSV)
+
+    for parts, counts in (([lines, rejected], [1, 1]), ([rejected, lines], [1, 1])):
+        assert answers(joined(parts), counts).count(Answer(200, b"a\r\n1\r\n", CSV)) == 1
+    assert answers(joined([rejected, rejected]), [2]) == [Answer(400, b"no")]
+
+
+def test_the_form_is_that_of_all_calls() -> None:
+    """If they have one."""
+    floats, doubles = encode(np.zeros(1, "f4"), expected=1), encode(np.zeros(1), expected=1)
+
+    assert joined([floats, floats]) == Encoded(rows=[b"0.0", b"0.0"], form=ListForm("FP32", ()))
+    assert joined([floats, doubles]) == Encoded(rows=[b"0.0", b"0.0"])
+
+
+@pytest.mark.parametrize("other", [np.zeros((1, 3)), np.zeros((1, 2), "f4"), [[0.0, 0.0]], np.zeros((1, 0))])
+def test_arrays_of_several_calls_that_differ_are_json(other: Any) -> None:
+    """For all: an answer in another form is better than none."""
+    one, text = as_array(np.zeros((1, 2)), expected=1), encode(other, expected=1)
+    assert one is not None
+    parts = [one, as_array(other, expected=1) or text]
+
+    dealt = deal(joined(parts), [1, 1], [True, False])
+
+    assert dealt == Dealt([b"[0.0,0.0]", *text.rows], [None, None])
+
+
+@pytest.mark.parametrize("results", [[1.0], np.array(["a"]), np.array([1j]), np.zeros(()), np.array([None])])
+def test_other_results_are_no_array(results: Any) -> None:
+    """They are written, or refused, as ever."""
+    assert as_array(results, expected=1) is None
+
+
+def test_an_array_of_too_few_rows_is_wrong() -> None:
+    """As any results."""
+    with pytest.raises(WrongResult, match=r"^the handler returned 2 results for 3 rows$"):
+        as_array(np.zeros(2), expected=3)

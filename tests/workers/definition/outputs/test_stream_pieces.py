@@ -1,0 +1,81 @@
+"""The pieces of a streamed answer as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.outputs.answers import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
+from uncork_workers.wire.frames import AnswerHead
+
+TEXT = "text/plain; charset=utf-8"
+OCTETS = "application/octet-stream"
+LINES = "application/x-ndjson"
+
+
+def encoded(*pieces: Any) -> tuple[AnswerHead, list[bytes]]:
+    """The head, which goes before the first piece only, and the bytes of each."""
+    encoder = PieceEncoder()
+    made = [encoder.encode(piece) for piece in pieces]
+    head = made[0][0]
+    assert head is not None
+    assert [head for head, _ in made[1:]] == [None] * (len(made) - 1)
+    return head, [data for _, data in made]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "content_type", "data"),
+    [
+        (["é", "", "b"], TEXT, ["é".encode(), b"", b"b"]),
+        ([b"a", bytearray(b"b"), memoryview(b"c")], OCTETS, [b"a", b"b", b"c"]),
+        ([{"a": 1}, [2], None, 3.5], LINES, [b'{"a":1}\n', b"[2]\n", b"null\n", b"3.5\n"]),
+        ([np.float32(0.5), np.arange(2)], LINES, [b"0.5\n", b"[0,1]\n"]),
+    ],
+)
+def test_the_first_piece_says_what_an_answer_is(
+    pieces: list[Any], content_type: str, data: list[bytes]
+) -> None:
+    """Text and bytes go as they are, anything else as lines of JSON."""
+    assert encoded(*pieces) == (AnswerHead(status=200, content_type=content_type), data)
+
+
+def test_a_response_says_status_headers_and_type() -> None:
+    """Its body is the first piece, and says of which kind the others are."""
+    response = Response("a", status=203, headers={"X-A": "1"}, content_type="text/event-stream")
+
+    head, data = encoded(response, "b")
+
+    assert head == AnswerHead(status=203, content_type="text/event-stream", headers=[("X-A", "1")])
+    assert data == [b"a", b"b"]
+    assert encoded(Response([1]), 2)[0].content_type == LINES
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        (["a", b"b"], "the handler yielded text first, and bytes later"),
+        ([b"a", 1], "the handler yielded bytes first, and JSON later"),
+        ([1, "b"], "the handler yielded JSON first, and text later"),
+        ([Response("a"), {}], "the handler yielded text first, and JSON later"),
+        (["a", Response("b")], "only the first piece of an answer can be a Response"),
+        ([1, Rejected(400, "b")], "only the first piece of an answer can be a Rejected"),
+        ([Response(None, status=204)], "status 204 has no body, and cannot be streamed"),
+        ([object()], "a result cannot be written as JSON: object is not JSON"),
+    ],
+)
+def test_what_cannot_be_sent_is_told(pieces: list[Any], reason: str) -> None:
+    """To the service's author, who finds it in the log."""
+    with pytest.raises(WrongResult) as caught:
+        encoded(*pieces)
+    assert str(caught.value).startswith(reason)
+
+
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
+def test_text_arrives_as_it_was(texts: list[str]) -> None:
+    """However it is cut."""
+    assert b"".join(encoded(*texts)[1]).decode() == "".join(texts)

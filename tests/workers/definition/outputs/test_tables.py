@@ -1,0 +1,216 @@
+"""Results that are tables, as rows and as CSV."""
+
+import csv
+import datetime
+import io
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.outputs import WrongResult, encode
+from uncork_workers.wire.schema import CSV
+
+FRAME = pd.DataFrame(
+    {
+        "f": [1.5, math.nan],
+        "n": pd.array([3, pd.NA], dtype="Int64"),
+        "t": pd.to_datetime(["2020-01-02T03:04:05.678", "NaT"]),
+        "s": ["é\n", None],
+        "b": [True, False],
+    }
+)
+
+
+def rows_of(results: object, expected: int = 2) -> list[Any]:
+    """The results as clients of JSON read them."""
+    return [json.loads(text, parse_constant=pytest.fail) for text in encode(results, expected=expected).rows]
+
+
+def csv_of(results: object, expected: int = 2) -> tuple[bytes, list[bytes]]:
+    """Header and lines."""
+    encoded = encode(results, expected=expected, accept=CSV)
+    assert (encoded.content_type, encoded.between, encoded.answers) == (CSV, b"", {})
+    return encoded.head, encoded.rows
+
+
+def read(text: bytes) -> list[list[str]]:
+    """CSV as its readers see it."""
+    return list(csv.reader(io.StringIO(text.decode(), newline="")))
+
+
+def test_a_frame_is_an_object_for_each_row() -> None:
+    """What it has no value for is null, times are ISO."""
+    assert rows_of(FRAME) == [
+        {"f": 1.5, "n": 3, "t": "2020-01-02T03:04:05.678000", "s": "é\n", "b": True},
+        {"f": None, "n": None, "t": None, "s": None, "b": False},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pd.Series([1.5, math.nan]), [1.5, None]),
+        (pd.Series([1, None], dtype="Int64"), [1, None]),
+        (pd.Series(["a", pd.NA], dtype="string"), ["a", None]),
+        (pd.Series(pd.to_datetime(["2020-01-02", "NaT"])), ["2020-01-02T00:00:00", None]),
+        (pd.Series(pd.to_datetime(["2020-01-02T00:00Z", "NaT"])), ["2020-01-02T00:00:00+00:00", None]),
+        (pd.Series(pd.to_timedelta(["1D", None])), ["P1DT0H0M0S", None]),
+        (pd.Series(["x", "y"], dtype="category"), ["x", "y"]),
+        (pd.Series(pd.period_range("2020-01", periods=2, freq="M")), ["2020-01", "2020-02"]),
+        (pd.Index([1, 2]), [1, 2]),
+    ],
+)
+def test_a_series_is_a_value_for_each_row(values: object, expected: list[Any]) -> None:
+    """Of any dtype; also as a column."""
+    assert rows_of(values) == expected
+    assert rows_of({"x": values}) == [{"x": value} for value in expected]
+    assert rows_of(pd.DataFrame({"x": values})) == [{"x": value} for value in expected]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "25ns"])
+def test_times_of_numpy_are_iso_text(unit: str) -> None:
+    """Whatever their unit: pandas' own is finer than Python's times, of which NumPy makes integers."""
+    times = np.array(["2020-01-02T03:04:05", "NaT"], dtype=f"datetime64[{unit}]")
+    spans = np.array([1, "NaT"], dtype="timedelta64[s]").astype(f"timedelta64[{unit}]")
+
+    for results in (times, list(times), {"x": times}, [{"x": [one]} for one in times]):
+        texts = json.dumps(rows_of(results))
+        assert texts.count('"2020-01-02T03:04:05"') == texts.count("null") == 1
+    if unit != "25ns":
+        assert rows_of(spans) == ["PT1S", None]
+
+
+def test_columns_by_name_are_an_object_for_each_row() -> None:
+    """Lists, arrays of any number of axes, tuples."""
+    columns = {"a": np.array([1, 2]), "b": ["x", None], "c": np.eye(2), "d": (True, np.float32(0.5))}
+
+    assert rows_of(columns) == [
+        {"a": 1, "b": "x", "c": [1, 0], "d": True},
+        {"a": 2, "b": None, "c": [0, 1], "d": 0.5},
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"a": 1}, {"a": "xy"}, {"a": np.float64(1)}, {"a": np.array(1)}, {"a": {1: 2}}]
+)
+def test_what_is_no_column_is_refused(wrong: object) -> None:
+    """A dict that is one result is a common mistake; the message says what is wanted."""
+    with pytest.raises(WrongResult, match=r"^a dict must have a column for each name, a list or an array"):
+        encode(wrong, expected=2)
+
+
+def test_columns_are_of_one_length() -> None:
+    """Rows would be shifted."""
+    with pytest.raises(
+        WrongResult, match=r"^the columns of a dict must be of one length, they have \[1, 2\]$"
+    ):
+        encode({"a": [1, 2], "b": [1]}, expected=2)
+
+
+def test_two_columns_of_a_frame_have_two_names() -> None:
+    """An object has room for one of them only."""
+    with pytest.raises(WrongResult, match=r"^two columns of a frame have one name$"):
+        encode(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), expected=2)
+
+
+@pytest.mark.parametrize("make", [lambda: FRAME, lambda: FRAME["f"], lambda: {"a": [1, 2]}, dict])
+@pytest.mark.parametrize("accept", ["", CSV])
+def test_tables_have_a_row_for_each_row(make: Any, accept: str) -> None:
+    """Their rows are counted, not their columns."""
+    got = len(rows_of(make())) if make() is not None and len(make()) else 0
+    with pytest.raises(WrongResult, match=f"^the handler returned {got} results for 5 rows$"):
+        encode(make(), expected=5, accept=accept)
+
+
+def test_a_series_within_a_result_is_a_list() -> None:
+    """Not the text that Python shows of it."""
+    assert rows_of([FRAME["b"], {"x": FRAME["b"]}]) == [[True, False], {"x": [True, False]}]
+
+
+def test_a_frame_is_csv_of_its_columns() -> None:
+    """What has no value is an empty field, text is quoted where it must be."""
+    head, lines = csv_of(FRAME)
+
+    assert head == b"f,n,t,s,b\r\n"
+    assert lines == ['1.5,3,2020-01-02T03:04:05.678000,"é\n",True\r\n'.encode(), b",,,,False\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("results", "head", "lines"),
+    [
+        (np.array([1.5, math.nan]), b"0\r\n", [b"1.5\r\n", b'""\r\n']),
+        (np.array([[1, 2], [3, 4]]), b"0,1\r\n", [b"1,2\r\n", b"3,4\r\n"]),
+        ([np.float64(0.5), np.float32(0.25)], b"0\r\n", [b"0.5\r\n", b"0.25\r\n"]),
+        ([(1, None), [math.inf, "a,b"]], b"0,1\r\n", [b"1,\r\n", b'inf,"a,b"\r\n']),
+        ({"a,b": [1, 2], 3: ["x", 'y"']}, b'"a,b",3\r\n', [b"1,x\r\n", b'2,"y"""\r\n']),
+        ([{"a": 1, "b": 2}, {"b": 3, "a": 4}], b"a,b\r\n", [b"1,2\r\n", b"4,3\r\n"]),
+        (
+            {"x": np.eye(2), "y": [{"z": np.int8(1)}, "\r"]},
+            b"x,y\r\n",
+            [b'"[1.0,0.0]","{""z"":1}"\r\n', b'"[0.0,1.0]","\r"\r\n'],
+        ),
+    ],
+    ids=["values", "matrix", "scalars", "lists", "columns", "objects", "nested"],
+)
+def test_results_of_every_kind_are_csv(results: object, head: bytes, lines: list[bytes]) -> None:
+    """One header; values by name under their own."""
+    assert csv_of(results) == (head, lines)
+
+
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        ([{"a": 1}, {"b": 1}], "rows have different names"),
+        ([{"a": 1}, [1]], "rows have different names"),
+        ([{"a": 1}, {"a": 1, "b": 2}], "rows have different names"),
+        ([[1], [1, 2]], "rows are of different lengths"),
+        ([1, [1, 2]], "rows are of different lengths"),
+        ([1, object()], "object is not JSON"),
+        ([1, "\ud800"], "surrogates not allowed"),
+    ],
+)
+def test_what_is_no_table_is_refused(results: object, reason: str) -> None:
+    """Values never come under the name of others."""
+    with pytest.raises(WrongResult, match=f"^results cannot be written as CSV: .*{reason}"):
+        encode(results, expected=2, accept=CSV)
+
+
+CELLS = (
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.integers() | st.booleans()
+)
+
+
+@given(
+    data=st.data(), names=st.lists(st.text("ab,\"'\r\n é", min_size=1), min_size=1, max_size=4, unique=True)
+)
+def test_readers_of_csv_see_what_was_returned(data: st.DataObject, names: list[str]) -> None:
+    """Whatever is in text and names; each line is a row, however many breaks it has."""
+    cells = data.draw(st.lists(st.tuples(*[CELLS] * len(names)), min_size=1, max_size=4))
+    rows = [dict(zip(names, row, strict=True)) for row in cells]
+
+    head, lines = csv_of(rows, len(rows))
+
+    assert read(head) == [names]
+    assert [read(line) for line in lines] == [[[str(value) for value in row.values()]] for row in rows]
+    assert read(head + b"".join(lines))[1:] == [[str(value) for value in row.values()] for row in rows]
+
+
+def test_pandas_reads_its_own_frame_back() -> None:
+    """From JSON and from CSV."""
+    frame = pd.DataFrame(
+        {"x": [1.5, math.nan], "t": [datetime.datetime(2020, 1, 2), None], "s": ["a\r\nb", '"']}
+    )
+    head, lines = csv_of(frame)
+
+    back = pd.read_csv(io.BytesIO(head + b"".join(lines)), parse_dates=["t"])
+
+    pd.testing.assert_frame_equal(back, frame, check_dtype=False)
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(rows_of(frame)).astype({"t": frame["t"].dtype}), frame, check_dtype=False
+    )

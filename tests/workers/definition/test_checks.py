@@ -1,0 +1,139 @@
+"""Mistakes in a service that are told before it runs."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api, describe_service, find_apis
+from uncork_workers.wire.schema import DefinitionError
+
+
+class Plain(Service):
+    """A service to make mistakes in."""
+
+    @api(input=Json())
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Give items back."""
+        return items
+
+
+async def asynchronous(self: Service) -> None:
+    """Await nothing."""
+
+
+def generating(self: Service) -> Any:
+    """Yield nothing."""
+    yield
+
+
+def wanting(self: Service, path: str, *, size: int, mode: str = "r") -> None:
+    """Take more than there is."""
+
+
+def selfless() -> None:
+    """Take less."""
+
+
+def refusal(**members: Any) -> str:
+    """The message with which a service that has these members is refused."""
+    with pytest.raises(DefinitionError) as caught:
+        describe_service(type("Odd", (Plain,), members))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["setup", "teardown"])
+def test_setup_and_teardown_are_plain(method: str) -> None:
+    """What would never run, or fail in every worker, is refused with what to write."""
+    assert refusal(**{method: asynchronous}) == (
+        f"service Odd: {method} must be a plain method, not async; what it awaits can be run with "
+        f"asyncio.run(...)"
+    )
+    assert refusal(**{method: generating}) == f"service Odd: {method} must be a plain method, without yield"
+    assert refusal(**{method: selfless}) == (
+        f"service Odd: {method} is called without arguments; write def {method}(self), "
+        f"not def {method}() -> None"
+    )
+    assert f"write def {method}(self), not def {method}(self: " in refusal(**{method: wanting})
+
+
+def test_a_service_is_made_without_arguments() -> None:
+    """The message names those that it wants."""
+    assert refusal(__init__=wanting) == (
+        "service Odd: it is made without arguments, but its __init__ wants path, size; "
+        "load what is needed in setup(self)"
+    )
+
+
+def loose(self: Service, *paths: str, size: int = 3, **more: int) -> None:
+    """Take what there is."""
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"__init__": loose, "setup": loose},
+        {"setup": staticmethod(selfless), "teardown": classmethod(print)},
+        {"setup": print},
+    ],
+)
+def test_what_can_be_called_is_fine(members: dict[str, Any]) -> None:
+    """However it is written."""
+    describe_service(type("Fine", (Plain,), members))
+
+
+@pytest.mark.parametrize("wrapper", [staticmethod, classmethod, property])
+def test_an_api_is_a_plain_method(wrapper: Any) -> None:
+    """Also when the other decorator stands above @api, where it would hide it."""
+
+    def echo(self: Service, items: Any) -> Any: ...
+
+    message = f"api 'echo': leave out @{wrapper.__name__}; an api is a plain method, def echo(self, rows)"
+    with pytest.raises(DefinitionError) as below:
+        api(input=Json())(wrapper(echo))
+    assert str(below.value) == message
+    if wrapper is not property:
+        with pytest.raises(DefinitionError) as above:
+            find_apis(type("Odd", (Plain,), {"echo": wrapper(api(input=Json())(echo))}))
+        assert str(above.value) == message
+
+
+def test_helpers_may_be_static() -> None:
+    """Only apis may not."""
+    find_apis(type("Fine", (Plain,), {"help": staticmethod(selfless)}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            {"mb_max_latency": 0.3},
+            "api 'echo': mb_max_latency is in milliseconds, 0.3 hardly leaves time for anything; "
+            "for 0.3 seconds write 300",
+        ),
+        (
+            {"timeout": 60_000},
+            "api 'echo': timeout is in seconds, 60000 are more than an hour; for 60000 milliseconds write 60",
+        ),
+    ],
+)
+def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: str) -> None:
+    """At the line of the service."""
+    with pytest.warns(UserWarning, match="^api 'echo': ") as caught:
+
+        class Odd(Service):
+            @api(input=Json(), **arguments)
+            def echo(self, items: Any) -> Any: ...
+
+    [warning] = caught
+    assert str(warning.message) == told
+    assert warning.filename == __file__
+    assert find_apis(Odd)
+
+
+def test_usual_values_are_not_warned_of() -> None:
+    """Up to the limits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        api(input=Json(), mb_max_latency=1, timeout=3600)(lambda self, items: items)

@@ -1,0 +1,204 @@
+"""What the author of a service is told beside an exception."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from uncork_workers.definition import hints
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.hints import Hinting, hint_on_import
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch
+
+
+class Uses(Service):
+    """Needs a model."""
+
+    @api(input=Json())
+    def predict(self, items: list[Any]) -> list[Any]:
+        """Use it."""
+        return [self.model for _ in items]  # type: ignore[attr-defined]
+
+
+SERVICE = Uses()
+
+
+class Misnamed(Uses):
+    """Its setup has another name."""
+
+    def set_up(self) -> None:
+        """Never called."""
+
+    def predictions(self) -> None:
+        """No setup, nor like it."""
+
+
+class Forgetful(Uses):
+    """Loads a model, and drops it."""
+
+    def setup(self) -> None:
+        """Set nothing."""
+
+
+class Others(Uses):
+    """Loads other things."""
+
+    def setup(self) -> None:
+        """Set two."""
+        self.words, self.labels = 1, 2
+
+
+class Typo(Uses):
+    """Loads a model under nearly the name."""
+
+    def setup(self) -> None:
+        """Set it."""
+        self.modle = 5
+
+
+def noted(service: Service, error: BaseException) -> list[str]:
+    """The notes on an error that is raised twice in the code of a service."""
+    for _ in range(2):
+        with pytest.raises(type(error)), Hinting(service):
+            raise error
+    return getattr(error, "__notes__", [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        (
+            Uses,
+            "nothing has set self.model: do it in def setup(self), which is called once in every worker",
+        ),
+        (Misnamed, "nothing has set self.model: set_up() is never called; name it setup"),
+        (Forgetful, "setup() has not set self.model; it has set nothing on self"),
+        (Others, "setup() has not set self.model; there are self.labels, self.words"),
+        (Typo, "nothing has set self.model; did you mean self.modle?"),
+    ],
+)
+def test_an_attribute_that_nothing_has_set(
+    kind: type[Service], hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says so below the traceback; the client's answer does not."""
+    service = kind()
+    service.worker_index = 1
+    service.setup()
+    batch = Batch(batch=1, api="predict", limit_rows=9, lengths=[1], rows=[1])
+
+    reply, bodies = Executor(service).run(batch, [b"1"])
+
+    assert f"has no attribute 'model'\nhint: {hint}\n" in f"{caplog.text}\n"
+    assert reply.statuses == [500]
+    assert b"model" not in bodies[0]
+
+
+def test_a_hint_is_given_once() -> None:
+    """Also on an exception that is raised again."""
+    error = AttributeError("no model", name="model", obj=SERVICE)
+
+    assert len(noted(SERVICE, error)) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AttributeError("of something else", name="model", obj=Uses()),
+        AttributeError("of nothing"),
+        AttributeError("of nobody knows what", obj=SERVICE),
+        TypeError("nothing of ours"),
+        ValueError("at all"),
+    ],
+)
+def test_nothing_is_said_of_other_errors(error: Exception) -> None:
+    """A hint that is a guess would send people astray."""
+    assert noted(SERVICE, error) == []
+
+
+def test_a_package_that_is_missing() -> None:
+    """Which one, and for which Python."""
+    error = ModuleNotFoundError("No module named 'no_such.inner'", name="no_such.inner")
+
+    hint = f"install it for the Python that runs the workers: {sys.executable} -m pip install no_such"
+    assert hint_on_import(error) == hint
+    of_other_name = ModuleNotFoundError("No module named 'sklearn.svm'", name="sklearn.svm")
+    assert hint_on_import(of_other_name).endswith("-m pip install scikit-learn")
+    assert noted(Uses(), error) == [f"hint: {hint}"]
+
+
+ANY_API: Any = api
+ANY_ARRAY: Any = NdArray
+
+
+@pytest.mark.parametrize(
+    ("write", "hint"),
+    [
+        (
+            lambda: ANY_API(print),
+            "write @api(input=Json()) above the method, or another adapter; all arguments",
+        ),
+        (lambda: ANY_API(Json()), "write @api(input=Json()) above the method"),
+        (lambda: ANY_API(), "write @api(input=Json()) above the method"),
+        (lambda: ANY_API(input=Json(), max_batch_size=5), "did you mean mb_max_batch_size?"),
+        (lambda: ANY_API(inputs=Json()), "did you mean input?"),
+        (lambda: ANY_API(input=Json(), xyz=5), "write @api(input=Json()) above the method"),
+        (lambda: ANY_ARRAY("float32", (64,)), "its arguments go by name: NdArray(dtype=..., shape=...)"),
+        (lambda: ANY_ARRAY.describe(), ""),
+    ],
+)
+def test_a_call_that_is_written_wrongly(write: Any, hint: str) -> None:
+    """Python says what does not fit; the hint says what does."""
+    with pytest.raises(TypeError) as caught:
+        write()
+
+    found = hint_on_import(caught.value)
+    assert found.startswith(hint)
+    assert bool(found) == bool(hint)
+
+
+class Blocking(Service):
+    """Has asynchronous handlers."""
+
+    @api(input=Json())
+    async def never(self, items: list[Any]) -> list[Any]:
+        """Await nothing; or fail."""
+        return [1 / item for item in items]
+
+    @api(input=Json())
+    async def awaits(self, items: list[Any]) -> list[Any]:
+        """Let go once."""
+        await asyncio.sleep(0)
+        return items
+
+
+@pytest.mark.parametrize(
+    ("to", "items", "long_s", "times"),
+    [("never", [1, 2], -1, 1), ("never", [0], -1, 1), ("never", [1], 1e9, 0), ("awaits", [1, 2], -1, 0)],
+)
+def test_an_async_handler_that_blocks(
+    to: str,
+    items: list[int],
+    long_s: float,
+    times: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is warned of once, if it ran for long; in this test any time is long, or none."""
+    monkeypatch.setattr(hints, "_LONG_S", long_s)
+    executor = Executor(Blocking())
+    for item in items:
+        batch = Batch(batch=1, api=to, limit_rows=9, lengths=[1], rows=[1])
+        reply, _ = executor.run(batch, [json.dumps(item).encode()])
+        assert reply.statuses == [200 if item else 500]
+    executor.close()
+
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == times
+    assert all("api never: the async handler ran for" in warning.getMessage() for warning in warnings)

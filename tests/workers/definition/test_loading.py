@@ -1,0 +1,261 @@
+"""From a target to a service class."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from uncork_workers.definition.loading import TargetError, load_service
+from uncork_workers.definition.service import Service, find_apis
+
+GOOD = """
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+
+class Echo(Service):
+    @api(input=Json())
+    def echo(self, items):
+        return items
+"""
+USELESS = """
+from uncork_workers.definition.service import Service
+class Empty(Service): pass
+number = 5
+nothing = None
+"""
+PIP = f"{sys.executable} -m pip install"
+WRONG = GOOD.replace("input=Json()", "input=Json(), mb_max_latency=-1")
+
+
+def refusal(target: str) -> TargetError:
+    """The error with which a target is refused."""
+    with pytest.raises(TargetError) as caught:
+        load_service(target)
+    return caught.value
+
+
+def write(project: Path, name: str, text: str) -> str:
+    """Write a file; returns its path as a user would type it."""
+    file = project / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    return name
+
+
+@pytest.mark.parametrize("where", ["service.py", "deep/service.py"])
+def test_a_file_is_loaded(project: Path, where: str) -> None:
+    """By a path from the working directory."""
+    service = load_service(f"{write(project, where, GOOD)}:Echo")
+
+    assert issubclass(service, Service)
+    assert service.__name__ == "Echo"
+    assert [definition.name for definition in find_apis(service)] == ["echo"]
+
+
+def test_a_file_is_loaded_by_its_absolute_path(project: Path) -> None:
+    """Also from a working directory that is somewhere else, with a colon in its name."""
+    write(project, "with:colon/service.py", GOOD)
+
+    assert load_service(f"{project}/with:colon/service.py:Echo").__name__ == "Echo"
+
+
+def test_a_file_can_import_what_lies_beside_it(project: Path) -> None:
+    """As if the file were run."""
+    write(project, "sub/beside_it.py", GOOD)
+    write(project, "sub/service.py", "from beside_it import Echo")
+
+    assert load_service("sub/service.py:Echo").__name__ == "Echo"
+
+
+def test_the_module_of_a_file_can_be_found_by_name(project: Path) -> None:
+    """Pickle and multiprocessing in the user's code look classes up by module and name."""
+    service = load_service(f"{write(project, 'findable.py', GOOD)}:Echo")
+
+    assert sys.modules["findable"].__dict__["Echo"] is service
+    assert service.__module__ == "findable"
+
+
+def test_a_module_is_loaded(project: Path) -> None:
+    """From the working directory, also from inside a package."""
+    write(project, "my_services/inner.py", GOOD)
+    write(project, "top_service.py", GOOD)
+
+    assert load_service("top_service:Echo").__module__ == "top_service"
+    assert load_service("my_services.inner:Echo").__module__ == "my_services.inner"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["", "service", "service.py", ":Echo", "service:", "a:", "a:b c", "a:1", "a:B.C", "a: B", "a:b:"],
+)
+def test_a_target_has_two_parts(target: str) -> None:
+    """The message shows the form."""
+    assert str(refusal(target)) == f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE"
+
+
+def test_a_file_that_is_not_there_is_refused(project: Path) -> None:
+    """A folder is none either."""
+    (project / "folder.py").mkdir()
+
+    assert str(refusal("missing.py:Echo")) == "there is no file missing.py"
+    assert str(refusal("folder.py:Echo")) == "there is no file folder.py"
+
+
+@pytest.mark.parametrize("module", ["no_such_module_xyz", "no_such_module_xyz.inner", "deep/service"])
+def test_a_module_that_is_not_there_is_refused(project: Path, module: str) -> None:
+    """Without a cause: there is nothing in a traceback to see."""
+    error = refusal(f"{module}:Echo")
+
+    missing = module.partition(".")[0]
+    assert str(error) == f"there is no module {missing!r} here or among the installed ones"
+    assert error.__cause__ is None
+
+
+def test_a_target_without_a_class(project: Path) -> None:
+    """The message has the target in full, if there is such a file."""
+    form = "is not of the form MODULE:SERVICE or FILE.py:SERVICE"
+    write(project, "service.py", GOOD)
+    write(project, "unready.py", "class Echo(")
+    write(project, "plain.py", "number = 5")
+
+    assert str(refusal("service.py")) == f"'service.py' {form}; write service.py:Echo"
+    for target in ("unready.py", "plain.py", "."):
+        assert str(refusal(target)) == f"{target!r} {form}"
+
+
+def test_a_file_that_is_nearly_there(project: Path) -> None:
+    """The message has its name, in the folder that was named."""
+    write(project, "sub/service.py", GOOD)
+
+    assert (
+        str(refusal("sub/servise.py:Echo")) == "there is no file sub/servise.py; did you mean sub/service.py?"
+    )
+    assert str(refusal("sub/service:Echo")).endswith("installed ones; did you mean sub/service.py?")
+    assert str(refusal("servise.py:Echo")) == "there is no file servise.py"
+
+
+def test_an_object_is_no_class(project: Path) -> None:
+    """The message says which class it is of."""
+    write(project, "made.py", f"{GOOD}\necho = Echo()\n")
+
+    assert (
+        str(refusal("made.py:echo"))
+        == "made.py: echo is an object of Echo, name the class itself; it has Echo"
+    )
+
+
+def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
+    """The message names what is missing, not what is there."""
+    write(project, "half_there/__init__.py", "")
+
+    assert str(refusal("half_there.rest:Echo")).startswith("there is no module 'half_there.rest' here")
+
+
+@pytest.mark.parametrize("target", ["broken.py:Echo", "broken:Echo"])
+@pytest.mark.parametrize(
+    ("code", "cause", "message"),
+    [
+        ("1 / 0", ZeroDivisionError, "ZeroDivisionError: division by zero"),
+        ("def f(:", SyntaxError, "SyntaxError: "),
+        ("import no_such_module_xyz", ModuleNotFoundError, "No module named 'no_such_module_xyz'"),
+        (
+            "import no_such_module_xyz",
+            ModuleNotFoundError,
+            f"; install it for the Python that runs the workers: {PIP} no_such_module_xyz",
+        ),
+        (
+            "from uncork import api\n@api\ndef f(self, rows): ...",
+            TypeError,
+            "; write @api(input=Json()) above",
+        ),
+        ("from json import no_such_name", ImportError, "ImportError: cannot import name"),
+        ("raise SystemExit('bye')", SystemExit, "SystemExit: bye"),
+        ("import sys; sys.exit(3)", SystemExit, "SystemExit: 3"),
+    ],
+)
+def test_what_the_users_code_raises_is_kept_as_the_cause(
+    project: Path, target: str, code: str, cause: type[BaseException], message: str
+) -> None:
+    """The message says what it was; the cause has the traceback."""
+    place = target.partition(":")[0]
+    write(project, "broken.py", code)
+
+    error = refusal(target)
+
+    assert str(error).startswith(f"{place} cannot be imported: ")
+    assert message in str(error)
+    assert type(error.__cause__) is cause
+    assert error.__cause__.__traceback__ is not None
+
+
+def test_an_interrupt_is_not_a_wrong_target(project: Path) -> None:
+    """Ctrl-C during a long import ends the program, whatever the target is."""
+    write(project, "interrupted.py", "raise KeyboardInterrupt")
+
+    with pytest.raises(KeyboardInterrupt):
+        load_service("interrupted.py:Echo")
+
+
+@pytest.mark.parametrize("name", ["Other", "nothing", "_"])
+def test_a_name_that_is_not_there_is_refused(project: Path, name: str) -> None:
+    """The message says what there is."""
+    write(project, "useless.py", GOOD + USELESS)
+
+    assert str(refusal(f"useless.py:{name}")) == f"useless.py has no {name!r}; it has Echo, Empty"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("echo_", "Echo"), ("Ecco", "Echo"), ("EMPTY", "Empty")])
+def test_a_name_that_is_nearly_there_is_told(project: Path, name: str, meant: str) -> None:
+    """In whatever case."""
+    write(project, "nearly.py", GOOD + USELESS)
+
+    assert str(refusal(f"nearly.py:{name}")) == f"nearly.py has no {name!r}; did you mean {meant}?"
+
+
+def test_a_file_without_any_service_is_refused(project: Path) -> None:
+    """The base class that it imports is not its own."""
+    write(project, "imports.py", "from uncork_workers.definition.service import Service")
+
+    assert str(refusal("imports.py:Echo")) == "imports.py has no 'Echo'; it has no service at all"
+
+
+@pytest.mark.parametrize("name", ["number", "api", "Json"])
+def test_what_is_no_service_is_refused(project: Path, name: str) -> None:
+    """Neither a value, nor a function, nor another class."""
+    write(project, "other_things.py", GOOD + USELESS)
+
+    message = str(refusal(f"other_things.py:{name}"))
+
+    assert message == (f"other_things.py: {name} is not a subclass of uncork.Service; it has Echo, Empty")
+
+
+@pytest.mark.parametrize("target", ["empty.py:Empty", "empty:Empty", "empty:Service"])
+def test_a_service_without_api_is_refused(project: Path, target: str) -> None:
+    """The message says how to make one; there is no cause, because nothing was raised by the user."""
+    place, _, name = target.partition(":")
+    write(project, "empty.py", USELESS)
+
+    error = refusal(target)
+
+    assert str(error) == f"{place}: service {name} has no api: decorate a method with @api(input=...)"
+    assert error.__cause__ is None
+
+
+def test_a_service_that_cannot_be_set_up_is_refused(project: Path) -> None:
+    """Before any worker is started."""
+    write(project, "late.py", f"{GOOD}\n    async def setup(self): ...\n")
+
+    assert str(refusal("late.py:Echo")).startswith("late.py: service Echo: setup must be a plain method")
+
+
+@pytest.mark.parametrize("target", ["wrong.py:Echo", "wrong:Echo"])
+def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None:
+    """Its message says everything: the argument, the range."""
+    write(project, "wrong.py", WRONG)
+
+    error = refusal(target)
+
+    place = target.partition(":")[0]
+    told = "api 'echo': mb_max_latency must be a number of milliseconds above 0, got -1"
+    assert str(error) == f"{place}: {told} (line 6 of wrong.py)"
+    assert error.__cause__ is None

@@ -1,0 +1,421 @@
+"""How a service is written: the decorator, and what is found of it."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.workers.wire.test_schema import WRONG_SETTINGS
+from uncork_workers.definition.adapters import Adapter, Json, NdArray, Requests
+from uncork_workers.definition.adapters.base import Sample
+from uncork_workers.definition.outputs.media_types import Csv
+from uncork_workers.definition.outputs.media_types import Json as OutputJson
+from uncork_workers.definition.service import Service, api, describe_service, find_apis
+from uncork_workers.wire.schema import ApiSettings, DefinitionError
+
+
+def names(service: type[Service]) -> list[str]:
+    """The names of the apis that are found."""
+    return [definition.name for definition in find_apis(service)]
+
+
+def refusal(decorate: Any, handler: object) -> str:
+    """The message with which the decorator refuses."""
+    with pytest.raises(DefinitionError) as caught:
+        decorate(handler)
+    return str(caught.value)
+
+
+def predict(self: Service, rows: Any) -> Any:
+    """Predict something."""
+    return rows
+
+
+class Plain(Service):
+    """A service with one api, all defaults."""
+
+    @api(input=Json())
+    def predict(self, items: list[Any]) -> list[Any]:
+        """Say it again.
+
+        Twice.
+        """
+        return items
+
+
+def test_an_api_has_the_name_of_its_method_and_the_defaults() -> None:
+    """The gateway is told name, route, input, settings and documentation."""
+    service = describe_service(Plain)
+
+    assert service.name == "Plain"
+    (described,) = service.apis
+    assert (described.name, described.route) == ("predict", "/predict")
+    assert described.input == {"kind": "json"}
+    assert described.settings == ApiSettings()
+    assert described.doc == "Say it again.\n\nTwice."
+
+
+def test_every_argument_arrives_in_the_description() -> None:
+    """None of them is mixed up with another."""
+
+    class Tuned(Service):
+        @api(
+            input=NdArray(dtype="int8", shape=(4,)),
+            route="/classify/it",
+            mb_max_latency=50,
+            mb_max_batch_size=7,
+            mb_max_batch_bytes=8,
+            policy="fixed:5",
+            timeout=9,
+            idempotent=False,
+            cost=2.5,
+        )
+        def predict(self, rows: Any) -> Any:
+            return rows
+
+    (described,) = describe_service(Tuned).apis
+
+    assert described.route == "/classify/it"
+    assert described.input == {"kind": "ndarray", "dtype": "int8", "shape": [4]}
+    assert described.settings == ApiSettings(
+        mb_max_latency=50,
+        mb_max_batch_size=7,
+        mb_max_batch_bytes=8,
+        policy="fixed:5",
+        timeout=9,
+        idempotent=False,
+        cost=2.5,
+    )
+    assert described.doc == ""
+
+
+def test_the_method_stays_what_it_was() -> None:
+    """A service can be called in its own tests as if it were not decorated."""
+    assert Plain().predict([1]) == [1]
+
+
+def test_a_service_needs_no_setup() -> None:
+    """Setup of the base class does nothing."""
+    Plain().setup()
+
+
+@pytest.mark.parametrize(("argument", "value", "accepted"), WRONG_SETTINGS)
+def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str) -> None:
+    """The message names api, argument and range, at the line where it is written."""
+    wrong: dict[str, Any] = {argument: value}
+
+    message = refusal(api(input=Json(), **wrong), predict)
+
+    assert message == f"api 'predict': {argument} must be {accepted}, got {value!r}"
+
+
+def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
+    """At the line where it is written."""
+    message = refusal(api(input=NdArray(), cost="text"), predict)
+
+    assert message.startswith("api 'predict': cost must be a number or 'bytes' for this input")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            {"input": NdArray(shape=(2,)), "warmup": [1, 2, 3]},
+            "got a row of shape (3,); a row must have shape",
+        ),
+        ({"input": NdArray(shape=(2,)), "warmup": [[1, 2]]}, "Expected `float`, got `array` - at `$[0]`;"),
+        ({"input": Json(), "warmup": object()}, "it cannot be written as JSON: object is no JSON"),
+        ({"input": Json(), "warmup": {"a": 1}, "cost": "n"}, "a row lacks the field 'n', by which it is"),
+        (
+            {"input": Requests(), "warmup": "text"},
+            "it must be bytes, a pathlib.Path or a Request, got 'text'",
+        ),
+        ({"input": Requests(), "warmup": Path("/nothing")}, "it cannot be read: [Errno 2] No such file"),
+        ({"input": Requests(), "warmup": b"{"}, "the body is not valid JSON"),
+    ],
+)
+def test_an_example_that_would_be_refused_is_refused(arguments: dict[str, Any], reason: str) -> None:
+    """At the line where it is written, with what a client would be told."""
+    message = refusal(api(**arguments), predict)
+
+    assert message.startswith(f"api 'predict': warmup must be an example of one row: {reason}")
+
+
+def test_an_example_is_kept_for_the_workers() -> None:
+    """The gateway is told of it only to show it."""
+
+    class Warm(Service):
+        @api(input=NdArray(shape=(2,)), warmup=np.ones(2))
+        def predict(self, rows: Any) -> Any:
+            return rows
+
+    (definition,) = find_apis(Warm)
+
+    assert definition.sample == Sample(b"[1.0,1.0]")
+    [api_] = describe_service(Warm).apis
+    assert (api_.example, api_.example_type) == (b"[1.0,1.0]", "application/json")
+
+
+@pytest.mark.parametrize("value", ["csv", [], [Csv(), "json"], Csv])
+def test_what_is_no_output_is_refused(value: Any) -> None:
+    """The message shows what was given."""
+    message = refusal(api(input=Json(), output=value), predict)
+
+    assert message == (
+        f"api 'predict': output must be an output adapter such as Csv(), or a list of them, got {value!r}"
+    )
+
+
+def test_an_api_offers_what_its_outputs_say() -> None:
+    """In their order, each once; JSON first where nothing is said."""
+
+    class Two(Service):
+        @api(input=Json(), output=[Csv(), OutputJson(), Csv()])
+        def tables(self, items: Any) -> Any:
+            """CSV first."""
+
+        @api(input=Json())
+        def unsaid(self, items: Any) -> Any:
+            """As ever."""
+
+    tables, unsaid = describe_service(Two).apis
+    assert tables.offers == ("text/csv", "application/json")
+    assert unsaid.offers[0] == "application/json"
+
+
+@pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
+def test_a_wrong_route_is_refused(route: Any) -> None:
+    """It is checked where it is written."""
+    assert refusal(api(input=Json(), route=route), predict).startswith("api 'predict': route ")
+
+
+def test_a_method_with_a_reserved_name_needs_a_route() -> None:
+    """The default route would be one of the gateway's."""
+
+    def metrics(self: Service, items: Any) -> Any: ...
+
+    assert "route '/metrics' is taken by the gateway" in refusal(api(input=Json()), metrics)
+    api(input=Json(), route="/measure")(metrics)
+
+
+@pytest.mark.parametrize("adapter", [Json, NdArray])
+def test_an_adapter_class_is_not_an_adapter(adapter: Any) -> None:
+    """The message shows what to write."""
+    message = refusal(api(input=adapter), predict)
+
+    assert message.startswith("api 'predict': input must be an adapter such as Json(), got ")
+    assert message.endswith(f"; write input={adapter.__name__}()")
+
+
+@pytest.mark.parametrize("wrong", ["json", None, 5, dict, object()])
+def test_what_is_no_adapter_is_refused(wrong: Any) -> None:
+    """The message shows what was given."""
+    message = refusal(api(input=wrong), predict)
+
+    assert message == f"api 'predict': input must be an adapter such as Json(), got {wrong!r}"
+
+
+async def coroutine(self: Service, rows: Any) -> Any:
+    """A handler that awaits."""
+
+
+async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
+    """A handler that yields, and may await."""
+    yield rows
+
+
+def generator(self: Service, rows: Any) -> Iterator[Any]:
+    """A handler that yields."""
+    yield rows
+
+
+def without_self(rows: Any) -> Any:
+    """A handler whose writer forgot self."""
+
+
+def without_rows(self: Service) -> Any:
+    """A handler that takes nothing."""
+
+
+def with_more(self: Service, rows: Any, more: Any) -> Any:
+    """A handler that wants more than it gets."""
+
+
+def with_keyword(self: Service, rows: Any, *, more: Any) -> Any:
+    """A handler that wants it by name."""
+
+
+def test_coroutines_are_handlers() -> None:
+    """As plain functions are."""
+    assert api(input=Json())(coroutine) is coroutine
+
+
+@pytest.mark.parametrize("handler", [generator, stream])
+def test_generators_stream(handler: Any) -> None:
+    """Which the gateway is told."""
+    decorated = api(input=Json(), policy="none")(handler)
+    service = type("Streaming", (Service,), {handler.__name__: decorated})
+
+    [described] = describe_service(service).apis
+
+    assert described.streams
+
+
+def test_other_handlers_do_not_stream() -> None:
+    """Whatever their policy is."""
+    service = type("Singly", (Service,), {"predict": api(input=Json(), policy="none")(predict)})
+
+    [described] = describe_service(service).apis
+
+    assert not described.streams
+
+
+@pytest.mark.parametrize("handler", [generator, stream])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "a generator streams its answers, one request at a time; write policy='none', or return a list"),
+        ({"policy": "fixed"}, "a generator streams its answers, one request at a time; write policy='none'"),
+        ({"output": Csv()}, "output is not for streamed answers: the first piece says what they are; leave"),
+        ({"cost": 1}, "cost is not for streamed answers: how long one takes is not predicted; leave it out"),
+        ({"allowed_batch_sizes": [1]}, "allowed_batch_sizes is not for streamed answers: they are not batch"),
+        ({"warmup": 1}, "warmup is not for streamed answers: setup can run the model once; leave it out"),
+    ],
+)
+def test_what_makes_no_sense_with_a_generator_is_refused(
+    handler: Any, arguments: dict[str, Any], reason: str
+) -> None:
+    """The message says what to write instead."""
+    given = arguments if "policy" in arguments or not arguments else {"policy": "none", **arguments}
+
+    message = refusal(api(input=Json(), **given), handler)
+
+    assert message.startswith(f"api {handler.__name__!r}: {reason}")
+
+
+@pytest.mark.parametrize("handler", [without_self, without_rows, with_more, with_keyword])
+def test_a_handler_takes_self_and_the_rows(handler: Any) -> None:
+    """The message shows the right signature beside the wrong one."""
+    name = handler.__name__
+
+    message = refusal(api(input=Json()), handler)
+
+    assert message.startswith(f"api {name!r}: the handler is called with self and the rows of the batch")
+    assert f"write def {name}(self, rows), not def {name}(" in message
+
+
+def test_a_handler_may_have_more_parameters_that_need_not_be_given() -> None:
+    """Only what must be given is too much."""
+
+    def loose(self: Service, *rows: Any, verbose: bool = False, **more: Any) -> Any: ...
+
+    api(input=Json())(loose)
+
+
+@pytest.mark.parametrize("wrong", [5, Plain, len])
+def test_only_a_function_is_a_handler(wrong: object) -> None:
+    """Neither a class, nor what is not written in Python."""
+    assert refusal(api(input=Json()), wrong).startswith("@api belongs on a method, got ")
+
+
+class Base(Service):
+    """Some apis to inherit."""
+
+    @api(input=Json())
+    def zebra(self, items: Any) -> Any:
+        """First, though not in the alphabet."""
+
+    @api(input=Json())
+    def ant(self, items: Any) -> Any:
+        """Second."""
+
+    def helper(self, items: Any) -> Any:
+        """No api."""
+
+
+class Derived(Base):
+    """Another api, one that replaces an inherited one, and a replacement that is no api."""
+
+    @api(input=Json())
+    def bee(self, items: Any) -> Any:
+        """Last."""
+
+    @api(input=NdArray(), route="/new")
+    def zebra(self, rows: Any) -> Any:
+        """Replaced."""
+
+
+class Hidden(Base):
+    """Takes an api away."""
+
+    def zebra(self, items: Any) -> Any:
+        """No api any more."""
+
+
+def test_apis_are_found_in_the_order_of_their_definition() -> None:
+    """Those of the base class first; helpers are none."""
+    assert names(Base) == ["zebra", "ant"]
+    assert names(Derived) == ["zebra", "ant", "bee"]
+
+
+def test_an_api_can_be_replaced() -> None:
+    """The subclass's word is the last, also about input and route; the base class keeps its own."""
+    assert [described.route for described in describe_service(Derived).apis] == ["/new", "/ant", "/bee"]
+    assert find_apis(Derived)[0].adapter.kind == "ndarray"
+    assert find_apis(Base)[0].adapter.kind == "json"
+
+
+def test_an_api_can_be_taken_away() -> None:
+    """A plain method in its place is no api."""
+    assert names(Hidden) == ["ant"]
+
+
+def test_a_service_without_api_is_refused() -> None:
+    """The message says how to make one."""
+
+    class Nothing(Service):
+        def predict(self, rows: Any) -> Any: ...
+
+    with pytest.raises(DefinitionError, match=r"service Nothing has no api: decorate .* with @api"):
+        find_apis(Nothing)
+
+
+def test_two_apis_cannot_have_one_route() -> None:
+    """Both are named."""
+
+    class Twice(Service):
+        @api(input=Json())
+        def one(self, items: Any) -> Any: ...
+
+        @api(input=Json(), route="/one")
+        def two(self, items: Any) -> Any: ...
+
+    with pytest.raises(DefinitionError, match="apis 'one' and 'two' have the same route '/one'"):
+        find_apis(Twice)
+
+
+def test_an_api_under_another_name_than_its_function_is_refused() -> None:
+    """It would be described by one name and looked up by it, but the service has it under another."""
+
+    class Renamed(Service):
+        classify = api(input=Json())(lambda self, items: items)
+
+    with pytest.raises(DefinitionError, match="classify"):
+        find_apis(Renamed)
+
+
+def test_the_adapters_own_words_are_what_the_gateway_is_told() -> None:
+    """An adapter of the user's is described by itself."""
+
+    class Shout(Json):
+        def describe(self) -> dict[str, Any]:
+            return {"kind": "json", "loud": True}
+
+    class Loud(Service):
+        @api(input=Shout())
+        def shout(self, items: Any) -> Any: ...
+
+    assert isinstance(find_apis(Loud)[0].adapter, Adapter)
+    assert describe_service(Loud).apis[0].input == {"kind": "json", "loud": True}

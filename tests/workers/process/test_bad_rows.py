@@ -1,0 +1,213 @@
+"""One bad row must not fail its neighbours."""
+
+import json
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, Reply
+
+POISON = 13
+
+
+class Fragile(Service):
+    """Doubles numbers, in place, and then fails if one was poison; notes what it was called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+
+    @api(input=NdArray(dtype="int64", shape=()))
+    def double(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Arrays."""
+        self.calls.append(rows.tolist())
+        poisoned = POISON in rows
+        rows *= 2
+        if poisoned:
+            raise ValueError("poison")
+        return rows
+
+    @api(input=Json())
+    def twice(self, items: list[int]) -> list[int]:
+        """Lists."""
+        self.calls.append(items.copy())
+        poisoned = POISON in items
+        items[:] = [2 * item for item in items]
+        if poisoned:
+            raise ValueError("poison")
+        return items
+
+    @api(input=NdArray(dtype="int64"))
+    def lengths(self, rows: np.ndarray[Any, Any]) -> list[int]:
+        """Rows of any one length."""
+        self.calls.append(list(rows.shape))
+        return [rows.shape[1]] * len(rows)
+
+
+def run(
+    requests: list[list[int]],
+    *,
+    to: str = "double",
+    limit_rows: int = 1000,
+    idempotent: bool = True,
+    timeout_s: float = 60.0,
+    service: Fragile | None = None,
+) -> tuple[Reply, list[Any]]:
+    """Run requests, each of some rows; returns the reply, and the results of each or its status."""
+    bodies = [json.dumps(rows)[1:-1].encode() for rows in requests]
+    batch = Batch(
+        batch=1,
+        api=to,
+        limit_rows=limit_rows,
+        lengths=[len(body) for body in bodies],
+        rows=[len(rows) for rows in requests],
+        idempotent=idempotent,
+        timeout_s=timeout_s,
+    )
+    reply, answers = Executor(service or Fragile()).run(batch, bodies)
+    assert reply.lengths == [len(answer) for answer in answers]
+    return reply, [
+        json.loads(b"[" + answer + b"]") if status == 200 else status
+        for status, answer in zip(reply.statuses, answers, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("to", ["double", "twice"])
+@given(count=st.integers(2, 33), data=st.data())
+def test_the_neighbours_of_a_bad_row_get_their_own_results(to: str, count: int, data: st.DataObject) -> None:
+    """Though the handler had changed what it was given before it failed; in at most 2*log2(n) extra calls."""
+    at = data.draw(st.integers(0, count - 1))
+    service = Fragile()
+
+    reply, answers = run(
+        [[POISON if request == at else 100 + request] for request in range(count)], to=to, service=service
+    )
+
+    assert answers == [500 if request == at else [200 + 2 * request] for request in range(count)]
+    assert len(service.calls) - 1 <= 2 * math.log2(count)
+    assert not reply.worked
+
+
+REQUESTS = st.lists(
+    st.lists(st.integers(0, 99).filter(lambda value: value != POISON), min_size=1, max_size=5),
+    min_size=2,
+    max_size=20,
+)
+
+
+@given(requests=REQUESTS, limit_rows=st.integers(1, 30), data=st.data())
+def test_requests_of_several_rows_fail_as_a_whole_and_alone(
+    requests: list[list[int]], limit_rows: int, data: st.DataObject
+) -> None:
+    """Wherever in a request its bad row is, and however calls are cut; nobody gets another's rows."""
+    bad = data.draw(st.sets(st.sampled_from(range(len(requests))), min_size=1, max_size=4))
+    for at in bad:
+        requests[at][data.draw(st.integers(0, len(requests[at]) - 1))] = POISON
+    service = Fragile()
+
+    reply, answers = run(requests, limit_rows=limit_rows, service=service)
+
+    assert answers == [
+        500 if at in bad else [2 * value for value in rows] for at, rows in enumerate(requests)
+    ]
+    assert not reply.worked
+    assert all(len(call) <= limit_rows for call in service.calls)
+    worked = [len(call) for call in service.calls if POISON not in call]
+    assert [rows for rows, _ in reply.chunks] == worked
+
+
+def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """And nothing of the first failure, which was only theirs."""
+    service = Fragile()
+    bodies = [b"1", b"13", b"2", b"3", b"13"]
+    batch = Batch(batch=1, api="double", limit_rows=9, lengths=[1, 2, 1, 1, 2], rows=[1] * 5)
+
+    reply, answers = Executor(service).run(batch, bodies)
+
+    assert reply.statuses == [200, 500, 200, 200, 500]
+    ids = [answers[at].decode().rpartition(" ")[2] for at in (1, 4)]
+    assert len(set(ids)) == 2
+    warning, *errors = caplog.records
+    assert warning.getMessage() == (
+        "api double failed on 5 requests, looking for the culprit: ValueError('poison')"
+    )
+    assert [error.getMessage() for error in errors] == [
+        f"api double failed on a batch of 1 row [{error_id}]" for error_id in ids
+    ]
+    told = [(one.error, one.message, one.id, one.requests) for one in reply.raised]
+    assert told == [("ValueError", "poison", error_id, 1) for error_id in ids]
+    for error in errors:
+        assert error.exc_info
+        assert error.exc_info[1] is not None
+        assert error.exc_info[1].__context__ is None
+    assert caplog.text.count("Traceback") == 2
+
+
+def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    """All get the same 500, logged once with the traceback."""
+    service = Fragile()
+
+    reply, answers = run([[POISON]] * 64, service=service)
+
+    assert answers == [500] * 64
+    assert len(service.calls) == 1 + 14
+    assert (reply.worked, reply.chunks, reply.forms) == (False, [], (None,))
+    assert [(one.error, one.requests) for one in reply.raised] == [("ValueError", 64)]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
+    assert caplog.records[1].getMessage().startswith("api double failed on a batch of 64 rows [")
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_what_is_not_idempotent_is_not_run_again(caplog: pytest.LogCaptureFixture) -> None:
+    """All get the 500 of the batch."""
+    service = Fragile()
+
+    reply, answers = run([[1], [POISON], [2]], idempotent=False, service=service)
+
+    assert answers == [500, 500, 500]
+    assert service.calls == [[1, POISON, 2]]
+    assert not reply.worked
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("api double failed on a batch of 3 rows [")
+    assert record.exc_info is not None
+
+
+def test_a_request_alone_is_not_run_again(caplog: pytest.LogCaptureFixture) -> None:
+    """There is nobody to save."""
+    service = Fragile()
+
+    _, answers = run([[1, POISON, 2]], service=service)
+
+    assert answers == [500]
+    assert service.calls == [[1, POISON, 2]]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_requests_that_cannot_be_merged_are_run_apart() -> None:
+    """Each is valid; should the gateway have put them together, it is not for them to suffer."""
+    bodies = [b"[1,2]", b"[1,2,3]", b"[4,5,6]", b"[]"]
+    batch = Batch(batch=1, api="lengths", limit_rows=9, lengths=[5, 7, 7, 2], rows=[1] * 4)
+
+    reply, answers = Executor(Fragile()).run(batch, bodies)
+
+    assert reply.statuses == [200, 200, 200, 400]
+    assert answers[:3] == [b"2", b"3", b"3"]
+    assert not reply.worked
+    assert [(one.error, one.id, one.requests) for one in reply.raised] == [("InvalidInput", "", 0)]
+
+
+def test_nobody_is_looked_for_when_the_gateway_has_no_time_to_wait() -> None:
+    """It would kill the worker, and nobody would be answered."""
+    service = Fragile()
+    reply, _ = run([[1], [POISON], [2]], timeout_s=0.0, service=service)
+
+    assert reply.statuses == [500, 500, 500]
+    assert service.calls == [[1, POISON, 2]]

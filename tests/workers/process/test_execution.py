@@ -1,0 +1,302 @@
+"""One batch inside the worker: merge, handler, results."""
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, Reply
+
+
+class Request(NamedTuple):
+    """A body, the rows that the gateway counted in it, and what they cost if not their number."""
+
+    body: bytes
+    rows: int = 1
+    cost: float | None = None
+
+
+class Sums(Service):
+    """Answers sums, and notes what its handlers were called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    @api(input=NdArray(dtype="int64", shape=(2,)))
+    def add(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Add the two numbers of a row, and put the first one beside their sum."""
+        self.calls.append(len(rows))
+        return np.stack([rows[:, 0], rows.sum(axis=1)], axis=1)
+
+    @api(input=Json())
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Give items back; refuse some words."""
+        self.calls.append(len(items))
+        if "raise" in items:
+            raise RuntimeError("a secret of the handler")
+        if "exit" in items:
+            raise SystemExit(3)
+        if "swallow" in items:
+            items.remove("swallow")
+        if "nonsense" in items:
+            return [object()] * len(items)
+        return items
+
+
+GOOD = st.lists(st.tuples(st.integers(-99, 99), st.integers(-99, 99)), min_size=1, max_size=4).map(
+    lambda rows: Request(json.dumps(rows)[1:-1].encode(), len(rows))
+)
+BAD = st.sampled_from(
+    [
+        Request(b"[1,2,3]"),
+        Request(b"[1,2],[3]", 2),
+        Request(b'["a","b"]'),
+        Request(b"[1,2],null", 2),
+        Request(b"[1.5,2]"),
+        Request(b"[1,\xff]"),
+        Request(b"[1,99999999999999999999]"),
+    ]
+)
+
+
+def run(
+    requests: Sequence[Request],
+    *,
+    to: str = "add",
+    limit_rows: int = 1000,
+    service: Sums | None = None,
+) -> tuple[Reply, list[tuple[int, str]]]:
+    """Run a batch of the requests; returns the reply, and status and text of each answer."""
+    batch = Batch(
+        batch=7,
+        api=to,
+        limit_rows=limit_rows,
+        lengths=[len(request.body) for request in requests],
+        rows=[request.rows for request in requests],
+        costs=[request.cost for request in requests if request.cost is not None] or None,
+    )
+    reply, bodies = Executor(service or Sums()).run(batch, [request.body for request in requests])
+    assert reply.batch == 7
+    assert reply.lengths == [len(body) for body in bodies]
+    return reply, list(zip(reply.statuses, [body.decode() for body in bodies], strict=True))
+
+
+def test_the_handler_is_called_once_for_the_whole_batch() -> None:
+    """Each request gets the results of its own rows, with commas between them."""
+    service = Sums()
+
+    reply, answers = run([Request(b"[1,2]"), Request(b"[3,4],[5,6]", 2), Request(b"[7,8]")], service=service)
+
+    assert answers == [(200, "[1,3]"), (200, "[3,7],[5,11]"), (200, "[7,15]")]
+    assert service.calls == [4]
+    assert reply.worked
+    ((rows, seconds),) = reply.chunks
+    assert rows == 4
+    assert 0 < seconds < 5
+
+
+@pytest.mark.parametrize(
+    ("limit_rows", "calls"), [(1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (4, [4, 1]), (5, [5]), (6, [5])]
+)
+def test_the_handler_gets_at_most_the_limit_at_a_time(limit_rows: int, calls: list[int]) -> None:
+    """Every call is timed by itself; the answers are the same."""
+    service = Sums()
+    requests = [Request(b"[0,0],[1,1],[2,2],[3,3]", 4), Request(b"[4,4]")]
+
+    reply, answers = run(requests, limit_rows=limit_rows, service=service)
+
+    assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]"), (200, "[4,8]")]
+    assert service.calls == [rows for rows, _ in reply.chunks] == calls
+    assert all(seconds > 0 for _, seconds in reply.chunks)
+
+
+FOUR = b"[0,0],[1,1],[2,2],[3,3]"
+
+
+@pytest.mark.parametrize(
+    ("limit", "calls"),
+    [
+        (100, [(4, 100)]),
+        (99, [(3, 75), (1, 25)]),
+        (50, [(2, 50), (2, 50)]),
+        (49, [(1, 25)] * 4),
+        (1, [(1, 25)] * 4),
+    ],
+)
+def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, float]]) -> None:
+    """Its rows have equal shares; the cost of each call is told, so that the estimate counts cost."""
+    service = Sums()
+
+    reply, answers = run([Request(FOUR, 4, cost=100.0)], limit_rows=limit, service=service)
+
+    assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]")]
+    assert list(zip(service.calls, [cost for cost, _ in reply.chunks], strict=True)) == calls
+
+
+def test_what_was_not_run_costs_nothing() -> None:
+    """The cost of a refused request is not that of the call."""
+    reply, answers = run([Request(b"[1,2]", 1, 30.0), Request(b"[1]", 1, 40.0), Request(b"[3,4]", 1, 2.5)])
+
+    assert [status for status, _ in answers] == [200, 400, 200]
+    assert [cost for cost, _ in reply.chunks] == [32.5]
+
+
+@given(
+    requests=st.lists(st.tuples(st.integers(1, 9), st.floats(0.01, 100)), min_size=1, max_size=5),
+    limit=st.integers(1, 50),
+)
+def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[tuple[int, float]], limit: int) -> None:
+    """Every row is run once, and all that they cost is told."""
+    service = Sums()
+
+    reply, answers = run(
+        [Request(b",".join([b"[1,1]"] * rows), rows, cost) for rows, cost in requests],
+        limit_rows=limit,
+        service=service,
+    )
+
+    assert [text.count("[1,2]") for _, text in answers] == [rows for rows, _ in requests]
+    costs = [cost for cost, _ in reply.chunks]
+    assert sum(costs) == pytest.approx(sum(cost for _, cost in requests))
+    for rows, cost in zip(service.calls, costs, strict=True):
+        assert cost <= limit or rows == 1
+
+
+def test_lists_are_cut_like_arrays() -> None:
+    """The limit holds for Json, too."""
+    service = Sums()
+
+    _, answers = run(
+        [Request(b'"a"'), Request(b"2"), Request(b"[]")], to="echo", limit_rows=2, service=service
+    )
+
+    assert answers == [(200, '"a"'), (200, "2"), (200, "[]")]
+    assert service.calls == [2, 1]
+
+
+@given(requests=st.lists(GOOD | BAD, min_size=1, max_size=6), limit_rows=st.integers(1, 6))
+def test_everybody_is_answered_as_if_alone(requests: list[Request], limit_rows: int) -> None:
+    """Bad requests get 400, good ones their own answers, whoever shares the batch and however it is cut."""
+    alone = [run([request])[1][0] for request in requests]
+    good = [request.rows for request, (status, _) in zip(requests, alone, strict=True) if status == 200]
+    service = Sums()
+
+    reply, answers = run(requests, limit_rows=limit_rows, service=service)
+
+    assert answers == alone
+    assert reply.worked
+    assert sum(service.calls) == sum(good)
+    assert [rows for rows, _ in reply.chunks] == service.calls
+    assert all(0 < rows <= limit_rows for rows in service.calls)
+
+
+@given(request=GOOD)
+def test_a_good_request_gets_the_right_answer(request: Request) -> None:
+    """What the handler says to its rows, in their order."""
+    rows = json.loads(b"[" + request.body + b"]")
+
+    _, ((status, text),) = run([request])
+
+    assert status == 200
+    assert json.loads(f"[{text}]") == [[one, one + two] for one, two in rows]
+
+
+@given(request=BAD)
+def test_a_bad_request_is_told_what_is_wrong(request: Request) -> None:
+    """The reason comes from the adapter."""
+    _, ((status, text),) = run([request])
+
+    assert status == 400
+    assert text.endswith("; a row must have shape (2,), each value an integer (int64)")
+
+
+def test_the_handler_is_not_called_for_bad_requests_alone() -> None:
+    """There is nothing to call it with, and nothing to learn from."""
+    service = Sums()
+
+    reply, answers = run([Request(b"[1]"), Request(b"[null,1]")], service=service)
+
+    assert [status for status, _ in answers] == [400, 400]
+    assert (service.calls, reply.chunks, reply.worked) == ([], [], True)
+
+
+def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
+    """Its neighbours neither fail nor get the answer of a row that is not theirs."""
+    _, answers = run([Request(b"[1,1],[2,2]", 1), Request(b"[3,3]")], limit_rows=1)
+
+    assert answers[1] == (200, "[3,6]")
+    assert answers[0][0] == 400
+
+
+@pytest.mark.parametrize("word", ["raise", "exit", "swallow", "nonsense"])
+def test_a_request_that_makes_the_handler_fail_fails_alone(
+    word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets 500 with an id and nothing of the reason; the log has both. Its neighbours are answered."""
+    requests = [Request(b'"a"'), Request(b"nope"), Request(json.dumps(word).encode()), Request(b"[1]")]
+
+    reply, answers = run(requests, to="echo")
+
+    assert [status for status, _ in answers] == [200, 400, 500, 200]
+    assert answers[0][1] == '"a"'
+    assert answers[1][1].startswith("not valid JSON: ")
+    message, _, error_id = answers[2][1].rpartition(" ")
+    assert message == "the handler of api 'echo' failed; error id"
+    assert len(error_id) == 12
+    assert answers[3][1] == "[1]"
+    assert not reply.worked
+    warning, error = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert warning.getMessage().startswith("api echo failed on 3 requests, looking for the culprit: ")
+    assert warning.exc_info is None
+    assert error.levelno == logging.ERROR
+    assert error.getMessage() == f"api echo failed on a batch of 1 row [{error_id}]"
+    assert error.exc_info is not None
+
+
+def test_the_log_has_the_traceback_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+    """Down to the line that raised."""
+    run([Request(b'"raise"')], to="echo")
+
+    assert "RuntimeError: a secret of the handler" in caplog.text
+    assert 'raise RuntimeError("a secret of the handler")' in caplog.text
+
+
+def test_every_failure_has_an_id_of_its_own() -> None:
+    """Two failures can be told apart in the log."""
+    ids = {run([Request(b'"raise"')], to="echo")[1][0][1] for _ in range(20)}
+
+    assert len(ids) == 20
+
+
+def test_every_call_that_worked_is_told() -> None:
+    """Before the batch failed and after; the gateway sees that it did not work as a whole."""
+    service = Sums()
+    requests = [Request(b"1"), Request(b"2"), Request(b"3"), Request(b'"raise"'), Request(b"5")]
+
+    reply, answers = run(requests, to="echo", limit_rows=2, service=service)
+
+    assert [status for status, _ in answers] == [200, 200, 200, 500, 200]
+    assert service.calls == [2, 2, 2, 1, 1, 1]
+    assert [rows for rows, _ in reply.chunks] == [2, 2, 1, 1]
+    assert not reply.worked
+
+
+def test_a_failed_batch_leaves_nothing_behind() -> None:
+    """The next batch on the same worker is run as if nothing had been."""
+    executor = Executor(Sums())
+    bad = Batch(batch=1, api="echo", limit_rows=9, lengths=[7], rows=[1])
+    good = Batch(batch=2, api="echo", limit_rows=9, lengths=[1], rows=[1])
+
+    first, _ = executor.run(bad, [b'"raise"'])
+    second, bodies = executor.run(good, [b"1"])
+
+    assert (first.statuses, second.statuses, bodies) == ([500], [200], [b"1"])

@@ -1,0 +1,67 @@
+"""Where logs go."""
+
+import io
+import logging
+import re
+
+import pytest
+from rich.console import Console
+
+from uncork_workers.process.logs import is_watched, log_to_stderr
+
+
+def console(environment: dict[str, str], *, terminal: bool = True) -> Console:
+    """One that writes into a text."""
+    return Console(file=io.StringIO(), force_terminal=terminal, width=80, _environ=environment)
+
+
+def logged(on: Console, message: str = "it is very [bold]hot[/bold] today") -> str:
+    """What is on it after a warning, of a process that has logged nothing yet."""
+    root = logging.getLogger()
+    level, handlers, root.handlers = root.level, root.handlers, []
+    try:
+        log_to_stderr("warning", "worker 3", console=on)
+        logging.getLogger("uncork.worker").warning("%s", message)
+        logging.getLogger("uncork.worker").info("and sunny")
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+    assert isinstance(on.file, io.StringIO)
+    return on.file.getvalue()
+
+
+def test_a_terminal_has_colours() -> None:
+    """And what was shown in the last line before is overwritten; messages are no markup."""
+    text = logged(console({"TERM": "xterm-256color"}))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+    assert text.startswith("\r\x1b[2K")
+    assert re.search(r"\x1b\[[0-9;]*mWARNING", text)
+    assert re.search(r"\d\d:\d\d:\d\d WARNING  worker 3: it is very \[bold\]hot\[/bold\] today\s*$", plain)
+
+
+def test_a_traceback_has_the_whole_width() -> None:
+    """Its lines begin at the left."""
+    long = "x" * 70
+    text = logged(console({"TERM": "xterm", "NO_COLOR": "1"}), f"failed\nTraceback:\n  {long}")
+
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
+    assert lines[-3].endswith("worker 3: failed")
+    assert lines[-2:] == ["Traceback:", f"  {long}"]
+
+
+@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "unknown"}])
+def test_a_terminal_that_can_do_nothing_has_plain_lines(
+    environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a file has."""
+    assert logged(console(environment)) == ""
+    line = r"[-\d]+ [:\d]+,\d+ WARNING worker 3: it is very \[bold\]hot\[/bold\] today\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+
+
+def test_who_looks() -> None:
+    """At a terminal that can move its cursor."""
+    assert is_watched(console({"TERM": "xterm", "NO_COLOR": "1"}))
+    assert not is_watched(console({"TERM": "dumb"}))
+    assert not is_watched(console({"TERM": "xterm"}, terminal=False))

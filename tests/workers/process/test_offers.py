@@ -1,0 +1,315 @@
+"""Batches whose callers take one media type, and answers that are not rows."""
+
+import io
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.outputs import Rejected, Response
+from uncork_workers.definition.outputs.media_types import Csv, Npy
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, ListForm, Reply, TensorForm
+from uncork_workers.wire.schema import CSV
+
+OCTETS = "application/octet-stream"
+
+
+class Offers(Service):
+    """Handlers of results of every kind; 13 is poison to all of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self._memory = np.zeros(9)
+
+    def _note(self, rows: Any) -> None:
+        self.calls.append(len(rows))
+        if 13 in rows:
+            raise ValueError("poison")
+
+    @api(input=NdArray(dtype="int64", shape=()))
+    def halves(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Pairs of single precision."""
+        self._note(rows)
+        return np.stack([rows, rows / 2], axis=1).astype("f4")
+
+    @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), Npy()])
+    def frame(self, rows: np.ndarray[Any, Any]) -> pd.DataFrame:
+        """A table."""
+        self._note(rows)
+        return pd.DataFrame({"n": rows, "text": [f"{row},\n" for row in rows]})
+
+    @api(input=Json())
+    def pictures(self, items: list[int]) -> list[Image.Image]:
+        """One of so many pixels for each number."""
+        self._note(items)
+        return [Image.new("L", (item, 1)) for item in items]
+
+    @api(input=Json())
+    def mixed(self, items: list[int]) -> list[Any]:
+        """A number, a rejection, a response or bytes, as the request says."""
+        self._note(items)
+        kinds = [
+            1.5,
+            Rejected(422, "not this"),
+            Response("made", 201, {"x-made": "é"}),
+            b"raw",
+            Response(None, 204),
+        ]
+        return [kinds[item] for item in items]
+
+    @api(input=NdArray(dtype="int64", shape=()))
+    def lastless(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Loses a row."""
+        self._note(rows)
+        return rows[:-1]
+
+    @api(input=NdArray(dtype="int64", shape=()))
+    def reused(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same memory in every call."""
+        self._memory[: len(rows)] = rows
+        return self._memory[: len(rows)]
+
+    @api(input=NdArray(dtype="int64", shape=()))
+    def uneven(self, rows: np.ndarray[Any, Any]) -> Any:
+        """Arrays whose shape, dtype or kind depends on the first row."""
+        self._note(rows)
+        match rows[0]:
+            case 1:
+                return np.zeros((len(rows), 2))
+            case 2:
+                return np.zeros((len(rows), 3))
+            case 3:
+                return np.zeros((len(rows), 2), dtype="f4")
+            case _:
+                return [0] * len(rows)
+
+
+def run(
+    to: str,
+    requests: list[list[int]],
+    *,
+    accept: str = "",
+    raw: list[bool] | None = None,
+    limit_rows: int = 100,
+    service: Offers | None = None,
+) -> tuple[Reply, list[bytes]]:
+    """Run requests, each of some rows."""
+    bodies = [json.dumps(rows)[1:-1].encode() for rows in requests]
+    batch = Batch(
+        batch=1,
+        api=to,
+        limit_rows=limit_rows,
+        lengths=list(map(len, bodies)),
+        rows=list(map(len, requests)),
+        accept=accept,
+        raw=raw,
+    )
+    reply, answers = Executor(service or Offers()).run(batch, bodies)
+    assert reply.lengths == list(map(len, answers))
+    assert all(type(answer) is bytes for answer in answers)
+    return reply, answers
+
+
+RAW, LISTED = TensorForm("FP32", (2,)), ListForm("FP32", (2,))
+
+
+@pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
+def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int) -> None:
+    """Raw or as JSON, in one batch; the gateway is told which is which."""
+    requests = [[2], [4, 6, 8], [10], [12, 14]]
+
+    reply, answers = run("halves", requests, raw=[True, False, False, True], limit_rows=limit_rows)
+
+    assert (reply.statuses, reply.forms) == ([200] * 4, (RAW, LISTED, LISTED, RAW))
+    assert (reply.content_types, reply.headers) == (None, None)
+    assert answers == [
+        np.array([2, 1], "<f4").tobytes(),
+        b"[4.0,2.0],[6.0,3.0],[8.0,4.0]",
+        b"[10.0,5.0]",
+        np.array([12, 6, 14, 7], "<f4").tobytes(),
+    ]
+
+
+def test_the_form_of_all_is_told_once() -> None:
+    """Whether all are raw, or none is."""
+    for raw, form in ((None, LISTED), ([False] * 2, LISTED), ([True] * 2, RAW)):
+        reply, _ = run("halves", [[2], [4, 6]], raw=raw)
+
+        assert reply.forms == (form,)
+
+
+def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
+    """As models do that write their output into memory of their own."""
+    reply, answers = run("reused", [[2], [4], [6]], raw=[True] * 3, limit_rows=1)
+
+    assert reply.forms == (TensorForm("FP64", ()),)
+    assert np.frombuffer(b"".join(answers)).tolist() == [2, 4, 6]
+
+
+def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
+    """They are told so."""
+    reply, answers = run("frame", [[1], [2, 3]], raw=[True, False])
+
+    assert (reply.statuses, reply.forms) == ([200] * 2, (None,))
+    assert json.loads(answers[0]) == {"n": 1, "text": "1,\n"}
+
+
+@pytest.mark.parametrize("limit_rows", [1, 2, 100])
+def test_each_request_gets_csv_of_its_own(limit_rows: int) -> None:
+    """The header once, then its rows."""
+    for to, head, line in (
+        ("frame", "n,text\r\n", '{0},"{0},\n"\r\n'),
+        ("halves", "0,1\r\n", "{0}.0,{1}\r\n"),
+    ):
+        reply, answers = run(to, [[1], [2, 3], [4]], accept=CSV, limit_rows=limit_rows)
+
+        assert reply.content_types == [CSV] * 3
+        assert [answer.decode() for answer in answers] == [
+            head + "".join(line.format(row, row / 2) for row in rows) for rows in ([1], [2, 3], [4])
+        ]
+
+
+def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
+    """The gateway says what the callers take; nothing said is JSON, as other protocols have it."""
+    for accept in ("", "application/json"):
+        reply, answers = run("frame", [[1], [2, 3]], accept=accept)
+
+        assert (reply.content_types, reply.forms) == (None, (None,))
+        assert [json.loads(b"[%b]" % answer) for answer in answers] == [
+            [{"n": row, "text": f"{row},\n"} for row in rows] for rows in ([1], [2, 3])
+        ]
+
+
+@pytest.mark.parametrize("accept", ["", "image/jpeg"])
+def test_images_are_answers_of_their_own(accept: str) -> None:
+    """One for each request of one row."""
+    reply, answers = run("pictures", [[1], [2], [3]], accept=accept, limit_rows=2)
+
+    assert reply.content_types == [accept or "image/png"] * 3
+    assert [Image.open(io.BytesIO(answer)).size for answer in answers] == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureFixture) -> None:
+    """500, and the log says why; the others get theirs."""
+    reply, answers = run("pictures", [[1], [2, 3], [4]])
+
+    assert reply.statuses == [200, 500, 200]
+    assert reply.content_types == ["image/png", "", "image/png"]
+    assert answers[1].startswith(b"the handler of api 'pictures' failed; error id ")
+    assert "a request of several rows cannot be answered with files or responses" in caplog.text
+
+
+@pytest.mark.parametrize("accept", ["", CSV, "image/png"])
+@pytest.mark.parametrize("limit_rows", [1, 3, 100])
+def test_each_request_gets_what_the_handler_gave_in_its_place(accept: str, limit_rows: int) -> None:
+    """Status, type and headers of one are not those of another, whatever comes first."""
+    items = [0, 1, 2, 3, 0, 4, 1]
+    row, kind = (b"0\r\n1.5\r\n", CSV) if accept == CSV else (b"1.5", "")
+
+    raw = None if accept else [True] * len(items)
+    reply, answers = run("mixed", [[item] for item in items], accept=accept, raw=raw, limit_rows=limit_rows)
+
+    assert reply.statuses == [200, 422, 201, 200, 200, 204, 422]
+    assert answers == [row, b"not this", b"made", b"raw", row, b"", b"not this"]
+    assert reply.content_types == [kind, "", "text/plain; charset=utf-8", OCTETS, kind, OCTETS, ""]
+    assert reply.headers == [[], [], [("x-made", "é")], [], [], [], []]
+    assert reply.worked
+
+
+def test_rejections_alone_are_told_without_types() -> None:
+    """As the reasons for 400 are."""
+    reply, answers = run("mixed", [[0], [1]])
+
+    assert (reply.statuses, answers) == ([200, 422], [b"1.5", b"not this"])
+    assert (reply.content_types, reply.headers, reply.worked) == (None, None, True)
+
+
+@given(
+    items=st.lists(st.integers(0, 4) | st.just(13), min_size=1, max_size=9),
+    limit_rows=st.integers(1, 9),
+    accept=st.sampled_from(["", CSV]),
+)
+def test_everybody_is_answered_as_if_alone(items: list[int], limit_rows: int, accept: str) -> None:
+    """Also where some make the handler fail, and the others are run again."""
+    if items.count(13) > 1:
+        items = [item for item in items if item != 13] or [0]
+
+    reply, answers = run("mixed", [[item] for item in items], accept=accept, limit_rows=limit_rows)
+
+    for at, item in enumerate(items):
+        one, (answer,) = run("mixed", [[item]], accept=accept)
+        assert reply.statuses[at] == one.statuses[0]
+        assert answers[at] == answer or item == 13
+        assert (reply.content_types or [""] * 9)[at] == (one.content_types or [""])[0]
+        assert (reply.headers or [[]] * 9)[at] == (one.headers or [[]])[0]
+
+
+def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:
+    """They are run again, for the same callers."""
+    reply, answers = run("halves", [[2], [13], [4]], accept=CSV)
+    assert (reply.statuses, answers[2]) == ([200, 500, 200], b"0,1\r\n4.0,2.0\r\n")
+
+    reply, answers = run("halves", [[2], [13], [4]], raw=[False, False, True])
+    assert (reply.statuses, reply.forms) == ([200, 500, 200], (LISTED, None, RAW))
+    assert (answers[0], answers[2]) == (b"[2.0,1.0]", np.array([4, 2], "<f4").tobytes())
+
+
+def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
+    """All get 500 with an id, when each was tried alone; the log says what was expected and what came."""
+    service = Offers()
+
+    reply, answers = run("lastless", [[1], [2, 3], [4]], service=service)
+
+    assert service.calls == [4, 1, 3, 2, 1]
+    assert (reply.statuses, reply.worked) == ([500] * 3, False)
+    ids = [answer.decode().rpartition(" ")[2] for answer in answers]
+    warning, *errors = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert "the handler returned 3 results for 4 rows" in warning.getMessage()
+    for error_id, rows in zip(ids, (1, 2, 1), strict=True):
+        (error,) = [error for error in errors if error_id in error.getMessage()]
+        assert error.exc_info
+        told = {1: "returned 0 results for 1 row", 2: "returned 1 result for 2 rows"}[rows]
+        assert told in str(error.exc_info[1])
+
+
+@pytest.mark.parametrize("odd", [[1, 2], [2, 1], [1, 3], [3, 1], [1, 0], [0, 1]])
+@pytest.mark.parametrize("raw", [True, False])
+def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw: bool) -> None:
+    """Each is told what it got: nobody's bytes are read as something else."""
+    first, second = odd
+
+    reply, answers = run("uneven", [[first, 9], [13], [second, 9]], raw=[raw] * 3)
+
+    assert reply.statuses == [200, 500, 200]
+    forms = {1: ("FP64", (2,)), 2: ("FP64", (3,)), 3: ("FP32", (2,))}
+    kind = TensorForm if raw else ListForm
+    wanted = [kind(*forms[each]) if each else None for each in odd]
+    assert reply.forms == (wanted[0], None, wanted[1])
+    bytes_of_two = {1: 32, 2: 48, 3: 16}
+    values = {0: 0, 1: [0.0] * 2, 2: [0.0] * 3, 3: [0.0] * 2}
+    for each, answer in zip(odd, (answers[0], answers[2]), strict=True):
+        if raw and each:
+            assert answer == bytes(bytes_of_two[each])
+        else:
+            assert json.loads(b"[%b]" % answer) == [values[each]] * 2
+
+
+@pytest.mark.parametrize("odd", [[1, 2], [3, 1], [1, 0], [0, 1]])
+def test_arrays_of_calls_that_differ_are_json(odd: list[int]) -> None:
+    """A batch has one form for all that was merged; everybody is answered."""
+    reply, answers = run("uneven", [[each] for each in odd], raw=[True, False], limit_rows=1)
+
+    assert (reply.statuses, reply.forms) == ([200, 200], (None,))
+    assert [json.loads(answer) for answer in answers] == [
+        {0: 0, 1: [0, 0], 2: [0, 0, 0], 3: [0, 0]}[each] for each in odd
+    ]

@@ -1,0 +1,206 @@
+"""Handlers that are generators, inside the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.outputs.answers import Rejected, Response
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.context import BatchOfRecord, context
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import AnswerHead, Batch, Reply
+
+log = logging.getLogger("a service")
+LINES = AnswerHead(status=200, content_type="application/x-ndjson")
+
+
+class Telling(Service):
+    """Yields what it is told to, and notes its ends."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.calls: list[int] = []
+
+    @api(input=Json(), policy="none")
+    def plain(self, items: list[Any]) -> Iterator[Any]:
+        """From a function."""
+        try:
+            for item in items[0]:
+                yield made(item)
+        finally:
+            self.ended.append("plain")
+
+    @api(input=Json(), policy="none")
+    async def slow(self, items: list[Any]) -> AsyncIterator[Any]:
+        """From a coroutine, whose pieces are made by the same task."""
+        task = asyncio.current_task()
+        try:
+            for item in items[0]:
+                await asyncio.sleep(0)
+                assert asyncio.current_task() is task
+                yield made(item)
+        finally:
+            await asyncio.sleep(0)
+            self.ended.append("slow")
+
+    @api(input=NdArray(dtype="int64", shape=(1,)), policy="none", mb_max_batch_size=1)
+    def rows(self, rows: Any) -> Iterator[Any]:
+        """Note with how many rows it is called."""
+        self.calls.append(len(rows))
+        yield rows.sum()
+
+
+def made(item: Any) -> Any:
+    """What an item of a request asks for."""
+    match item:
+        case "raise":
+            raise RuntimeError("a secret of the handler")
+        case "reject":
+            return Rejected(422, "no")
+        case "respond":
+            return Response("é", status=203, headers={"x": "y"})
+        case "context":
+            log.warning("here")
+            return context().batch_id
+    return item
+
+
+class Outlet:
+    """Keeps pieces, and wants no more after some."""
+
+    def __init__(self, *, enough: int = 99) -> None:
+        self.pieces: list[tuple[AnswerHead | None, bytes]] = []
+        self._enough = enough
+
+    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
+        """Keep a piece."""
+        assert batch == 7
+        self.pieces.append((head, data))
+
+    def is_cancelled(self, batch: int) -> bool:
+        """Whether there are enough."""
+        assert batch == 7
+        return len(self.pieces) >= self._enough
+
+
+def run(
+    to: str, body: bytes, outlet: Outlet, *, service: Telling | None = None, rows: int = 1
+) -> tuple[Reply, bytes]:
+    """Run a batch of one request; the reply and what is in it."""
+    batch = Batch(batch=7, api=to, limit_rows=1, lengths=[len(body)], rows=[rows], idempotent=False, id="x-7")
+    with closing(Executor(service or Telling(), outlet)) as executor:
+        reply, [answer] = executor.run(batch, [body])
+    assert reply.lengths == [len(answer)]
+    return reply, answer
+
+
+BOTH = pytest.mark.parametrize("to", ["plain", "slow"])
+
+
+@BOTH
+def test_pieces_leave_as_they_are_yielded(to: str) -> None:
+    """What is left for the reply is nothing, and it teaches nothing about how long a batch takes."""
+    outlet, service = Outlet(), Telling()
+
+    reply, answer = run(to, b'[1, {"a": 2}]', outlet, service=service)
+
+    assert outlet.pieces == [(LINES, b"1\n"), (None, b'{"a":2}\n')]
+    assert (reply.worked, reply.statuses, answer, reply.chunks) == (True, [200], b"", [])
+    assert service.ended == [to]
+
+
+@BOTH
+def test_a_generator_is_closed_when_nobody_waits_for_more(to: str) -> None:
+    """Its finally runs, and the piece after the last that was sent is not made."""
+    outlet, service = Outlet(enough=2), Telling()
+
+    reply, _ = run(to, b'["a", "b", "raise"]', outlet, service=service)
+
+    assert [data for _, data in outlet.pieces] == [b"a", b"b"]
+    assert (service.ended, reply.statuses) == ([to], [200])
+
+
+@BOTH
+def test_a_handler_that_raises_is_500_after_what_it_had_yielded(
+    to: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not run again; the log has the traceback under the id in the answer."""
+    outlet, service = Outlet(), Telling()
+
+    reply, answer = run(to, b'["a", "raise"]', outlet, service=service)
+
+    assert [data for _, data in outlet.pieces] == [b"a"]
+    assert (reply.worked, reply.statuses, service.ended) == (False, [500], [to])
+    *_, error_id = answer.decode().split()
+    assert f"[{error_id}]" in caplog.text
+    assert "RuntimeError: a secret of the handler" in caplog.text
+
+
+@BOTH
+def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The generator is closed."""
+    service = Telling()
+
+    reply, _ = run(to, b'["a", 1]', Outlet(), service=service)
+
+    assert (reply.statuses, service.ended) == ([500], [to])
+    assert "the handler yielded text first, and JSON later" in caplog.text
+
+
+@BOTH
+def test_a_request_may_be_refused_before_the_first_piece(to: str) -> None:
+    """Nothing after it is asked for."""
+    outlet, service = Outlet(), Telling()
+
+    reply, answer = run(to, b'["reject", "raise"]', outlet, service=service)
+
+    assert (reply.statuses, answer, outlet.pieces) == ([422], b"no", [])
+    assert service.ended == [to]
+
+
+def test_a_response_goes_before_the_rest() -> None:
+    """With its status and headers."""
+    outlet = Outlet()
+
+    run("plain", b'["respond", "b"]', outlet)
+
+    head = AnswerHead(status=203, content_type="text/plain; charset=utf-8", headers=[("x", "y")])
+    assert outlet.pieces == [(head, "é".encode()), (None, b"b")]
+
+
+def test_invalid_input_is_400() -> None:
+    """The handler is not called."""
+    outlet, service = Outlet(), Telling()
+
+    reply, answer = run("rows", b'["x"]', outlet, service=service)
+
+    assert (reply.statuses, service.calls, outlet.pieces) == ([400], [], [])
+    assert b"int64" in answer
+
+
+def test_the_handler_gets_all_rows_at_once() -> None:
+    """Also more than the limit: an answer cannot be put together from several streams."""
+    outlet, service = Outlet(), Telling()
+
+    run("rows", b"[1],[2],[3]", outlet, service=service, rows=3)
+
+    assert (service.calls, outlet.pieces) == ([3], [(LINES, b"6\n")])
+
+
+@BOTH
+def test_a_generator_knows_its_batch(to: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And so do its log lines."""
+    caplog.handler.addFilter(BatchOfRecord())
+    outlet = Outlet()
+
+    run(to, b'["context"]', outlet)
+
+    assert [data for _, data in outlet.pieces] == [b"x-7"]
+    assert [getattr(record, "batch", None) for record in caplog.records] == ["x-7"]

@@ -1,0 +1,179 @@
+"""Batches of raw tensors, alone and with JSON, and the datatype of results."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.wire.frames import Batch, Form, ListForm, Reply, TensorForm, shared
+
+
+class Kinds(Service):
+    """Gives back what it gets, as one kind of results or another."""
+
+    @api(input=NdArray(dtype="int16", shape=(2,)))
+    def same(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """As it came; 13 is poison."""
+        if 13 in rows:
+            raise ValueError("poison")
+        return rows
+
+    @api(input=NdArray(dtype="float32", shape=()))
+    def single(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Single precision."""
+        return rows
+
+    @api(input=NdArray(dtype="float32", shape=()))
+    def rounded(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Integers, if they are."""
+        whole = rows.astype("int64")
+        return whole if (whole == rows).all() else rows
+
+    @api(input=Json())
+    def echo(self, items: list[Any]) -> list[Any]:
+        """Lists."""
+        return items
+
+
+def run(
+    to: str,
+    bodies: list[bytes],
+    rows: list[int],
+    *,
+    forms: Sequence[Form] = (None,),
+    limit_rows: int = 100,
+) -> tuple[Reply, list[str]]:
+    """Run a batch; returns the reply and the answers."""
+    batch = Batch(
+        batch=1,
+        api=to,
+        limit_rows=limit_rows,
+        lengths=list(map(len, bodies)),
+        rows=rows,
+        forms=tuple(forms),
+    )
+    reply, answers = Executor(Kinds()).run(batch, bodies)
+    return reply, [answer.decode() for answer in answers]
+
+
+PAIRS = TensorForm("UINT16", (2,))
+
+
+def pairs(*values: int) -> bytes:
+    """Values as a tensor of UINT16."""
+    return np.array(values, "<u2").tobytes()
+
+
+@pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
+def test_tensors_share_a_batch(limit_rows: int) -> None:
+    """Each request gets the results of its own rows."""
+    reply, answers = run(
+        "same",
+        [pairs(1, 2), pairs(3, 4, 5, 6), pairs(7, 8)],
+        [1, 2, 1],
+        forms=[PAIRS],
+        limit_rows=limit_rows,
+    )
+
+    assert reply.statuses == [200] * 3
+    assert answers == ["[1,2]", "[3,4],[5,6]", "[7,8]"]
+    assert sum(rows for rows, _ in reply.chunks) == 4
+    assert (reply.worked, reply.forms) == (True, (ListForm("INT16", (2,)),))
+
+
+@given(
+    sent=st.lists(
+        st.tuples(
+            st.sampled_from(["JSON", "UINT16", "INT64"]),
+            st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=3),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    limit_rows=st.integers(1, 9),
+    to=st.sampled_from(["same", "echo"]),
+)
+def test_tensors_of_any_datatype_share_a_batch_with_json(
+    sent: list[tuple[str, list[tuple[int, int]]]], limit_rows: int, to: str
+) -> None:
+    """In whatever order they come, each request gets the results of its own rows."""
+    texts = [",".join(f"[{a},{b}]" for a, b in rows) for _, rows in sent]
+    bodies = [
+        text.encode() if kind == "JSON" else np.array(rows, kind.lower()).tobytes()
+        for text, (kind, rows) in zip(texts, sent, strict=True)
+    ]
+    forms = [None if kind == "JSON" else TensorForm(kind, (2,)) for kind, _ in sent]
+
+    counts = [len(rows) for _, rows in sent]
+    reply, answers = run(to, bodies, counts, forms=shared(forms), limit_rows=limit_rows)
+
+    assert (set(reply.statuses), reply.worked) == ({200}, True)
+    assert answers == texts
+
+
+def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:
+    """It is found among all, and 400; poison is 500."""
+    bodies = [pairs(1), b"[2,3]", b"[4]", pairs(13, 0), pairs(5, 6), b"x", b"[7,8]"]
+    forms = [None if body[:1] in b"[x" else PAIRS for body in bodies]
+
+    reply, answers = run("same", bodies, [1] * 7, forms=forms)
+
+    assert reply.statuses == [400, 200, 400, 500, 200, 400, 200]
+    assert [answers[at] for at in (1, 4, 6)] == ["[2,3]", "[5,6]", "[7,8]"]
+
+
+def test_only_bad_tensors_are_refused() -> None:
+    """What one lacks and the other has too much of does not shift the rows of those between."""
+    bodies = [pairs(1), pairs(2, 3), pairs(4, 5, 6), pairs(7, 40000), pairs(13, 0), pairs(8, 9)]
+
+    reply, answers = run("same", bodies, [1] * 6, forms=[PAIRS])
+
+    assert reply.statuses == [400, 200, 400, 400, 500, 200]
+    assert answers[0] == "1 row of UINT16 of shape (2,) are 4 bytes, got 2"
+    assert answers[1] == "[2,3]"
+    assert answers[3].startswith("40000 out of bounds for int16; a row must have shape (2,), ")
+    assert answers[5] == "[8,9]"
+
+
+def test_text_of_tensors_is_text() -> None:
+    """One element a row."""
+    body = b"\2\0\0\0ab\0\0\0\0"
+
+    reply, answers = run("echo", [body], [2], forms=[TensorForm("BYTES", ())])
+
+    assert answers == ['"ab",""']
+    assert reply.forms == (None,)
+
+
+@pytest.mark.parametrize(
+    ("to", "bodies", "limit_rows", "form"),
+    [
+        ("single", [b"1", b"2"], 100, ListForm("FP32", ())),
+        ("rounded", [b"1", b"2"], 1, ListForm("INT64", ())),
+        ("rounded", [b"1", b"2.5"], 100, ListForm("FP32", ())),
+        ("rounded", [b"1", b"2.5"], 1, None),
+        ("echo", [b"1", b"2"], 100, None),
+        ("single", [b"x"], 100, None),
+    ],
+)
+def test_the_form_of_results_is_told(
+    to: str, bodies: list[bytes], limit_rows: int, form: ListForm | None
+) -> None:
+    """If it is one; nothing is told of lists, nor where calls differ, nor where there was none."""
+    reply, _ = run(to, bodies, [1] * len(bodies), limit_rows=limit_rows)
+
+    assert reply.forms == (form,)
+
+
+def test_good_requests_have_a_form_though_another_failed() -> None:
+    """They are answered like any."""
+    reply, _ = run("same", [b"[1,2]", b"[13,0]"], [1, 1])
+
+    assert reply.statuses == [200, 500]
+    assert reply.forms == (ListForm("INT16", (2,)), None)

@@ -1,0 +1,299 @@
+"""The warm-up: which batches are run, for how long, and what is learned from them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uncork_workers.definition.adapters import File, Json, NdArray, Requests, UploadedFile
+from uncork_workers.definition.adapters.base import Sample
+from uncork_workers.definition.outputs import Rejected
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.execution import Executor
+from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
+from uncork_workers.wire.frames import ListForm, RowResult
+from uncork_workers.wire.overrides import for_all_apis
+from uncork_workers.wire.schema import ApiSettings
+
+
+def to_nobody(api: str, rows: int) -> None:
+    """Nobody wants to know."""
+
+
+def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
+    """An example of an api with these settings."""
+    return Example(api="predict", sample=Sample(body), settings=ApiSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes"),
+    [
+        ({"mb_max_batch_size": 1}, [1]),
+        ({"mb_max_batch_size": 8}, [1, 2, 4, 8]),
+        ({"mb_max_batch_size": 11}, [1, 2, 4, 8, 11]),
+        ({"mb_max_batch_bytes": 33}, [1, 2, 4, 6]),
+        ({"mb_max_batch_bytes": 2}, [1]),
+        ({"policy": "none"}, [1]),
+        ({"allowed_batch_sizes": (4, 16)}, [4, 16]),
+        ({"allowed_batch_sizes": (4, 16, 64), "mb_max_batch_size": 16}, [4, 16]),
+        ({"allowed_batch_sizes": (4, 16, 64), "mb_max_batch_size": 5}, [4, 5]),
+        ({"allowed_batch_sizes": (4, 16, 64), "mb_max_batch_size": 3}, [3]),
+        ({"cost": 2.5, "mb_max_batch_size": 10}, [1, 2, 4]),
+        ({"cost": "bytes", "mb_max_batch_size": 10}, [1, 2]),
+        ({"cost": 9, "mb_max_batch_size": 8}, [1]),
+    ],
+)
+def test_sizes_double_up_to_the_limit(settings: dict[str, Any], sizes: list[int]) -> None:
+    """In rows; where a row has a weight, or batches a size in bytes, that is the limit."""
+    assert example(**settings).sizes() == sizes
+
+
+@given(limit=st.integers(1, 5000), allowed=st.none() | st.sets(st.integers(1, 300), min_size=1))
+def test_sizes_rise_and_end_with_the_largest_batch(limit: int, allowed: set[int] | None) -> None:
+    """Each once; so that all sizes that the handler will be called with are among them after padding."""
+    sizes = None if allowed is None else tuple(sorted(allowed))
+    made = example(mb_max_batch_size=limit, allowed_batch_sizes=sizes)
+
+    assert made.sizes() == sorted(set(made.sizes()))
+    assert made.sizes()[-1] == made.settings.limit_rows
+
+
+@pytest.mark.parametrize(
+    ("body", "cost", "weight"),
+    [
+        (b"[1,2]", None, None),
+        (b"[1,2]", 2.5, 2.5),
+        (b"[1,2]", "bytes", 5),
+        (b"", "bytes", 1),
+        (b'{"n":"four"}', "n", 4),
+        (b'{"n":7}', "n", 7),
+    ],
+)
+def test_the_row_has_the_weight_that_the_gateway_would_find(
+    body: bytes, cost: float | str | None, weight: float | None
+) -> None:
+    """Of an empty body, too; and batches say it for each request."""
+    made = example(body, cost=cost)
+
+    assert made.cost == weight
+    assert made.batch(3).costs == (None if weight is None else [weight] * 3)
+
+
+@pytest.mark.parametrize("sizes", [None, (4, 16)])
+def test_a_batch_has_the_sizes_in_force(sizes: tuple[int, ...] | None) -> None:
+    """The handler is warmed up with the sizes that clients' batches will have."""
+    assert example(allowed_batch_sizes=sizes).batch(3).allowed_batch_sizes == sizes
+
+
+class Clocked(Service):
+    """Takes 2 s and 1 s a row; its first call takes 50 s more, the first of 4 rows 20 s more."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[str, int]] = []
+
+    def took(self, name: str, rows: int) -> None:
+        """Let time pass."""
+        fresh = (name, rows) not in self.calls
+        self.now += 2 + rows + (50 if not self.calls else 20 if fresh and rows == 4 else 0)
+        self.calls.append((name, rows))
+
+    @api(input=NdArray(shape=(2,)), warmup=np.ones(2), mb_max_batch_size=16)
+    def first(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """One."""
+        assert rows.tolist() == [[1.0, 1.0]] * len(rows)
+        self.took("first", len(rows))
+        return rows
+
+    @api(input=Json(), warmup={"n": 3}, cost="n")
+    async def second(self, items: list[Any]) -> list[Any]:
+        """The other one; its example is refused."""
+        assert items == [{"n": 3}] * len(items)
+        self.took("second", len(items))
+        return [Rejected(422, "no")] * len(items)
+
+    @api(input=Json())
+    def third(self, items: list[Any]) -> list[Any]:
+        """One that gives no example."""
+        raise AssertionError
+
+
+def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list[tuple[str, int]]]:
+    """What is learned of the service above in so many seconds, and how it was called."""
+    service = Clocked()
+    executor = Executor(service)
+    examples = examples_of(Clocked, for_all_apis({"mb_max_batch_size": 12, **overrides}))
+    told: list[tuple[str, int]] = []
+    rehearsed = warm_up(
+        executor,
+        examples,
+        seconds=seconds,
+        tell=lambda api, rows: told.append((api, rows)),
+        clock=lambda: service.now,
+    )
+    assert told == list(dict.fromkeys(service.calls))  # each size, before it is run
+    executor.close()
+    return {api: one.chunks for api, one in rehearsed.items()}, service.calls
+
+
+def test_what_is_slow_once_does_not_count() -> None:
+    """The quickest of the runs of a size is the time of that size; costs are counted where there are any."""
+    profile, calls = warmed_up(1000)
+
+    assert profile == {
+        "first": [(rows, 2 + rows) for rows in (1, 2, 4, 8, 12)],
+        "second": [(3 * rows, 2 + rows) for rows in (1, 2, 4)],
+    }
+    assert [calls.count(("first", rows)) for rows in (1, 2, 4, 8, 12)] == [2] * 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "largest"),
+    [(0.1, (1, 1)), (73.9, (1, 1)), (74, (2, 1)), (82, (2, 2)), (93.9, (2, 2)), (94, (4, 2))],
+)
+def test_a_size_that_would_not_end_in_time_is_not_begun(seconds: float, largest: tuple[int, int]) -> None:
+    """Nor a larger one; the smallest is run all the same. The apis take turns."""
+    profile, calls = warmed_up(seconds)
+
+    assert (int(profile["first"][-1][0]), int(profile["second"][-1][0] / 3)) == largest
+    assert calls[:4] == [("first", 1)] * 2 + [("second", 1)] * 2
+
+
+def test_the_log_says_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
+    """A line for each api, with its own time."""
+    caplog.set_level(logging.INFO, logger="uncork.worker")
+    warmed_up(75)
+
+    assert caplog.messages == [
+        "first: warmed up with 1 .. 2 rows in 64.0 s",
+        "second: warmed up with 1 row in 6.0 s",
+    ]
+
+
+def refusing(items: Any) -> Any:
+    """Raise."""
+    raise ValueError("no such thing")
+
+
+def leaving(items: Any) -> Any:
+    """Leave the process, or try to."""
+    raise SystemExit(3)
+
+
+def silent(items: Any) -> Any:
+    """Return nothing."""
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason"),
+    [
+        (refusing, "ValueError on its example (rows: 1): no such thing"),
+        (leaving, "SystemExit on its example (rows: 1): 3"),
+        (silent, "WrongResult on its example (rows: 1): "),
+    ],
+)
+def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str) -> None:
+    """Clients would fare no better; the message names the api."""
+
+    class Broken(Service):
+        @api(input=Json(), warmup=1)
+        def predict(self, items: list[Any]) -> Any:
+            return handler(items)
+
+    with pytest.raises(WarmupFailed) as caught:
+        warm_up(Executor(Broken()), examples_of(Broken, []), seconds=1, tell=to_nobody)
+
+    assert str(caught.value).startswith(f"predict raised {reason}")
+    assert caught.value.__cause__ is not None
+
+
+def test_files_and_requests_come_as_clients_send_them() -> None:
+    """One row each, whatever the size of the batch."""
+    seen: list[Any] = []
+
+    class Raw(Service):
+        @api(input=File(), warmup=b"abc", mb_max_batch_size=2)
+        def files(self, files: list[UploadedFile]) -> list[int]:
+            seen.extend(files)
+            return [len(file.data) for file in files]
+
+        @api(input=Requests(), warmup=b'{"a": 1}', mb_max_batch_size=1)
+        def requests(self, requests: Any) -> list[str]:
+            seen.extend(requests.payloads)
+            return ["fine"] * len(requests)
+
+    warm_up(Executor(Raw()), examples_of(Raw, []), seconds=60, tell=to_nobody)
+
+    file = UploadedFile(data=b"abc", content_type="application/octet-stream")
+    assert [one for one in seen if isinstance(one, UploadedFile)] == [file] * 6
+    assert [one for one in seen if isinstance(one, dict)] == [{"a": 1}] * 2
+
+
+def frame(rows: int) -> pd.DataFrame:
+    """A table."""
+    return pd.DataFrame({"a": np.ones(rows, np.float32), "b": ["text"] * rows})
+
+
+@pytest.mark.parametrize(
+    ("handler", "result"),
+    [
+        (lambda rows: np.ones((len(rows), 3), np.float16), RowResult(form=ListForm("FP16", (3,)))),
+        (lambda rows: np.array(["x"] * len(rows)), RowResult(form=ListForm("BYTES", ()))),
+        (lambda rows: [{"a": 1.5}] * len(rows), RowResult(body=b'{"a":1.5}')),
+        (lambda rows: tuple([1, "a"] for _ in rows), RowResult(body=b'[1,"a"]')),
+        (lambda rows: np.full(len(rows), 1, np.longdouble), RowResult(body=b"1.0")),
+        (lambda rows: frame(len(rows)), RowResult(body=b'{"a":1.0,"b":"text"}')),
+        (lambda rows: {"a": [1] * len(rows)}, RowResult(body=b'{"a":1}')),
+        (lambda rows: ["x" * 70_000] * len(rows), None),
+        (lambda rows: [b"file"] * len(rows), None),
+        (lambda rows: [Rejected(422, "no")] * len(rows), None),
+    ],
+)
+def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: RowResult | None) -> None:
+    """The gateway learns from it what the api returns: of an array its kind is enough, of others the JSON."""
+
+    class Any_(Service):
+        @api(input=Json(), warmup=1, mb_max_batch_size=2)
+        def predict(self, items: list[Any]) -> Any:
+            return handler(items)
+
+    rehearsed = warm_up(Executor(Any_()), examples_of(Any_, []), seconds=60, tell=to_nobody)
+
+    assert rehearsed["predict"].result == result
+
+
+def test_an_example_that_is_not_valid_any_more_is_told() -> None:
+    """An adapter of a service's own may change its mind; nothing would be warm then."""
+
+    class Fickle(Json):
+        def merge(self, bodies: Any) -> list[Any]:
+            return super().merge([b"["] if len(bodies) == 2 else bodies)
+
+    class Service2(Service):
+        @api(input=Fickle(), warmup=1)
+        def predict(self, items: list[Any]) -> list[Any]:
+            return items
+
+    executor = Executor(Service2())
+    with pytest.raises(WarmupFailed, match=r"predict raised InvalidInput on its example \(rows: 2\): "):
+        warm_up(executor, examples_of(Service2, []), seconds=60, tell=to_nobody)
+
+
+def test_an_example_must_fit_the_cost_in_force() -> None:
+    """A configuration may ask for a field that it does not have."""
+
+    class Costly(Service):
+        @api(input=Json(), warmup={"text": "a"})
+        def predict(self, items: list[Any]) -> list[Any]:
+            return items
+
+    assert [one.cost for one in examples_of(Costly, for_all_apis({"cost": "text"}))] == [1]
+    with pytest.raises(WarmupFailed, match=r"predict: its example .* a row lacks the field 'tokens'"):
+        examples_of(Costly, for_all_apis({"cost": "tokens"}))

@@ -1,0 +1,418 @@
+"""The worker process: what it says to the gateway, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.workers.fake_gateway import listening
+from uncork_workers.definition.outputs.media_types import UNASKED
+from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, main
+from uncork_workers.wire.frames import (
+    Batch,
+    Failed,
+    Frame,
+    FrameError,
+    Hello,
+    Message,
+    Ready,
+    Reply,
+    RowResult,
+    WarmUp,
+)
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+
+SERVICE = """
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+
+class Shout(Service):
+    def setup(self):
+        self.mark = "!"
+
+    @api(input=Json())
+    def shout(self, items):
+        return [item.upper() + self.mark for item in items]
+"""
+TOLD = """
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+
+def note(text):
+    with open("told", "a") as file:
+        file.write(text + ", ")
+
+class Told(Service):
+    def setup(self):
+        note(f"setup {self.worker_index}")
+
+    def teardown(self):
+        note("teardown")
+
+    @api(input=Json())
+    def nothing(self, items):
+        return items
+"""
+ASYNCHRONOUS = """
+import asyncio
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+
+class Slow(Service):
+    def setup(self):
+        self.queue = None
+
+    @api(input=Json())
+    async def wait(self, items):
+        if items == [0]:
+            raise ValueError("zero")
+        if self.queue is None:
+            self.queue = asyncio.Queue()
+            self.seen = []
+            self.task = asyncio.create_task(self.collect())
+        for item in items:
+            self.queue.put_nowait(item)
+        await self.queue.join()
+        return [list(self.seen)]
+
+    async def collect(self):
+        while True:
+            self.seen.append(await self.queue.get())
+            self.queue.task_done()
+"""
+WARM = """
+from pathlib import Path
+from uncork_workers.definition.adapters import Json
+from uncork_workers.process.context import context
+from uncork_workers.definition.service import Service, api
+
+class Warm(Service):
+    def setup(self):
+        self.seen = []
+
+    def teardown(self):
+        Path("told").write_text("teardown")
+
+    @api(input=Json(), warmup="a")
+    def echo(self, items):
+        self.seen.append((context().batch_id, len(items)))
+        return [self.seen] * len(items)
+
+    @api(input=Json())
+    def cold(self, items):
+        raise RuntimeError("never called")
+
+class Wrong(Warm):
+    @api(input=Json(), warmup="a")
+    def echo(self, items):
+        if len(items) == 2:
+            raise ValueError("two is too many")
+        return items
+"""
+HELLO = Hello(
+    index=4,
+    pid=os.getpid(),
+    service=ServiceDescription(
+        name="Shout",
+        apis=[
+            ApiDescription(
+                name="shout",
+                route="/shout",
+                input={"kind": "json"},
+                offers=UNASKED,
+                example=b"{}",
+                example_type="application/json",
+            )
+        ],
+    ),
+)
+BODIES = [b'"a"', b'"bc"', b"5"]
+BATCH = Batch(batch=1, api="shout", limit_rows=9, lengths=[3, 4], rows=[1, 1])
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Put back the signal handlers that a worker changes in its process."""
+    saved = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in saved.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def place(project: Path, signals: None) -> Path:
+    """Give a folder with a service, to run a worker in."""
+    (project / "shout.py").write_text(SERVICE)
+    return project
+
+
+def serve(
+    place: Path, target: str, *frames: tuple[Message, Sequence[bytes]], arguments: Sequence[str] = ()
+) -> tuple[int, list[Frame]]:
+    """Run a worker in this process against a gateway that sends frames and goes; exit code, what it said."""
+    socket = place / "s"
+    with listening(socket) as gateway:
+        said = gateway.say(*frames)
+        code = main([target, "--socket", str(socket), "--index", "4", *arguments])
+        return code, said.result()
+
+
+def test_a_service_knows_its_number_and_is_told_of_the_end(place: Path) -> None:
+    """Before setup, and when it takes no more batches; also when the end is that somebody talks nonsense."""
+    (place / "told.py").write_text(TOLD)
+
+    serve(place, "told.py:Told")
+    (place / "s").unlink()
+    with pytest.raises(FrameError):
+        serve(place, "told.py:Told", (Ready(), ()))
+
+    assert (place / "told").read_text() == "setup 4, teardown, setup 4, teardown, "
+
+
+def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
+    """Under the settings in force; the gateway is told how long each size took."""
+    (place / "warm.py").write_text(WARM)
+    batch = Batch(batch=1, api="echo", limit_rows=9, lengths=[1], rows=[1], id="x-1")
+    arguments = ["--warmup-seconds", "60", "--overrides", '[{"argument": "mb_max_batch_size", "value": 3}]']
+
+    code, said = serve(place, "warm.py:Warm", (batch, [b"0"]), arguments=arguments)
+
+    _, *told, (ready, _), (_, payload) = said
+    assert [one.message for one in told] == [WarmUp(api="echo", rows=rows) for rows in (1, 2, 3)]
+    assert isinstance(ready, Ready)
+    assert {api: [rows for rows, _ in chunks] for api, chunks in ready.profile.items()} == {"echo": [1, 2, 3]}
+    assert all(seconds > 0 for _, seconds in ready.profile["echo"])
+    assert ready.results == {"echo": RowResult(body=b'[["warm-up",1],["warm-up",1]]')}
+    warmed = [["warm-up", rows] for rows in (1, 1, 2, 2, 3, 3)]
+    assert msgspec.json.decode(payload) == [*warmed, ["x-1", 1]]
+    assert code == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["--warmup-seconds", "0"]])
+def test_a_worker_need_not_warm_up(place: Path, arguments: list[str]) -> None:
+    """Then its handlers are called for clients only."""
+    (place / "warm.py").write_text(WARM)
+    _, (_, (ready, _)) = serve(place, "warm.py:Wrong", arguments=arguments)
+
+    assert isinstance(ready, Ready)
+    assert ready.profile == {}
+
+
+def test_a_warm_up_that_fails_is_told_with_its_traceback(place: Path) -> None:
+    """The worker never was ready, and leaves as one whose setup failed; but setup is undone."""
+    (place / "warm.py").write_text(WARM)
+    code, said = serve(place, "warm.py:Wrong", arguments=["--warmup-seconds", "60"])
+
+    *_, (failed, _) = said
+    assert isinstance(failed, Failed)
+    message = "echo raised ValueError on its example (rows: 2): two is too many"
+    assert (failed.index, failed.stage, failed.message) == (4, "warmup", message)
+    assert 'raise ValueError("two is too many")' in failed.traceback
+    assert code == EXIT_SETUP
+    assert (place / "told").read_text() == "teardown"
+
+
+def test_asynchronous_handlers_share_one_loop(place: Path) -> None:
+    """What one batch has begun the next can go on with; an exception is the batch's, as ever."""
+    (place / "slow.py").write_text(ASYNCHRONOUS)
+    first, second, third = (
+        Batch(batch=number, api="wait", limit_rows=9, lengths=[1], rows=[1]) for number in (1, 2, 3)
+    )
+    _, said = serve(place, "slow.py:Slow", (first, [b"1"]), (second, [b"2"]), (third, [b"0"]))
+
+    assert [frame.payload for frame in said[2:4]] == [b"[1]", b"[1,2]"]
+    [failed] = said[4:]
+    assert isinstance(failed.message, Reply)
+    assert failed.message.statuses == [500]
+
+
+def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
+    """It says hello, then ready, answers batches in order, and ends with 0."""
+    second = Batch(batch=2, api="shout", limit_rows=9, lengths=[4], rows=[1])
+
+    code, said = serve(place, "shout.py:Shout", (BATCH, BODIES[:2]), (second, BODIES[1:2]))
+
+    hello, ready, first_reply, second_reply = said
+    assert hello == Frame(msgspec.structs.replace(HELLO, files=[str(place / "shout.py")]), b"")
+    assert ready == Frame(Ready(files=[str(place / "shout.py")]), b"")
+    message, payload = first_reply
+    assert isinstance(message, Reply)
+    assert (message.batch, message.worked, message.statuses, message.lengths) == (1, True, [200, 200], [4, 5])
+    assert [rows for rows, _ in message.chunks] == [2]
+    assert payload == b'"A!""BC!"'
+    assert isinstance(second_reply.message, Reply)
+    assert (second_reply.message.batch, second_reply.payload) == (2, b'"BC!"')
+    assert code == 0
+
+
+def test_a_handler_that_raises_does_not_end_the_worker(place: Path) -> None:
+    """The next batch is answered."""
+    bad = Batch(batch=5, api="shout", limit_rows=9, lengths=[1], rows=[1])
+
+    code, said = serve(place, "shout:Shout", (bad, BODIES[2:]), (BATCH, BODIES[:2]))
+
+    replies = [frame.message for frame in said[2:]]
+    assert [(reply.batch, reply.statuses) for reply in replies if isinstance(reply, Reply)] == [
+        (5, [500]),
+        (1, [200, 200]),
+    ]
+    assert code == 0
+
+
+def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
+    """The gateway hears why, without a traceback, and the exit code says that trying again is no use."""
+    code, said = serve(place, "shout.py:Whisper")
+
+    message = "shout.py has no 'Whisper'; it has Shout"
+    assert said == [Frame(Failed(index=4, stage="load", message=message), b"")]
+    assert code == EXIT_LOAD == 2
+
+
+def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Path) -> None:
+    """The user sees where in the code it was."""
+    (place / "broken.py").write_text("def fail():\n    raise KeyError('x')\nfail()")
+
+    code, said = serve(place, "broken.py:Shout")
+
+    ((failed, _),) = said
+    assert isinstance(failed, Failed)
+    assert (failed.stage, failed.message) == ("load", "broken.py cannot be imported: KeyError: 'x'")
+    assert "raise KeyError('x')" in failed.traceback
+    assert code == EXIT_LOAD
+
+
+@pytest.mark.parametrize("error", ["OSError", "SystemExit"])
+@pytest.mark.parametrize("method", ["setup", "__init__"])
+def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str, error: str) -> None:
+    """After hello, since the apis are known by then; the constructor counts as setup."""
+    code = f"class Late(Shout):\n    def {method}(self):\n        raise {error}('no model')"
+    (place / "late.py").write_text(f"{SERVICE}\n{code}")
+
+    exit_code, said = serve(place, "late.py:Late")
+
+    hello, (failed, _) = said
+    assert isinstance(hello.message, Hello)
+    assert isinstance(failed, Failed)
+    assert (failed.index, failed.stage, failed.message) == (4, "setup", f"{error}: no model")
+    assert f"raise {error}('no model')" in failed.traceback
+    assert exit_code == EXIT_SETUP == 1
+
+
+def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
+    """Below the traceback."""
+    code = "class Late(Shout):\n    def setup(self):\n        self.mark = self.mrk"
+    (place / "late.py").write_text(f"{SERVICE}\n{code}")
+
+    _, (_, (failed, _)) = serve(place, "late.py:Late")
+
+    assert isinstance(failed, Failed)
+    assert failed.traceback.endswith("\nhint: setup() has not set self.mrk; it has set nothing on self\n")
+
+
+def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With its traceback; it is the end of the worker in any case."""
+    code = "class Late(Shout):\n    def teardown(self):\n        raise OSError('gone')"
+    (place / "late.py").write_text(f"{SERVICE}\n{code}")
+
+    exit_code, _ = serve(place, "late.py:Late")
+
+    [record] = caplog.records
+    assert record.getMessage() == "teardown of Late failed; the worker ends all the same"
+    assert record.exc_info is not None
+    assert exit_code == 0
+
+
+@pytest.mark.parametrize("message", [Ready(), HELLO])
+def test_a_worker_takes_batches_only(place: Path, message: Message) -> None:
+    """Anything else is a fault of the gateway's, and the worker stops."""
+    with pytest.raises(FrameError, match=f"a worker takes batches, not {type(message).__name__}"):
+        serve(place, "shout.py:Shout", (message, []))
+
+
+def test_bodies_must_add_up(place: Path) -> None:
+    """A batch whose payload cannot be cut is a fault of the gateway's, too."""
+    with pytest.raises(FrameError, match="cannot be cut"):
+        serve(place, "shout.py:Shout", (BATCH, BODIES))
+
+
+def test_a_gateway_that_is_not_there_is_no_error(place: Path) -> None:
+    """The worker was started by a gateway that has gone since."""
+    assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"]) == 0
+
+
+def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:
+    """Whatever the worker was about to say, nobody wants to hear it."""
+    with listening(place / "s") as gateway:
+        gone = gateway.hang_up()
+        code = main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"])
+        gone.result()
+
+    assert code == 0
+
+
+def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
+    """Ctrl-C and SIGTERM do not end it while it may still have batches to run; the gateway's going does."""
+    with listening(place / "s") as gateway:
+        command = [sys.executable, "-m", "uncork_workers", "shout.py:Shout", "--socket", "s", "--index", "4"]
+        process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE)
+        worker = gateway.accept()
+        hello = worker.next().message
+        assert isinstance(worker.next().message, Ready)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        worker.send((BATCH, BODIES[:2]))
+        reply = worker.next()
+        worker.finish()
+        _, errors = process.communicate(timeout=10)
+        worker.close()
+
+    assert isinstance(hello, Hello)
+    assert hello.pid == process.pid
+    assert reply.payload == b'"A!""BC!"'
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_what_a_handler_prints_is_seen_at_once(place: Path) -> None:
+    """Before its batch is answered, also where it goes into a pipe."""
+    code = "class Loud(Shout):\n    def setup(self):\n        print('loading')\n        super().setup()"
+    (place / "loud.py").write_text(f"{SERVICE}\n{code}")
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with listening(place / "s") as gateway:
+        command = [sys.executable, "-m", "uncork_workers", "loud.py:Loud", "--socket", "s", "--index", "4"]
+        process = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, env=buffered)
+        worker = gateway.accept()
+        worker.next()
+        assert isinstance(worker.next().message, Ready)
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        printed = process.stdout.read()
+        worker.finish()
+        process.communicate(timeout=10)
+        worker.close()
+
+    assert printed == b"loading\n"
+
+
+def test_a_real_process_exits_with_the_code(place: Path) -> None:
+    """What main returns is what the supervisor sees."""
+    with listening(place / "s") as gateway:
+        said = gateway.say()
+        command = [
+            sys.executable,
+            "-m",
+            "uncork_workers",
+            "nothing.py:Shout",
+            "--socket",
+            "s",
+            "--index",
+            "4",
+        ]
+        done = subprocess.run(command, cwd=place, timeout=10, check=False)
+
+    assert isinstance(said.result()[0].message, Failed)
+    assert done.returncode == EXIT_LOAD

@@ -1,0 +1,183 @@
+"""A supervisor with real worker processes, and a gateway that only listens to them."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
+from uncork_workers.wire.frames import FrameDecoder, Hello, Ready
+
+# The documentation of its api carries the worker's environment; a file says that it left by itself.
+SERVICE = """
+import atexit, json, os
+from pathlib import Path
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+
+def echo(self, items):
+    return items
+
+echo.__doc__ = json.dumps(dict(os.environ))
+
+class Echo(Service):
+    echo = api(input=Json())(echo)
+
+    def setup(self):
+        atexit.register(Path(f"{__file__}.{os.getpid()}").touch)
+"""
+# Nothing takes this long; a test that goes wrong should end all the same.
+PATIENCE_S = 10
+
+
+@dataclass
+class Worker:
+    """A worker that has said hello."""
+
+    hello: Hello
+    connection: asyncio.StreamWriter
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self.hello.pid
+
+    def alive(self) -> bool:
+        """Whether there still is such a process."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class Crowd:
+    """A supervisor, the gateway's socket, and everything that is heard of the workers."""
+
+    def __init__(self, folder: Path, *, workers: int, target: str, gpus: list[str]) -> None:
+        self.arrivals: asyncio.Queue[Worker] = asyncio.Queue()
+        self.newcomers: asyncio.Queue[Worker] = asyncio.Queue()
+        self.exits: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+        self.ends: asyncio.Queue[WorkerExit] = asyncio.Queue()
+        """The same, with all that is said of them."""
+        self.socket_path = str(folder / "s")
+        self.standby_path = str(folder / "s2")
+        self.refusal: str | None = None
+        """Why nobody may take over."""
+        self.leaving: set[int] = set()
+        """Processes that will go by themselves when others take over."""
+        self.took_over: list[set[int]] = []
+        self.supervisor = Supervisor(
+            target,
+            workers=workers,
+            socket_path=self.socket_path,
+            standby_path=self.standby_path,
+            log_level="info",
+            on_exit=self.exited,
+            take_over=self.take_over,
+            gpus=gpus,
+            environment={"GREETING": "hello"},
+        )
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def exited(self, end: WorkerExit) -> None:
+        """Note that a worker ended."""
+        self.exits.put_nowait((end.index, end.how))
+        self.ends.put_nowait(end)
+
+    def take_over(self, pids: Collection[int]) -> set[int]:
+        """Let new workers take over, unless the test wants something else."""
+        if self.refusal is not None:
+            raise ValueError(self.refusal)
+        self.took_over.append(set(pids))
+        return self.leaving
+
+    async def worker_came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Listen to a worker in force until it goes."""
+        await self._listen(reader, writer, self.arrivals)
+
+    async def newcomer_came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Listen to a worker that is to take over until it goes."""
+        await self._listen(reader, writer, self.newcomers)
+
+    async def _listen(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        arrivals: asyncio.Queue[Worker],
+    ) -> None:
+        self._open.add(writer)
+        decoder = FrameDecoder()
+        while data := await reader.read(65536):
+            for message, _ in decoder.feed(data):
+                if isinstance(message, Hello):
+                    worker = Worker(message, writer)
+                    arrivals.put_nowait(worker)
+                elif isinstance(message, Ready) and arrivals is self.newcomers:
+                    self.supervisor.stands_by(worker.pid)
+        writer.close()
+        self._open.discard(writer)
+
+    async def workers(self, count: int) -> dict[int, Worker]:
+        """Wait for so many workers, by index."""
+        came = [await self.arrivals.get() for _ in range(count)]
+        return {worker.hello.index: worker for worker in came}
+
+    def hang_up(self) -> None:
+        """Close all connections, as a gateway that goes."""
+        for writer in self._open:
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def crowd(
+    folder: Path, *, workers: int, target: str = "", gpus: list[str] | None = None
+) -> AsyncIterator[Crowd]:
+    """A started supervisor with a listening gateway."""
+    (folder / "echo.py").write_text(SERVICE)
+    made = Crowd(folder, workers=workers, target=target or f"{folder}/echo.py:Echo", gpus=gpus or [])
+    servers = [
+        await asyncio.start_unix_server(made.worker_came, made.socket_path),
+        await asyncio.start_unix_server(made.newcomer_came, made.standby_path),
+    ]
+    made.supervisor.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield made
+    finally:
+        await made.supervisor.stop(grace_s=0)
+        made.hang_up()
+        for server in servers:
+            server.close()
+
+
+async def goes(worker: Worker) -> None:
+    """Wait until there is no such process any more."""
+    for _ in itertools.takewhile(lambda _: worker.alive(), itertools.count()):
+        await asyncio.sleep(0)
+
+
+async def only_alive(folder: Path, *workers: Worker) -> None:
+    """Wait until no other worker process of this test is left; fails if one of these goes."""
+    for _ in itertools.takewhile(
+        lambda _: len(processes_with(str(folder))) > len(workers), itertools.count()
+    ):
+        await asyncio.sleep(0)
+    assert all(worker.alive() for worker in workers)
+
+
+def left_in_peace(folder: Path) -> set[int]:
+    """The numbers of the processes that were not killed."""
+    return {int(file.suffix.removeprefix(".")) for file in folder.glob("echo.py.*")}
+
+
+def processes_with(argument: str) -> list[str]:
+    """The command lines of running processes in which something occurs."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            lines.append(file.read_text(errors="replace"))
+    return [line for line in lines if argument in line]

@@ -1,0 +1,112 @@
+"""Changes of real files."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from uncork_workers.supervision.file_watching import Watch
+
+# Nothing takes this long; a test that goes wrong should end all the same.
+PATIENCE_S = 10
+
+
+def test_a_change_is_seen_once(tmp_path: Path) -> None:
+    """Whether a file was written or another one put in its place; not if it was only read."""
+    one, two = (str(tmp_path / name) for name in ("one.py", "two.py"))
+    for file in (one, two):
+        Path(file).write_text("old")
+    watch = Watch({one, two})
+    Path(one).read_text()
+    assert watch.look() == []
+
+    Path(two).write_text("changed")
+    assert (watch.look(), watch.look()) == ([two], [])
+
+    (tmp_path / "new").write_text("old")
+    os.utime(tmp_path / "new", ns=(0, Path(one).stat().st_mtime_ns))
+    (tmp_path / "new").replace(one)
+    os.utime(two)
+    assert (watch.look(), watch.look()) == ([one, two], [])
+
+
+def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
+    """Some editors take the old one away first; and a service without one of its files would not load."""
+    file = tmp_path / "one.py"
+    file.write_text("old")
+    watch = Watch({str(file)})
+    file.unlink()
+    assert watch.look() == []
+
+    file.write_text("changed")
+    assert watch.look() == [str(file)]
+
+
+def test_files_may_be_added(tmp_path: Path) -> None:
+    """They count from when they are first seen."""
+    file = tmp_path / "one.py"
+    file.write_text("old")
+    files: set[str] = set()
+    watch = Watch(files)
+    files.add(str(file))
+    assert watch.look() == []
+
+    file.write_text("changed")
+    assert watch.look() == [str(file)]
+
+
+def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path: Path) -> None:
+    """Changed ones and new ones, until something has changed."""
+    own, other, new, text = (tmp_path / name for name in ("own.py", "other.py", "new.py", "new.txt"))
+    own.write_text("")
+    other.write_text("")
+    watch = Watch({str(own)})
+    other.write_text("changed")
+    assert watch.look() == []
+    watch.take_all()
+    text.write_text("new")
+    assert watch.look() == []
+
+    new.write_text("new")
+    other.write_text("changed again")
+    assert watch.look() == [str(new), str(other)]
+    new.write_text("changed")
+    assert watch.look() == []
+
+    new.write_text("changed before it was asked for")
+    watch.take_all()
+    own.write_text("changed")
+    assert watch.look() == [str(new), str(own)]
+
+
+async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], object]) -> list[str]:
+    """What is told of something that happens while it is waited for."""
+    waiting = asyncio.create_task(anext(changes))
+    while not waiting.done():
+        make()
+        await asyncio.wait({waiting}, timeout=0.2)
+    return waiting.result()
+
+
+def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
+    """Also those in folders that are new, and those that happened while nobody waited."""
+    one, two = tmp_path / "one.py", tmp_path / "sub" / "two.py"
+    one.write_text("")
+    files = {str(one)}
+
+    async def scenario() -> None:
+        watch = Watch(files)
+        async with asyncio.timeout(PATIENCE_S), aclosing(watch.changes()) as changes:
+            assert await next_change(changes, one.touch) == [str(one)]
+            two.parent.mkdir()
+            two.write_text("")
+            files.add(str(two))
+            watch.look()
+            two.write_text("changed while nobody waited")
+            # The first may be told of another touch from above.
+            while await anext(changes) != [str(two)]:
+                pass
+            assert await next_change(changes, two.touch) == [str(two)]
+
+    asyncio.run(scenario())

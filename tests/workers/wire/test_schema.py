@@ -1,0 +1,181 @@
+"""What a service tells the gateway about itself, and the checks of it."""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from uncork_workers.wire.schema import (
+    RESERVED_PREFIXES,
+    RESERVED_ROUTES,
+    ApiDescription,
+    ApiSettings,
+    DefinitionError,
+    check_route,
+)
+
+NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, 10**400, "fast", "nan", None, True, [1]]
+NO_COUNTS = [0, -5, 1.0, 2.5, math.inf, True, "many", "1.5", None]
+COSTS = "a number above 0 and at most 1000000000, 'bytes' or the name of a field"
+NO_COSTS = [True, False, 0, -1, -0.5, math.nan, math.inf, 10**9 + 1, 10**400, "", [1], b"text"]
+WRONG_SETTINGS: list[tuple[str, object, str]] = [
+    *(("mb_max_latency", value, "a number of milliseconds above 0") for value in NO_POSITIVE_NUMBERS),
+    *(("timeout", value, "a number of seconds above 0") for value in NO_POSITIVE_NUMBERS),
+    *(("mb_max_batch_size", value, "a whole number of rows from 1") for value in NO_COUNTS),
+    *(("mb_max_batch_bytes", value, "a whole number of bytes from 1") for value in NO_COUNTS),
+    *(("policy", value, "a name") for value in (None, 5, ["cork"])),
+    *(("idempotent", value, "True or False") for value in (None, 1, "yes")),
+    *(("cost", value, COSTS) for value in NO_COSTS),
+]
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "told"),
+    [
+        ("mb_max_latency", "300", "must be a number of milliseconds above 0, got '300'; write 300"),
+        ("timeout", " 2.5", "must be a number of seconds above 0, got ' 2.5'; write 2.5"),
+        ("mb_max_batch_size", "10", "must be a whole number of rows from 1, got '10'; write 10"),
+        ("mb_max_batch_bytes", "1e6", "must be a whole number of bytes from 1, got '1e6'; write 1000000"),
+    ],
+)
+def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told: str) -> None:
+    """It is of the wrong type, but what was meant is plain."""
+    wrong: dict[str, Any] = {argument: value}
+
+    with pytest.raises(DefinitionError) as caught:
+        ApiSettings(**wrong).check("predict")
+
+    assert str(caught.value) == f"api 'predict': {argument} {told}"
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    """300 ms, 1000 rows, 64 MiB, cork, 60 s, may be run again, rows are counted."""
+    settings = ApiSettings()
+
+    settings.check("predict")
+    assert msgspec.structs.asdict(settings) == {
+        "mb_max_latency": 300,
+        "mb_max_batch_size": 1000,
+        "mb_max_batch_bytes": 64 * 2**20,
+        "policy": "cork",
+        "timeout": 60,
+        "idempotent": True,
+        "cost": None,
+        "allowed_batch_sizes": None,
+    }
+
+
+@pytest.mark.parametrize(("argument", "value", "accepted"), WRONG_SETTINGS)
+def test_a_wrong_setting_is_refused(argument: str, value: object, accepted: str) -> None:
+    """The message names the api, the argument, what is accepted, and what was given."""
+    wrong: dict[str, Any] = {argument: value}
+
+    with pytest.raises(DefinitionError) as caught:
+        ApiSettings(**wrong).check("predict")
+
+    assert str(caught.value) == f"api 'predict': {argument} must be {accepted}, got {value!r}"
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"mb_max_latency": 0.001},
+        {"mb_max_latency": 1e9},
+        {"mb_max_batch_size": 1},
+        {"mb_max_batch_bytes": 1},
+        {"timeout": 0.5},
+        {"policy": "any name, the gateway knows which there are"},
+        {"idempotent": False},
+        {"cost": 1},
+        {"cost": 0.001},
+        {"cost": 10**9},
+        {"cost": "bytes"},
+        {"cost": "any field"},
+    ],
+)
+def test_a_setting_within_its_range_is_accepted(right: dict[str, Any]) -> None:
+    """The ends of the ranges included."""
+    ApiSettings(**right).check("predict")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost", "fits"),
+    [
+        ("json", "text", True),
+        ("json", "bytes", True),
+        ("json", 2.5, True),
+        ("ndarray", "text", False),
+        ("ndarray", "bytes", True),
+        ("ndarray", 2.5, True),
+    ],
+)
+def test_only_rows_that_have_fields_are_weighed_by_one(kind: str, cost: float | str, *, fits: bool) -> None:
+    """Lists of numbers have none; the message says what there is instead."""
+    settings = ApiSettings(cost=cost)
+    described = ApiDescription(name="predict", route="/predict", input={"kind": kind}, settings=settings)
+
+    if fits:
+        described.check()
+        return
+    with pytest.raises(DefinitionError) as caught:
+        described.check()
+    assert str(caught.value) == (
+        "api 'predict': cost must be a number or 'bytes' for this input, whose rows have no fields, "
+        "got 'text'"
+    )
+
+
+@pytest.mark.parametrize("cost", [None, 3, 2.5, "bytes", "text"])
+def test_a_cost_survives_the_wire(cost: float | str | None) -> None:
+    """Number or name."""
+    sent = msgspec.msgpack.encode(ApiSettings(cost=cost))
+
+    assert msgspec.msgpack.decode(sent, type=ApiSettings).cost == cost
+
+
+@pytest.mark.parametrize("route", ["/predict", "/a/b", "/v1", "/v3/x", "/dash", "/livez/x", "/a-b_c.d~e"])
+def test_a_path_of_its_own_is_a_route(route: str) -> None:
+    """Also one that merely begins like a reserved one."""
+    check_route("predict", route)
+
+
+@pytest.mark.parametrize("route", ["", "/", "predict", "http://h/predict", None, 5, b"/predict"])
+def test_a_route_is_a_path(route: object) -> None:
+    """The message shows how one looks."""
+    with pytest.raises(DefinitionError) as caught:
+        check_route("predict", route)
+
+    assert str(caught.value) == f"api 'predict': route must be a path such as '/predict', got {route!r}"
+
+
+@pytest.mark.parametrize("route", ["/{x}", "/a}", "/a?b=1", "/a#b", "/a b", "/a\tb", "/a\r", "/a\n"])
+def test_a_route_is_plain(route: str) -> None:
+    """No patterns, no query, no white space."""
+    with pytest.raises(DefinitionError, match=r"api 'predict': route .* must be a plain path"):
+        check_route("predict", route)
+
+
+@pytest.mark.parametrize("route", [*RESERVED_ROUTES, *(f"{prefix}x" for prefix in RESERVED_PREFIXES)])
+def test_the_gateways_own_routes_are_taken(route: str) -> None:
+    """Those of DESIGN 4.3, now or later; the message lists them."""
+    with pytest.raises(DefinitionError, match=rf"api 'predict': route '{route}' is taken .*/livez.*/v2/"):
+        check_route("predict", route)
+
+
+def test_reserved_are_the_routes_of_the_design() -> None:
+    """None of the paths that DESIGN 4.3 promises can be taken by an api."""
+    promised = ("livez", "readyz", "healthz", "metrics", "status", "openapi.json", "docs", "dashboard")
+    for path in ("/v1/models/m:predict", "/v2/models/m/infer", *(f"/{name}" for name in promised)):
+        with pytest.raises(DefinitionError, match="is taken by the gateway"):
+            check_route("predict", path)
+
+
+def test_a_description_survives_the_wire_with_defaults() -> None:
+    """What a worker leaves out is what the gateway takes for it."""
+    short = msgspec.msgpack.encode({"name": "a", "route": "/a", "input": {"kind": "json"}})
+
+    description = msgspec.msgpack.decode(short, type=ApiDescription)
+
+    assert description == ApiDescription(name="a", route="/a", input={"kind": "json"})
+    assert description.settings == ApiSettings()

@@ -1,0 +1,263 @@
+"""What is wrong with one api: its goal, cap, timeout and queues against each other and what was measured."""
+
+from __future__ import annotations
+
+import math
+
+from uncork.cli.check.figures import ApiFigures, Failure, Finding, Findings, Plan, Severity, Times
+from uncork_dispatcher.plural import plural
+
+# What merging must gain at least to be worth its waiting.
+_LITTLE_GAIN = 1.2
+_POLICIES_THAT_FIT = ("cork", "cork-classic", "aimd")
+
+
+def judge_api(api: ApiFigures, plan: Plan) -> Findings:
+    """All findings of one api."""
+    yield from _unmeasured(api)
+    yield from _clients(api, plan)
+    yield from _sizes(api)
+    yield from _bytes(api, plan)
+    yield from _queues(api, plan)
+    yield from _timeout(api)
+    if api.times is not None:
+        yield from _goal(api, api.times)
+        yield from _gain(api, api.times)
+    yield from _drain(api, plan)
+
+
+def _unmeasured(api: ApiFigures) -> Findings:
+    if api.failure is not None:
+        where, advice = _failed_on(api, api.failure)
+        yield Finding(
+            severity="error",
+            code="handler-fails",
+            api=api.name,
+            wrong=f"{where} the handler {api.failure.says}",
+            advice=advice,
+        )
+    elif api.timed_out:
+        yield Finding(
+            severity="error",
+            code="row-beyond-timeout",
+            api=api.name,
+            wrong=f"the smallest batch did not end within timeout={api.settings.timeout:g} s",
+            advice="raise timeout, or make the model faster",
+        )
+    elif api.unmeasured:
+        yield Finding(
+            severity="note",
+            code="not-measured",
+            api=api.name,
+            wrong=f"batch times are not known: {api.unmeasured}",
+            advice="give an example that works with @api(warmup=...)",
+        )
+
+
+def _failed_on(api: ApiFigures, failure: Failure) -> tuple[str, str]:
+    """On what a handler failed, and what to do about it."""
+    if failure.rows > 1:
+        return (
+            f"for a batch of {failure.rows} rows, but not for fewer,",
+            "fix the handler: it gets all rows of a batch at once, and must return a result for each",
+        )
+    if api.row_is_made_up:
+        return (
+            "for a row made from the schema,",
+            "fix the handler; if clients never send such a row, narrow the schema of the input, or give an "
+            "example with @api(warmup=...)",
+        )
+    return "for its own example,", "fix the handler, or give an example that works with @api(warmup=...)"
+
+
+def _clients(api: ApiFigures, plan: Plan) -> Findings:
+    goal, patience = api.settings.mb_max_latency, plan.client_timeout_ms
+    if patience is not None and patience < goal and not api.streams:
+        yield Finding(
+            severity="error",
+            code="client-below-goal",
+            api=api.name,
+            wrong=f"clients leave after {patience:g} ms, before the goal of {goal:g} ms",
+            advice=f"set mb_max_latency below {patience:g}, or have clients wait longer",
+        )
+
+
+def _sizes(api: ApiFigures) -> Findings:
+    sizes, cap = api.settings.allowed_batch_sizes or (), api.settings.mb_max_batch_size
+    used = next((size for size in sizes if size >= cap), math.inf)
+    useless = [str(size) for size in sizes if size > used]
+    if useless:
+        yield Finding(
+            severity="warning",
+            code="sizes-beyond-cap",
+            api=api.name,
+            wrong=f"batches have at most {plural(cap, 'row')}, "
+            f"the allowed sizes {', '.join(useless)} are never used",
+            advice=f"raise mb_max_batch_size to {sizes[-1]}, or leave these sizes out",
+        )
+
+
+def _bytes(api: ApiFigures, plan: Plan) -> Findings:
+    most = api.settings.mb_max_batch_bytes
+    row_bytes = None if api.times is None else api.times.row_bytes
+    if row_bytes is not None and 2 * row_bytes > most and not api.is_single:
+        yield Finding(
+            severity="warning",
+            code="row-above-batch-bytes",
+            api=api.name,
+            wrong=f"a row has {plural(row_bytes, 'byte')}, so that no two fit into mb_max_batch_bytes={most}",
+            advice=f"set mb_max_batch_bytes to {row_bytes * api.settings.limit_rows} for full batches",
+        )
+    elif plan.max_body_bytes > most and not api.is_single:
+        yield Finding(
+            severity="note",
+            code="body-above-batch-bytes",
+            api=api.name,
+            wrong=f"a request may have {plural(plan.max_body_bytes, 'byte')}, a batch of several {most}",
+            advice="larger requests travel alone; that is fine if they are rare",
+        )
+
+
+def _queues(api: ApiFigures, plan: Plan) -> Findings:
+    settings = api.settings
+    if api.is_single:
+        return
+    if settings.cost is None and plan.max_queue_rows < settings.limit_rows:
+        yield Finding(
+            severity="warning",
+            code="queue-below-batch",
+            api=api.name,
+            wrong=f"the queue holds {plural(plan.max_queue_rows, 'row')}, "
+            f"a batch may have {settings.limit_rows}",
+            advice=f"set --max-queue-rows to {20 * settings.limit_rows}, or lower mb_max_batch_size",
+        )
+    if plan.max_queue_bytes < settings.mb_max_batch_bytes:
+        yield Finding(
+            severity="warning",
+            code="queue-below-batch",
+            api=api.name,
+            wrong=f"the queue holds {plural(plan.max_queue_bytes, 'byte')}, a batch may have "
+            f"{settings.mb_max_batch_bytes}",
+            advice="raise --max-queue-bytes, or lower mb_max_batch_bytes",
+        )
+
+
+def _timeout(api: ApiFigures) -> Findings:
+    timeout_ms, goal = api.settings.timeout * 1000, api.settings.mb_max_latency
+    if timeout_ms < goal and not api.streams:
+        yield Finding(
+            severity="error",
+            code="timeout-below-goal",
+            api=api.name,
+            wrong=f"a batch is ended after timeout={timeout_ms / 1000:g} s, before the goal of {goal:g} ms",
+            advice=f"set timeout to {math.ceil(goal / 100) / 2:g} s, five times the goal",
+        )
+    if api.times is None:
+        return
+    full_ms = api.times.batch_ms(api.settings.limit_rows)
+    if api.times.smallest_ms <= timeout_ms < full_ms and not _keeps_goal(api) and not api.is_single:
+        fitting = _within(api.times, timeout_ms, api)
+        yield Finding(
+            severity="warning",
+            code="timeout-below-batch",
+            api=api.name,
+            wrong=f"a full batch of {api.settings.limit_rows} {api.unit} takes {_ms(full_ms)}, "
+            f"timeout is {timeout_ms / 1000:g} s: it would be ended, and its worker replaced",
+            advice=f"set timeout to {math.ceil(3 * full_ms / 1000):g} s, or mb_max_batch_size to {fitting}",
+        )
+
+
+def _goal(api: ApiFigures, times: Times) -> Findings:
+    goal, cap = api.settings.mb_max_latency, api.settings.limit_rows
+    least = times.smallest_ms
+    if least > goal:
+        yield Finding(
+            severity="error",
+            code="goal-below-row",
+            api=api.name,
+            wrong=f"the smallest batch takes {_ms(least)}, the goal is {goal:g} ms: every answer is late",
+            advice=f"set mb_max_latency to {math.ceil(3 * least):g}, or make the model faster",
+        )
+        return
+    full_ms = times.batch_ms(cap)
+    if full_ms > goal and not api.is_single:
+        fitting = _within(times, goal, api)
+        keeps_goal = _keeps_goal(api)
+        severity: Severity = "note" if keeps_goal else "warning"
+        yield Finding(
+            severity=severity,
+            code="goal-below-batch",
+            api=api.name,
+            wrong=f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, the goal of {goal:g} ms allows "
+            f"{fitting}" + ("" if keeps_goal else f", and policy {api.settings.policy} does not look"),
+            advice=f"the cap is never reached; mb_max_batch_size={fitting} says so, or raise the goal"
+            if keeps_goal
+            else f"set mb_max_batch_size to {fitting}, use policy cork, or raise the goal",
+        )
+
+
+def _gain(api: ApiFigures, times: Times) -> Findings:
+    """Whether batches are worth it, by the largest that was measured."""
+    first, last = times.sizes[0], times.sizes[-1]
+    if api.streams or last.rows == first.rows:
+        return
+    gain = (first.median_ms / first.rows) / max(last.median_ms / last.rows, 1e-9)
+    if api.is_single:
+        if gain > 2:
+            yield Finding(
+                severity="warning",
+                code="policy-none",
+                api=api.name,
+                wrong=f"policy is none, though a batch of {last.rows} does {gain:.3g} times as much as "
+                "single rows in the same time",
+                advice="leave policy out, so that requests are merged",
+            )
+    elif gain < _LITTLE_GAIN:
+        yield Finding(
+            severity="note",
+            code="little-gain",
+            api=api.name,
+            wrong=f"a batch of {last.rows} does only {gain:.3g} times as much per second as single rows",
+            advice="have the handler work on all rows at once (arrays, not a loop); else add workers",
+        )
+    for rows in times.line.steps:
+        yield Finding(
+            severity="note",
+            code="step",
+            api=api.name,
+            wrong=f"above {rows} {api.unit} a batch takes much longer at once, as models do that pad",
+            advice="say the sizes that the model is made for with allowed_batch_sizes",
+        )
+
+
+def _drain(api: ApiFigures, plan: Plan) -> Findings:
+    goal_ms, drain_ms = api.settings.mb_max_latency, plan.drain_timeout_s * 1000
+    longest_ms = goal_ms
+    if api.times is not None and not (_keeps_goal(api) or api.is_single):
+        full_ms = api.times.batch_ms(api.settings.limit_rows)
+        longest_ms = max(goal_ms, min(full_ms, api.settings.timeout * 1000))
+    if drain_ms < longest_ms and not api.streams:
+        yield Finding(
+            severity="warning",
+            code="drain-below-goal",
+            api=api.name,
+            wrong=f"a stop waits {drain_ms / 1000:g} s, requests may take {_ms(longest_ms)}: some get 503",
+            advice=f"set --drain-timeout to {math.ceil(2 * longest_ms / 1000)}",
+        )
+
+
+def _keeps_goal(api: ApiFigures) -> bool:
+    """Whether its policy makes no batches that take longer than the goal."""
+    return api.settings.policy in _POLICIES_THAT_FIT
+
+
+def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:
+    """The largest batch that ends in time, at least 1, where a full one does not."""
+    line, most = times.line, api.settings.limit_rows - 1
+    left_ms = limit_ms - times.overhead_ms - line.intercept_ms
+    fitting = most if line.slope_ms <= 0 else int(left_ms / line.slope_ms)
+    return max(1, min(fitting, most))
+
+
+def _ms(value: float) -> str:
+    return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"

@@ -1,0 +1,89 @@
+"""``uncork check``: finds what of a service and its settings cannot work together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from uncork.cli.check.figures import Figures, Finding, Plan
+from uncork.cli.check.judging import judge
+from uncork.cli.check.machine import plan_of
+from uncork.cli.check.measuring import CheckFailed, Measured, Wanted, measure
+from uncork.cli.check.text import as_json, text
+from uncork.cli.commands import takes_options
+from uncork.cli.errors import complain
+from uncork.cli.serve.command import worker_arguments
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
+from uncork.cli.usage import WrongUsage, refusals, require_writable
+from uncork.server.private_folders import own_folder
+from uncork_workers.wire.schema import DefinitionError
+
+
+@takes_options
+def check(
+    options: ServeOptions,
+    *,
+    client_timeout_ms: Annotated[
+        float | None,
+        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not looked at"),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds in which batches are measured, for all apis together.")
+    ] = 10.0,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the findings as JSON; `-` prints them.")
+    ] = None,
+) -> None:
+    """Start a service once, measure its batches, and say which settings cannot work together.
+
+    Takes the options of uncork serve. The exit code is 1 when there is an error.
+    """
+    with refusals("check"):
+        require_writable({"--json": json})
+        if client_timeout_ms is not None and not client_timeout_ms > 0:
+            raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
+        try:
+            plan = plan_of(options, client_timeout_ms=client_timeout_ms)
+            measured = _measure(options, plan, seconds=seconds)
+        except DefinitionError as error:
+            raise WrongUsage(str(error)) from None
+        except CheckFailed as error:
+            complain("check", f"the service could not be started: {error}")
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+    figures = Figures(
+        service=measured.service,
+        plan=replace(plan, worker_bytes=measured.worker_bytes),
+        apis=measured.apis,
+    )
+    findings = judge(figures)
+    if json is not None:
+        write_json(json, as_json(figures, findings))
+    if json != "-":
+        show(text(figures, findings))
+    raise typer.Exit(_exit_code(findings, strict=strict))
+
+
+def _exit_code(findings: list[Finding], *, strict: bool) -> int:
+    fatal = ("error", "warning") if strict else ("error",)
+    return int(any(one.severity in fatal for one in findings))
+
+
+def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
+    wanted = Wanted(
+        target=options.service,
+        workers=options.workers,
+        overrides=options.overrides,
+        arguments=worker_arguments(options),
+        gpus=options.gpu_names,
+        seconds=seconds,
+        free_bytes=min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes))),
+    )
+    with telling() as tell, own_folder() as folder:
+        return asyncio.run(measure(wanted, folder, tell=tell))

@@ -1,0 +1,224 @@
+"""Batches of an api, larger and larger: how long they take, and how much memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import numpy as np
+
+from uncork.cli.check.figures import Failure, Times
+from uncork_gateway.backends.worker_connection import Executed
+from uncork_loadtests.batch_times import SizeTime, fit
+from uncork_workers.process.warmup import Example
+from uncork_workers.supervision.recycling import resident_bytes
+from uncork_workers.wire.frames import Batch, Raised
+
+Run = Callable[[Batch, Sequence[bytes]], Awaitable[tuple[Executed, float]]]
+
+# The first batch of a size may be slow because it is the first.
+_RUNS_OF_A_SIZE = 3
+_MOST_OF_FREE = 0.8
+_FIRST_SERVER_ERROR = 500
+# Less is what the allocator happens to do.
+_LEAST_GROWTH_BYTES = 8 * 2**20
+
+
+class Refused(Exception):
+    """The handler rejected the example; the message is what it answered."""
+
+
+class Died(Exception):
+    """The worker ended while it ran a batch."""
+
+
+class _Fails(Exception):
+    """The handler did not answer; the message is what it did, as a verb phrase."""
+
+
+class Slow(Exception):
+    """The smallest batch did not end within the api's timeout."""
+
+
+class Unknown(Exception):
+    """Nothing can be said of the api's batches; the message says why."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of an example, and who runs them."""
+
+    example: Example
+    run: Run
+
+    @property
+    def sizes(self) -> list[int]:
+        """In rows, rising; also those that the policy ``none`` would not make."""
+        example, settings = self.example, self.example.settings
+        if settings.policy == "none":
+            merging = msgspec.structs.replace(settings, policy="cork")
+            return replace(example, settings=merging).sizes()
+        return example.sizes()
+
+    async def once(self, rows: int) -> tuple[Executed, float]:
+        """Run one batch; its reply, and the seconds until it came.
+
+        Raises:
+            Refused: if the handler rejects it.
+            _Fails: if the handler does not answer it.
+            Slow: if it takes longer than the api's timeout.
+        """
+        example = self.example
+        try:
+            async with asyncio.timeout(example.settings.timeout):
+                executed, seconds = await self.run(example.batch(rows), [example.sample.body] * rows)
+        except TimeoutError:
+            raise Slow from None
+        except Died:
+            raise _Fails("ends the worker process") from None
+        _check_answered(executed)
+        return executed, seconds
+
+    async def times(self, rows: int) -> tuple[SizeTime, float]:
+        """Batches of one size, and what they took beside the worker's time, in milliseconds.
+
+        Raises:
+            Refused, _Fails, Slow: as :meth:`once`.
+        """
+        runs = [await self.once(rows) for _ in range(_RUNS_OF_A_SIZE)]
+        seen = [(executed.reply.seconds * 1000, seconds * 1000) for executed, seconds in runs[1:]]
+        inside = tuple(one for one, _ in seen)
+        beside = median(max(0.0, whole - one) for one, whole in seen)
+        weight = int(rows * (self.example.cost or 1))
+        return SizeTime(rows=max(1, weight), median_ms=median(inside), times_ms=inside), beside
+
+
+def _check_answered(executed: Executed) -> None:
+    """Check that each request of a batch was answered, and none by itself because the batch failed.
+
+    Raises:
+        Refused: if the handler rejects one.
+        _Fails: if it does not answer.
+    """
+    reply = executed.reply
+    if reply.raised:
+        raise _Fails(_raises(reply.raised[0]))
+    if bad := [number for number, one in enumerate(reply.statuses) if one != 200]:
+        status, reason = reply.statuses[bad[0]], executed.bodies[bad[0]].decode(errors="replace")
+        if status >= _FIRST_SERVER_ERROR:
+            raise _Fails(f"answers with status {status}: {reason}")
+        raise Refused(f"status {status}: {reason}")
+
+
+def _raises(raised: Raised) -> str:
+    said = f": {' '.join(raised.message.split())}" if raised.message else ""
+    place = f" ({raised.place})" if raised.place else ""
+    return f"raises {raised.error}{said}{place}"
+
+
+async def try_once(batches: Batches) -> Failure | None:
+    """How the smallest batch fails; None if it does not.
+
+    Raises:
+        Refused, Slow: if it is rejected, or takes too long.
+    """
+    try:
+        await batches.once(1)
+    except _Fails as error:
+        return Failure(rows=1, says=str(error))
+    return None
+
+
+async def grow(
+    batches: Batches, *, seconds: float, pid: int, free_bytes: int | None
+) -> tuple[Times | None, Failure | None]:
+    """Run sizes until the time is over, the next might take the memory that is free, or one fails.
+
+    Returns the times, if there are any, and how the first size failed that did.
+
+    Raises:
+        Refused, Slow: of the smallest size; a larger one ends it.
+    """
+    ends = time.perf_counter() + seconds
+    base = resident_bytes(pid)
+    sizes: list[SizeTime] = []
+    peaks: list[tuple[int, int]] = []
+    overhead_ms = 0.0
+    failure = None
+    for rows in batches.sizes:
+        began = time.perf_counter()
+        reset_peak(pid)
+        try:
+            size, beside_ms = await batches.times(rows)
+        except (Refused, Slow):
+            if sizes:
+                break
+            raise
+        except _Fails as error:
+            failure = Failure(rows=rows, says=str(error))
+            break
+        overhead_ms = overhead_ms if sizes else beside_ms
+        sizes.append(size)
+        peaks.append((size.rows, peak_bytes(pid) or base))
+        now = time.perf_counter()
+        growth = peaks[-1][1] - base
+        if now + 2 * (now - began) > ends or (
+            free_bytes is not None and 2 * growth > _MOST_OF_FREE * free_bytes
+        ):
+            break
+    if not sizes:
+        return None, failure
+    times = Times(
+        sizes=tuple(sizes),
+        line=fit(sizes),
+        overhead_ms=overhead_ms,
+        row_bytes=len(batches.example.sample.body),
+        memory_per_row_bytes=growth_per_row(peaks),
+    )
+    return times, failure
+
+
+def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
+    """What the worker itself has measured when it warmed up.
+
+    Raises:
+        Unknown: if there is nothing.
+    """
+    if not profile:
+        raise Unknown("it gives no example, and none can be made from what it takes")
+    sizes = tuple(
+        SizeTime(rows=max(1, int(weight)), median_ms=seconds * 1000, times_ms=(seconds * 1000,))
+        for weight, seconds in sorted(profile)
+    )
+    return Times(sizes=sizes, line=fit(sizes))
+
+
+def growth_per_row(peaks: Sequence[tuple[int, int]]) -> float | None:
+    """The slope of the peaks of resident memory over sizes; None if they hardly grow."""
+    if len(peaks) < 3 or peaks[-1][1] - peaks[0][1] < _LEAST_GROWTH_BYTES:
+        return None
+    sizes, bytes_ = zip(*peaks, strict=True)
+    slope, _ = np.polyfit(sizes, bytes_, 1)
+    return float(slope) if slope > 0 else None
+
+
+def reset_peak(pid: int) -> None:
+    """Have the system forget the peak of a process's memory, where it can."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_bytes(pid: int) -> int | None:
+    """The peak of a process's resident memory; None where the system does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(found[0][1]) * 1024 if found else None

@@ -1,0 +1,45 @@
+"""What the machine has for workers, and what the options make of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import psutil
+
+from uncork.cli.check.figures import Plan
+from uncork.cli.serve.options import ServeOptions, open_files
+from uncork_workers.supervision.cores import usable_cores
+from uncork_workers.supervision.gpus import gpus_here
+
+
+def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
+    """What is known before a worker is started."""
+    front = options.front_settings
+    gpus = tuple(options.gpu_names)
+    return Plan(
+        workers=options.workers,
+        gpus=gpus,
+        cores=usable_cores(),
+        threads=threads_in(os.environ),
+        visible_gpus=gpus_here().total if gpus else None,
+        free_bytes=psutil.virtual_memory().available,
+        max_worker_memory_bytes=options.recycling.memory_bytes,
+        max_body_bytes=options.max_body_bytes,
+        max_queue_rows=options.max_queue_rows,
+        max_queue_bytes=options.max_queue_bytes,
+        max_connections=front["clients"].max_connections,
+        open_files=open_files(),
+        drain_timeout_s=options.drain_timeout,
+        host=options.host,
+        admin_host=None if options.admin_port is None else options.admin_host,
+        has_keys=options.api_key_file is not None,
+        has_tls=options.tls_cert is not None,
+        client_timeout_ms=client_timeout_ms,
+    )
+
+
+def threads_in(environment: Mapping[str, str]) -> int | None:
+    """The threads that a worker is given for OpenMP; None if it gets its share of the cores."""
+    text = environment.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdecimal() else None

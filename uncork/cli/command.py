@@ -1,0 +1,64 @@
+"""How each command speaks: summaries that are whole, and errors that say what an option accepts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, get_args
+
+import typer
+from typer.core import TyperCommand
+
+from uncork.cli.option_fields import kind_of, parameter_info
+
+
+class Command(TyperCommand):
+    """A command that typer makes of a function."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        accepted = _accepted(self.callback)
+        for parameter in self.params:
+            if told := accepted.get(str(parameter.name)):
+                # The library's own words for wrong values change with its version.
+                parameter.process_value = partial(  # type: ignore[method-assign]
+                    _processed, parameter.process_value, told
+                )
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence, which the list of commands breaks into lines where it is too long for one."""
+        sentence, dot, _ = " ".join((self.help or "").split()).partition(". ")
+        return sentence + dot.rstrip()
+
+
+def _processed(process: Callable[[Any, Any], Any], accepted: str, context: Any, value: Any) -> Any:
+    try:
+        return process(context, value)
+    except typer.BadParameter as error:
+        if value is None:  # the option is missing
+            raise
+        wrong = f"must be {accepted}, got {value!r}"
+        raise typer.BadParameter(wrong, ctx=error.ctx, param=error.param) from None
+
+
+def _accepted(callback: Callable[..., Any] | None) -> Mapping[str, str]:
+    """What those parameters of a function accept that do not take any text."""
+    assert callback is not None
+    parameters = inspect.signature(callback, eval_str=True).parameters
+    return {name: told for name, one in parameters.items() if (told := _values_of(one))}
+
+
+def _values_of(parameter: inspect.Parameter) -> str:
+    """The values that a parameter accepts, for people; empty if its callback decides, or any text will do."""
+    info = parameter_info(parameter.annotation)
+    if info is None or info.callback is not None:
+        return ""
+    hint = get_args(parameter.annotation)[0]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return f"one of {', '.join(one.value for one in hint)}"
+    bounds = "" if info.min is None else f" from {info.min}"
+    bounds += "" if info.max is None else f" to {info.max}"
+    kinds = {bool: "true or false", int: f"a whole number{bounds}", float: f"a number{bounds}"}
+    return kinds.get(kind_of(parameter), "")

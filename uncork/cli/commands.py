@@ -1,0 +1,96 @@
+"""Commands whose options are the fields of a dataclass, and come from file and environment as well."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from uncork.cli.option_fields import option_parameters
+from uncork.cli.serve.options import FrontOptions
+from uncork.cli.usage import WrongUsage, given, refusals
+from uncork.config.environment import read_environment, variable_of
+from uncork.config.file import read_file
+from uncork.config.names import COMMANDS, CONFIG
+from uncork.config.sources import Configuration, Kind, Source
+
+Options = TypeVar("Options", bound=FrontOptions)
+
+_CONTEXT = "context"
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a function, of whose parameters one is a dataclass of options, one that typer can take.
+
+    Each option becomes a parameter. What is not on the command line comes from the environment, from the
+    configuration file, or is the default, in this order.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    [into] = [one for one in parameters.values() if is_dataclass(one.annotation)]
+    options = option_parameters(into.annotation)
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:
+        context: typer.Context = values.pop(_CONTEXT)
+        ours = {name: values.pop(name) for name in options}
+        with refusals(_path(context)):
+            configured = configure(into.annotation, ours, context, os.environ)
+        command(**{into.name: configured}, **values)
+
+    flat = [inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for one in parameters.values():
+        flat += options.values() if one is into else [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    called.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in flat}
+    return called
+
+
+def _path(context: typer.Context) -> str:
+    """The name of a command, as `config serve`."""
+    parent = context.parent
+    above = "" if parent is None or parent.parent is None else f"{parent.info_name} "
+    return f"{above}{context.info_name}"
+
+
+def configure(
+    options: type[Options], values: Mapping[str, Any], context: typer.Context, environment: Mapping[str, str]
+) -> Options:
+    """The options in force; ``values`` are those of the command line, or defaults.
+
+    Raises:
+        WrongUsage: if file or environment are wrong.
+    """
+    command = next(name for name, one in COMMANDS.items() if one is options)
+    flags = {name for name in given(context) if values.get(name) not in (None, [], ())}
+    path = values[CONFIG] or environment.get(variable_of(CONFIG))
+    layers = [
+        read_file(Path(path), command) if path else Configuration(),
+        read_environment(environment, command),
+    ]
+    settings = layers[0].settings | layers[1].settings
+    in_force = {**values, CONFIG: Path(path) if path else None}
+    sources = {}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in flags:
+            sources[name] = Source(Kind.FLAG, parameter.opts[0])
+        elif (said := settings.get(name)) is not None:
+            sources[name] = said.source
+            try:
+                in_force[name] = parameter.process_value(context, said.value)
+            except typer.BadParameter as error:
+                raise WrongUsage(_told_of(said.source, error)) from None
+    overrides = [override for layer in layers for override in layer.overrides]
+    return options(**in_force, sources=sources, api_overrides=overrides)
+
+
+def _told_of(source: Source, error: typer.BadParameter) -> str:
+    """What is wrong with a value, by the name of the place where it is."""
+    separator = "" if error.message.startswith("must be ") else ":"
+    return f"{source.name}{separator} {error.message}"

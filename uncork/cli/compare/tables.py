@@ -1,0 +1,91 @@
+"""What a comparison of policies found, as tables for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+
+from uncork.cli.loadtest.tables import milliseconds, plan_figures, traffic
+from uncork.cli.terminal import plain_table
+from uncork_dispatcher.plural import plural
+from uncork_loadtests.compare import Comparison
+from uncork_loadtests.intervals import Interval
+
+_NOTHING = "-"
+
+
+_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "mean_ms": ("mean ms", milliseconds),
+    "p50_ms": ("p50 ms", milliseconds),
+    "p99_ms": ("p99 ms", milliseconds),
+    "answered_per_s": ("answered/s", lambda value: f"{value:.1f}"),
+    "in_goal": ("in goal %", lambda value: f"{100 * value:.2f}"),
+    "batch_rows": ("rows a batch", lambda value: f"{value:.1f}"),
+    "gateway_cpu_us": ("gateway us", lambda value: f"{value:.0f}"),
+    "workers_cpu_us": ("workers us", lambda value: f"{value:.0f}"),
+}
+
+
+def tables(comparison: Comparison) -> Iterator[RenderableType]:
+    """The parts to print, one below the other."""
+    yield heading(comparison)
+    yield ""
+    yield _medians(comparison)
+    yield "medians over the rounds; us: microseconds of processor time per request"
+    yield ""
+    yield _ratios(comparison)
+    yield f"ratios to {comparison.results[0].policy}, round by round: median and its 95 % interval"
+
+
+def heading(comparison: Comparison) -> str:
+    """Service, traffic and rounds in a line."""
+    plan, rounds = comparison.plan, comparison.rounds
+    count = len(rounds.whole)
+    parts = [comparison.target, traffic(plan), f"{plural(count, 'round')} of {plan.seconds:g} s"]
+    if plan.goal_s is not None:
+        parts.append(f"goal {plan.goal_s * 1000:g} ms")
+    return ", ".join(parts)
+
+
+def interval_text(interval: Interval | None) -> str:
+    """A median, with its interval if there is one."""
+    if interval is None:
+        return _NOTHING
+    if interval.low == interval.high:
+        return f"{interval.median:.3f}"
+    return f"{interval.median:.3f} ({interval.low:.3f} .. {interval.high:.3f})"
+
+
+def as_json(comparison: Comparison) -> bytes:
+    """All figures; what is not known is null."""
+    plan = plan_figures(comparison.plan)
+    del plan["url"]  # each server had its own, and none is there any more
+    figures = {
+        "uncork": version("uncork"),
+        "service": comparison.target,
+        "plan": plan,
+        "base": comparison.results[0].policy if comparison.results else None,
+        "results": comparison.results,
+        "rounds": comparison.rounds,
+        "faults": comparison.faults,
+    }
+    return msgspec.json.format(msgspec.json.encode(figures))
+
+
+def _medians(comparison: Comparison) -> Table:
+    table = plain_table("policy", *(title for title, _ in _COLUMNS.values()))
+    for result in comparison.results:
+        values = [(result.medians[name], text) for name, (_, text) in _COLUMNS.items()]
+        table.add_row(result.policy, *(_NOTHING if value is None else text(value) for value, text in values))
+    return table
+
+
+def _ratios(comparison: Comparison) -> Table:
+    table = plain_table("ratio", *(title.removesuffix(" ms") for title, _ in _COLUMNS.values()))
+    for result in comparison.results[1:]:
+        table.add_row(result.policy, *(interval_text(result.ratios[name]) for name in _COLUMNS))
+    return table

@@ -1,0 +1,158 @@
+"""``uncork config``: what is in force, and where each value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from uncork.cli.command import Command
+from uncork.cli.commands import takes_options
+from uncork.cli.option_fields import parameter_info
+from uncork.cli.proxy.options import OPTIONS, ProxyOptions
+from uncork.cli.serve.options import FrontOptions, ServeOptions
+from uncork.cli.terminal import plain_table, show, write_json
+from uncork.cli.usage import WrongUsage, refusals
+from uncork.config.names import settings_of
+from uncork_workers.definition.inspect_service import service_of
+from uncork_workers.definition.loading import TargetError
+from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override, in_force
+from uncork_workers.wire.schema import ApiDescription, DefinitionError
+
+_DEFAULT, _CODE = "default", "code"
+
+app = typer.Typer(help="Show what is in force, and where it comes from.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with values as they are.")]
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A setting.
+
+    Attributes:
+        value: as it is in force; null if nothing is given.
+        source: where it comes from: default, code, the key of a file, a variable, an option.
+        text: the value for people.
+    """
+
+    value: Any
+    source: str
+    text: str
+
+
+@app.command("serve", cls=Command)
+@takes_options
+def serve(options: ServeOptions, json: AsJson = False) -> None:
+    """What `uncork serve` would have in force if it were called so; with a TARGET, also for its apis.
+
+    The service is imported in a process of its own, but not set up.
+    """
+    apis: dict[str, dict[str, Shown]] = {}
+    if options.target:
+        with refusals("config serve"):
+            apis = _apis(options)
+    _print("serve", options, dict(_settings(options, "serve")), apis, json=json)
+
+
+@app.command("proxy", cls=Command)
+@takes_options
+def proxy(options: ProxyOptions, json: AsJson = False) -> None:
+    """What `uncork proxy` would have in force if it were called so."""
+    with refusals("config proxy"):
+        imported = _imported(options)
+    _print("proxy", options, {**dict(_settings(options, "proxy")), **imported}, {}, json=json)
+
+
+def _settings(options: FrontOptions, command: str) -> Iterator[tuple[str, Shown]]:
+    for name, parameter in settings_of(command).items():
+        value = getattr(options, name)
+        source = options.sources.get(name)
+        info = parameter_info(parameter.annotation)
+        unset = info.show_default if info is not None and isinstance(info.show_default, str) else "not given"
+        yield name, _shown(value, _DEFAULT if source is None else source.name, unset=f"({unset})")
+
+
+def _imported(options: ProxyOptions) -> dict[str, Shown]:
+    """What comes from files of other systems, in place of defaults."""
+    imported = options.imported()
+    options.settings(imported)
+    if imported is None:
+        return {}
+    return {
+        OPTIONS[field].removeprefix("--").replace("-", "_"): _shown(
+            value * 1000 if field == "max_hold_s" else value, imported.source
+        )
+        for field, value in imported.beside(options.given).items()
+    }
+
+
+def _apis(options: ServeOptions) -> dict[str, dict[str, Shown]]:
+    overrides = options.overrides
+    try:
+        service = in_force(service_of(options.target), overrides)
+    except (TargetError, DefinitionError) as error:
+        raise WrongUsage(str(error)) from None
+    return {
+        api.name: {argument: _argument(api, argument, overrides) for argument in ARGUMENTS}
+        for api in service.apis
+    }
+
+
+def _argument(api: ApiDescription, argument: str, overrides: Iterable[Override]) -> Shown:
+    value = _value(api, argument)
+    last = None
+    for one in overrides:
+        if one.argument == argument and one.concerns(api.name):
+            last = one
+    if last is not None and not (api.streams and argument in FIXED_IN_STREAMS):
+        return _shown(value, last.source)
+    default = _value(ApiDescription(name=api.name, route=f"/{api.name}", input={}), argument)
+    return _shown(value, _DEFAULT if value == default else _CODE)
+
+
+def _value(api: ApiDescription, argument: str) -> Any:
+    return api.route if argument == "route" else getattr(api.settings, argument)
+
+
+def _print(
+    command: str,
+    options: FrontOptions,
+    settings: dict[str, Shown],
+    apis: dict[str, dict[str, Shown]],
+    *,
+    json: bool,
+) -> None:
+    if json:
+        told = {"command": command, "config": options.config, "settings": settings, "apis": apis}
+        write_json("-", msgspec.json.format(msgspec.json.encode(told, enc_hook=str)))
+        return
+    parts: list[RenderableType] = [_table(f"uncork {command}", settings)]
+    for api, arguments in apis.items():
+        parts += ["", _table(f"api {api}", arguments)]
+    show(parts)
+
+
+def _table(heading: str, settings: dict[str, Shown]) -> Table:
+    table = plain_table(heading, "value", "from", words=("value", "from"))
+    for name, shown in settings.items():
+        table.add_row(name, shown.text, shown.source)
+    return table
+
+
+def _shown(value: Any, source: str, *, unset: str = "(none)") -> Shown:
+    plain = str(value) if isinstance(value, Path | Enum) else value
+    if isinstance(plain, bool):
+        text = str(plain).lower()
+    elif isinstance(plain, float):
+        text = f"{plain:g}" if float(f"{plain:g}") == plain else repr(plain)
+    elif isinstance(plain, list | tuple):
+        text = ", ".join(map(str, plain))
+    else:
+        text = str(plain)
+    return Shown(plain, source, unset if plain in (None, "") else text)

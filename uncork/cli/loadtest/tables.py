@@ -1,0 +1,158 @@
+"""What a load test found, as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+
+from uncork.cli.terminal import plain_table
+from uncork_dispatcher.plural import plural
+from uncork_loadtests.fleet import Outcome
+from uncork_loadtests.plan import REPLAY, Plan
+from uncork_loadtests.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
+from uncork_loadtests.targets import Estimate
+
+_NOTHING = "-"
+
+
+def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:
+    """The parts to print, one below the other."""
+    yield f"POST {outcome.plan.url}"
+    yield heading(outcome)
+    if outcome.plan.payload.random is not None:
+        yield f"each request: {outcome.plan.payload.random}"
+    yield ""
+    yield _counts(outcome, summary)
+    yield ""
+    yield _times(summary)
+    needed = ", ".join(f"p{p:g} {round(BEYOND * 100 / (100 - p))}" for p in PERCENTILES)
+    yield f"latency from the scheduled time; of good answers; samples a percentile needs: {needed}"
+    if estimate is not None:
+        yield f"the gateway estimates {estimate.intercept_ms:.3g} + {estimate.slope_ms:.3g}n ms for n rows"
+
+
+def heading(outcome: Outcome) -> str:
+    """The traffic in a line."""
+    plan = outcome.plan
+    parts = [traffic(plan), f"{outcome.measured_s:.3g} s measured after {plan.warmup_s:g} s"]
+    parts += [f"seed {plan.seed}", plural(plan.processes, "generator")]
+    return ", ".join(parts)
+
+
+def traffic(plan: Plan) -> str:
+    """What was sent, in a few words."""
+    if plan.clients is not None:
+        think = f" that think {plan.think_s * 1000:g} ms" if plan.think_s else ""
+        return f"closed loop of {plural(plan.clients, 'client')}{think}"
+    kind, _, file = plan.arrivals.partition(":")
+    arrivals = f"replay of {Path(file).name}" if f"{kind}:" == REPLAY else f"{plan.arrivals} arrivals"
+    return f"{arrivals}, {plan.average_rate:.4g}/s on average"
+
+
+def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
+    """All figures; what is not known is null."""
+    figures: dict[str, Any] = {
+        "uncork": version("uncork"),
+        "plan": plan_figures(outcome.plan),
+        "void": outcome.void or None,
+        "interrupted": outcome.interrupted,
+        "measured_s": outcome.measured_s,
+        "summary": {**msgspec.to_builtins(summary, str_keys=True), "good": summary.good},
+        "first_wrong": outcome.first_wrong or None,
+        "first_errors": outcome.first_errors,
+        "connections": outcome.connections,
+        "generator_cpu_s": outcome.cpu_s,
+        "estimate": estimate,
+    }
+    return msgspec.json.format(msgspec.json.encode(figures))
+
+
+def plan_figures(plan: Plan) -> dict[str, Any]:
+    """A plan for programs, with the number of its bodies instead of them."""
+    figures: dict[str, Any] = msgspec.to_builtins(plan)
+    payload = figures.pop("payload")
+    return {
+        **figures,
+        "bodies": len(payload["bodies"]),
+        "random": payload["random"],
+        "function": payload["function"],
+    }
+
+
+def _counts(outcome: Outcome, summary: Summary) -> Table:
+    table = _grid()
+    table.add_row("offered", f"{summary.offered_per_s:.1f}/s", plural(summary.requests, "request"))
+    table.add_row(
+        "answered", f"{summary.answered_per_s:.1f}/s", f"{plural(summary.good, 'good answer')} (2xx)"
+    )
+    if summary.in_goal is not None and outcome.plan.goal_s is not None:
+        goal = f"of all requests within {outcome.plan.goal_s * 1000:g} ms"
+        table.add_row("in goal", f"{_percent(summary.in_goal)} %", goal)
+    for status, count in sorted(summary.statuses.items(), reverse=True):
+        if not 200 <= status < 300:
+            share = f"{_percent(count / summary.requests)} %"
+            said = outcome.first_errors.get(status)
+            table.add_row(status_name(status), str(count), share + (f", the first: {said}" if said else ""))
+    if summary.wrong:
+        table.add_row("wrong answers", str(summary.wrong), outcome.first_wrong)
+    if summary.batch_rows_by_batch is not None:
+        by_answer = f"a request finds itself in one of {summary.batch_rows_by_answer:.1f}"
+        table.add_row("rows a batch", f"{summary.batch_rows_by_batch:.1f}", by_answer)
+    if summary.chunks_per_s is not None:
+        by_answer = f"{summary.chunks_by_answer:.1f} in a streamed answer"
+        table.add_row("chunks", f"{summary.chunks_per_s:.1f}/s", by_answer)
+    cpu = " + ".join(f"{100 * one / outcome.measured_s:.0f}" for one in outcome.cpu_s)
+    table.add_row("generator", f"{cpu} %", "of a core")
+    waited = f"{plural(summary.waited_for_connection, 'request')} waited for one"
+    table.add_row("connections", str(outcome.connections), f"at most; {waited}")
+    return table
+
+
+def _grid() -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True)
+    return table
+
+
+def _times(summary: Summary) -> Table:
+    names = [f"{p:g}" for p in PERCENTILES]
+    table = plain_table("milliseconds", "samples", "mean", *(f"p{name}" for name in names), "max")
+    rows: dict[str, Spread | None] = {
+        "latency": summary.latency,
+        "  first chunk": summary.first_chunk,
+        "  chunk to chunk": summary.chunk_gap,
+        "  held": summary.held,
+        "  batch": summary.batch,
+        "  rest": summary.rest,
+        "generator lag": summary.lag,
+    }
+    for name, spread in rows.items():
+        if spread is None:
+            if name == "latency":
+                table.add_row(name, "0", *[_NOTHING] * (len(names) + 2))
+            continue
+        values = [spread.mean_ms, *(spread.percentiles_ms[one] for one in names), spread.max_ms]
+        table.add_row(name, str(spread.count), *map(milliseconds, values))
+    return table
+
+
+def milliseconds(value: float | None) -> str:
+    """A time as people read it."""
+    if value is None:
+        return _NOTHING
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def _percent(share: float) -> str:
+    """Exactly 0 and 100 only where that is so."""
+    if share in (0, 1):
+        return f"{share:.0%}"[:-1]
+    return f"{min(max(100 * share, 0.01), 99.99):.2f}"

@@ -1,0 +1,101 @@
+"""``uncork proxy``: puts batching in front of model servers that are already there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import typer
+import uvloop
+
+from uncork.cli.commands import takes_options
+from uncork.cli.proxy.imported_settings import Imported
+from uncork.cli.proxy.options import OPTIONS, ProxyOptions
+from uncork.cli.serve import banner
+from uncork.cli.usage import exit_code, in_options
+from uncork.server.control_socket import Outcome, listening
+from uncork.server.listeners import Doors, open_doors
+from uncork.server.serving import Drain, log_to_terminal, serve_until_signal
+from uncork.server.tracing import tracing
+from uncork_dispatcher.plural import plural
+from uncork_gateway.proxy import Proxy, ProxySettings
+
+log = logging.getLogger("uncork.gateway")
+
+_NOTHING_TO_RELOAD = "a proxy has no workers to reload"
+
+
+@takes_options
+def proxy(options: ProxyOptions) -> None:
+    """Merge concurrent requests to model servers that speak KServe V1, V2 or TensorFlow Serving REST.
+
+    What cannot be merged is passed through as it is. Options that are given come before those from files.
+    """
+    raise typer.Exit(exit_code("proxy", lambda: _run(options)))
+
+
+def _run(options: ProxyOptions) -> int:
+    servers, imported = options.servers, options.imported()
+    settings = options.settings(imported)
+    log_to_terminal(options.log_level, options.log_format.value)
+    with open_doors(options) as doors, tracing(options.traces, os.environ) as traces:
+        settings = replace(settings, traces=traces)
+        return uvloop.run(_serve(servers, settings, doors, imported, drain=options.drain))
+
+
+async def _serve(
+    urls: Sequence[str],
+    settings: ProxySettings,
+    doors: Doors,
+    imported: Imported | None,
+    *,
+    drain: Drain,
+) -> int:
+    try:
+        front = Proxy(urls, replace(settings, keys=doors.keys, admin=doors.admin is not None))
+    except ValueError as error:
+        raise in_options(error, OPTIONS) from None
+    front.start()
+    async with listening(doors.port, _refuse_reload):
+        return await serve_until_signal(
+            front,
+            doors,
+            announcing=_announce(front, _banner(urls, settings, doors, imported)),
+            drain=drain,
+            close=lambda hurry: front.close(),
+            reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
+        )
+
+
+async def _refuse_reload() -> Outcome:
+    return Outcome(2, _NOTHING_TO_RELOAD)
+
+
+async def _announce(front: Proxy, lines: Sequence[banner.Line]) -> None:
+    """Say what is served, and when a server is there."""
+    started = time.monotonic()
+    banner.print_lines(lines)
+    await front.ready.wait()
+    banner.tell_ready(time.monotonic() - started)
+
+
+def _banner(
+    urls: Sequence[str], settings: ProxySettings, doors: Doors, imported: Imported | None
+) -> list[banner.Line]:
+    goal = "no goal" if settings.goal_s is None else f"goal {settings.goal_s * 1000:g} ms"
+    calls = f"{plural(settings.concurrency, 'call')} at a time each"
+    timeout = f"{settings.timeout_s:g} s a call at most"
+    manner = (
+        f"protocol {settings.protocol}, policy {settings.policy}, "
+        f"at most {plural(settings.max_batch_rows, 'row')} a call, "
+        f"held {settings.max_hold_s * 1000:g} ms at most, {goal}"
+    )
+    return [
+        banner.headline(f"proxy for {', '.join(urls)}, {calls}, {timeout}"),
+        banner.address("POST", doors.url, manner),
+        *([] if imported is None else [banner.note(f"settings from {imported.source}")]),
+        *banner.pages(doors),
+    ]

@@ -1,0 +1,233 @@
+"""The options of ``uncork proxy``, and the settings that they and what is imported make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from uncork.cli.proxy.imported_settings import (
+    Imported,
+    WrongSettings,
+    read_environment,
+    read_inference_service,
+    read_model_settings,
+)
+from uncork.cli.serve.options import FrontOptions, readable
+from uncork.cli.usage import WrongUsage, in_options, read_header_name
+from uncork_dispatcher import POLICIES
+from uncork_gateway.proxy import ProxySettings
+from uncork_gateway.requests.proxy_route import HeaderRules
+
+_DEFAULTS = ProxySettings()
+# Settings speak of their own fields, people of options.
+OPTIONS = {
+    "max_batch_rows": "--max-batch-size",
+    "max_hold_s": "--max-latency",
+    "timeout_s": "--timeout",
+    "policy": "--policy",
+    "max_queue_rows": "--max-queue-rows",
+    "max_queue_bytes": "--max-queue-bytes",
+    "the health path": "--health-path",
+}
+"""By field of the settings."""
+
+
+class ProtocolName(StrEnum):
+    """What clients and servers speak."""
+
+    auto = "auto"
+    v1 = "v1"
+    v2 = "v2"
+    tfserving = "tfserving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyOptions(FrontOptions):
+    """The options of ``uncork proxy``."""
+
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="URL...", help="http://HOST:PORT of each server; all serve the same models."),
+    ] = None
+    protocol: Annotated[
+        ProtocolName,
+        typer.Option(
+            help="What clients and servers speak; auto tells V1, V2 and TensorFlow Serving by the path."
+        ),
+    ] = ProtocolName.auto
+    max_batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Most rows in a call; a larger request is cut, and its answer put together.",
+            show_default=str(_DEFAULTS.max_batch_rows),
+        ),
+    ] = None
+    max_latency: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Longest time in milliseconds that a request is held for others to join it.",
+            show_default=f"{_DEFAULTS.max_hold_s * 1000:g}",
+        ),
+    ] = None
+    goal_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="Latency goal in milliseconds; what cannot be answered in time is refused with 503.",
+            show_default="none, nothing is refused for being late",
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Seconds that a call may take.", show_default=f"{_DEFAULTS.timeout_s:g}"),
+    ] = None
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help=f"When to release a call: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
+            show_default=_DEFAULTS.policy,
+        ),
+    ] = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Calls that each server runs at a time.")] = 1
+    retry: Annotated[
+        bool,
+        typer.Option(
+            help="Make a call again that broke or failed, whole or in parts; not if answers have effects."
+        ),
+    ] = True
+    key_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Requests that differ in this header do not share a call; repeat for more.",
+            show_default="Authorization, Cookie, X-Api-Key",
+            callback=readable(read_header_name),
+        ),
+    ] = None
+    pass_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Header that a call has from its first request; repeat for more. Others are dropped.",
+            show_default="traceparent, tracestate",
+            callback=readable(read_header_name),
+        ),
+    ] = None
+    health_path: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="What a healthy server answers with 2xx, as /v2/health/ready.",
+            show_default="it takes connections",
+        ),
+    ] = None
+    inference_service: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take size, latency and timeout from the batcher of a KServe InferenceService.",
+        ),
+    ] = None
+    model_settings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take max_batch_size and max_batch_time from an MLServer model-settings.json; without, from "
+            "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME if they are set.",
+        ),
+    ] = None
+
+    @property
+    def servers(self) -> list[str]:
+        """The URLs.
+
+        Raises:
+            WrongUsage: if none is given.
+        """
+        if not self.urls:
+            raise WrongUsage("URL is missing: http://HOST:PORT of a server")
+        return self.urls
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What comes before what is imported, by field of the settings."""
+        options = {
+            "max_batch_rows": self.max_batch_size,
+            "max_hold_s": None if self.max_latency is None else self.max_latency / 1000,
+            "goal_s": None if self.goal_ms is None else self.goal_ms / 1000,
+            "timeout_s": self.timeout,
+            "policy": self.policy,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def imported(self) -> Imported | None:
+        """What an existing configuration says, if there is one.
+
+        Raises:
+            WrongUsage: if it cannot be used.
+        """
+        if self.inference_service is not None and self.model_settings is not None:
+            raise WrongUsage("give --inference-service or --model-settings, not both")
+        try:
+            if self.inference_service is not None:
+                return read_inference_service(self.inference_service)
+            if self.model_settings is not None:
+                return read_model_settings(self.model_settings, os.environ)
+            return read_environment(os.environ)
+        except OSError as error:
+            raise WrongUsage(f"{error.filename}: {error.strerror}") from None
+        except WrongSettings as error:
+            raise WrongUsage(str(error)) from None
+
+    def settings(self, imported: Imported | None) -> ProxySettings:
+        """The options that were given, before what was imported, before the defaults.
+
+        Raises:
+            WrongUsage: if a value is out of range.
+        """
+        _require_positive({"--goal-ms": self.goal_ms, "--timeout": self.timeout})
+        given = self.given
+        said = {} if imported is None else imported.beside(given)
+        settings = replace(
+            _DEFAULTS,
+            **said,
+            **given,
+            protocol=self.protocol.value,
+            concurrency=self.concurrency,
+            idempotent=self.retry,
+            health_path=self.health_path,
+            headers=_header_rules(self.key_header, self.pass_header),
+            **self.front_settings,
+        )
+        try:
+            settings.rules("model")
+        except ValueError as error:
+            told = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
+            raise in_options(ValueError(told), OPTIONS) from None
+        return settings
+
+
+def _require_positive(options: Mapping[str, float | None]) -> None:
+    for option, value in options.items():
+        if value is not None and not value > 0:
+            raise WrongUsage(f"{option} must be above 0, got {value:g}")
+
+
+def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> HeaderRules:
+    """The defaults, and what was asked for beside them."""
+    defaults = HeaderRules()
+    return HeaderRules(
+        keyed=defaults.keyed | _names(keyed),
+        passed=defaults.passed | _names(passed),
+    )
+
+
+def _names(texts: Sequence[str] | None) -> frozenset[bytes]:
+    return frozenset(read_header_name(text) for text in texts or ())

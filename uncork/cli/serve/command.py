@@ -1,0 +1,203 @@
+"""``uncork serve``: brings gateway and supervisor together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+import uvloop
+from rich.console import Console
+
+from uncork.cli.commands import takes_options
+from uncork.cli.serve import banner
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.startup_progress import StartProgress
+from uncork.cli.usage import WrongUsage, exit_code
+from uncork.server.control_socket import listening
+from uncork.server.listeners import Doors, open_doors
+from uncork.server.private_folders import own_folder
+from uncork.server.reloading import Reloader
+from uncork.server.serving import log_to_terminal, serve_until_signal
+from uncork.server.tracing import tracing
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.service import ServiceUnusable
+from uncork_workers.supervision.gpus import GPU_VARIABLE, gpus_here, missing_gpus
+from uncork_workers.supervision.recycling import Recycler
+from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
+
+log = logging.getLogger("uncork.gateway")
+
+_WORKERS = "workers.sock"
+_STANDBYS = "standby.sock"
+# What Python keeps of a module passes for that of another which was written within the same second.
+_RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@takes_options
+def serve(options: ServeOptions) -> None:
+    """Serve a model service behind a gateway that merges concurrent requests into batches."""
+    raise typer.Exit(exit_code("serve", lambda: run(options)))
+
+
+def run(options: ServeOptions) -> int:
+    """Serve until a signal; returns the exit code.
+
+    Raises:
+        WrongUsage: if the target cannot be served, or a GPU is missing.
+        OSError: if the port cannot be had.
+    """
+    if options.reload and find_spec("watchfiles") is None:
+        raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
+    console = log_to_terminal(options.log_level, options.log_format.value)
+    _require_gpus(options)
+    with (
+        open_doors(options) as doors,
+        own_folder() as folder,
+        tracing(options.traces, os.environ) as traces,
+    ):
+        return uvloop.run(_serve(options, doors, folder, traces, console))
+
+
+def _require_gpus(options: ServeOptions) -> None:
+    """Refuse to start workers on GPUs that are missing; models would run on the CPU, or fail to load."""
+    if not options.gpu_names:
+        return
+    total, evidence = gpus_here()
+    given = f"--gpus {options.gpus}"
+    if total is None:
+        log.warning("%s: the GPUs of this machine cannot be counted (%s)", given, evidence)
+        return
+    missing = missing_gpus(options.gpu_names, total)
+    if not missing:
+        return
+    if total == 0:
+        raise WrongUsage(
+            f"{given}: this machine has no GPU ({evidence}); leave --gpus out to run without one, or make "
+            "the GPUs of the host visible to this container"
+        )
+    visible = os.environ.get(GPU_VARIABLE)
+    raise WrongUsage(
+        f"{given}: this machine has no GPU {', '.join(missing)}, only {', '.join(map(str, range(total)))} "
+        f"({evidence})" + (f"; {GPU_VARIABLE} is {visible!r}" if visible is not None else "")
+    )
+
+
+async def _serve(
+    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None, console: Console
+) -> int:
+    gateway, supervisor = _make(options, doors, folder, traces)
+    reloader = Reloader(gateway, supervisor, options.config)
+    progress = StartProgress(gateway, options.workers, console=console)
+    beside: list[asyncio.Task[None]] = []
+
+    async def close(hurry: asyncio.Event) -> None:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, reloader.close(), return_exceptions=True)
+        await gateway.close()
+        await supervisor.stop(hurry=hurry)
+
+    await gateway.listen(str(folder / _WORKERS))
+    await gateway.listen(str(folder / _STANDBYS), standby=True)
+    supervisor.start()
+    gateway.expect_workers(options.workers)
+    if options.reload:
+        beside.append(asyncio.create_task(reloader.watch()))
+    if options.recycling.any:
+        beside.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
+    try:
+        async with listening(doors.port, reloader.wished):
+            return await serve_until_signal(
+                gateway,
+                doors,
+                announcing=_announce(gateway, options, doors, beside, progress),
+                drain=options.drain,
+                close=close,
+                reload=reloader.on_hangup,
+            )
+    except ServiceUnusable as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _make(
+    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None
+) -> tuple[Gateway, Supervisor]:
+    """Gateway and supervisor, each of which tells the other what it hears."""
+    supervisor: Supervisor
+    gateway = Gateway(
+        GatewaySettings(
+            overrides=options.overrides,
+            keys=doors.keys,
+            admin=doors.admin is not None,
+            traces=traces,
+            **options.front_settings,
+        ),
+        kill_worker=lambda pid: supervisor.kill(pid),
+        restarts=lambda: supervisor.restarts,
+        stands_by=lambda pid: supervisor.stands_by(pid),
+        finished_batch=lambda pid: supervisor.finished_batch(pid),
+    )
+
+    def exited(end: WorkerExit) -> None:
+        gateway.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
+
+    supervisor = Supervisor(
+        options.service,
+        workers=options.workers,
+        socket_path=str(folder / _WORKERS),
+        standby_path=str(folder / _STANDBYS),
+        log_level=options.log_level,
+        on_exit=exited,
+        take_over=gateway.take_over,
+        explain=gateway.why_no_standby,
+        gpus=options.gpu_names,
+        environment=_RELOADING if options.reload else {},
+        arguments=worker_arguments(options),
+    )
+    return gateway, supervisor
+
+
+def worker_arguments(options: ServeOptions) -> list[str]:
+    """Workers warm up under the settings that are in force for their batches."""
+    return [
+        "--log-format",
+        options.log_format,
+        "--warmup-seconds",
+        str(options.warmup_seconds),
+        "--overrides",
+        msgspec.json.encode(options.overrides).decode(),
+    ]
+
+
+async def _announce(
+    gateway: Gateway,
+    options: ServeOptions,
+    doors: Doors,
+    beside: Sequence[asyncio.Task[None]],
+    progress: StartProgress,
+) -> None:
+    """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
+    started = time.monotonic()
+    watching = asyncio.create_task(progress.run())
+    try:
+        service = await gateway.described
+        lines = banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
+        progress.hide()
+        banner.print_lines(lines)
+        await gateway.ready.wait()
+        progress.hide()
+        banner.tell_ready(time.monotonic() - started)
+        await asyncio.gather(watching, *beside)
+    finally:
+        watching.cancel()

@@ -1,0 +1,131 @@
+"""What the options of ``uncork simulate`` describe, checked: cells and policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from uncork.cli.usage import WrongUsage, in_options
+from uncork_dispatcher import make_policy
+from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
+from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
+from uncork_dispatcher.simulator.traffic import recorded_times
+from uncork_loadtests.plan import REPLAY
+
+LOADS = "0.05,0.2,0.5,0.8,0.95"
+"""Loads when none are given."""
+
+# A cell speaks of its own fields, people of options.
+_OPTIONS = {
+    "intercept_ms": "--intercept-ms",
+    "slope_ms": "--slope-ms",
+    "noise_cv": "--noise",
+    "workers": "--workers",
+    "limit_rows": "--max-batch-size",
+    "goal_ms": "--goal-ms",
+    "load": "--load",
+    "clients": "--clients",
+    "round_trip_ms": "--round-trip-ms",
+    "think_ms": "--think-ms",
+}
+
+
+def matrix_cells(name: str) -> list[Cell]:
+    """The cells of a declared matrix.
+
+    Raises:
+        WrongUsage: if there is none of this name.
+    """
+    if name not in MATRICES:
+        raise WrongUsage(f"there is no --matrix {name!r}; there are {', '.join(MATRICES)}")
+    return MATRICES[name]()
+
+
+def closed_cells(model: dict[str, Any], clients: str, *, round_trip_ms: float, think_ms: float) -> list[Cell]:
+    """One cell for each number of clients.
+
+    Raises:
+        WrongUsage: if a number is none, or out of range.
+    """
+    numbers = _numbers("--clients", clients, int, like="4,64")
+    return [
+        _cell(**model, clients=number, round_trip_ms=round_trip_ms, think_ms=think_ms) for number in numbers
+    ]
+
+
+def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[Cell]:
+    """One cell for each load; recorded arrivals without a load come as they were recorded.
+
+    Raises:
+        WrongUsage: if a number is none or out of range, or there are no such arrivals.
+    """
+    try:
+        trace = _trace(arrivals) if arrivals.startswith(REPLAY) else []
+        if not trace:
+            open_loop(arrivals, rate=1.0, count=1, random_=Random(0))
+    except OSError as error:
+        raise WrongUsage(f"--arrivals {arrivals}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise WrongUsage(f"--arrivals: {error}") from None
+    if trace and load is None:
+        # As it was recorded: any share to stretch it to would be a guess.
+        rate = (len(trace) - 1) / (trace[-1] - trace[0])
+        share = rate / _cell(**model, load=1.0).capacity
+        try:
+            return [Cell(**model, arrivals=arrivals, load=share)]
+        except ValueError as error:
+            raise WrongUsage(
+                f"{arrivals} brings {rate:g} requests per second: {error}; give a --load to stretch it to"
+            ) from None
+    loads = _numbers("--load", LOADS if load is None else load, float, like="0.2,0.5,0.8")
+    return [_cell(**model, arrivals=arrivals, load=share) for share in loads]
+
+
+def _trace(arrivals: str) -> list[float]:
+    return recorded_times(Path(arrivals.removeprefix(REPLAY)))
+
+
+def _cell(**fields: Any) -> Cell:
+    """A cell, or what is wrong with it in terms of the options."""
+    try:
+        return Cell(**fields)
+    except ValueError as error:
+        raise in_options(error, _OPTIONS) from None
+
+
+def _numbers(option: str, text: str, kind: Callable[[str], Any], *, like: str) -> list[Any]:
+    """Numbers with commas between them, each once."""
+    try:
+        return list(dict.fromkeys(kind(number) for number in text.split(",")))
+    except ValueError:
+        raise WrongUsage(
+            f"{option} takes numbers with commas between them, as {like}; got {text!r}"
+        ) from None
+
+
+def policy_names(given: list[str], *, limit_rows: int) -> list[str]:
+    """Names with commas between them, each once, ``all`` written out.
+
+    Raises:
+        WrongUsage: if there is no such policy.
+    """
+    names = [name.strip() for names in given for name in names.split(",")]
+    for name in names:
+        if name != "all":
+            try:
+                make_policy(name, limit_rows=limit_rows)
+            except ValueError as error:
+                raise WrongUsage(f"--policy: {error}, or all") from None
+    return list(dict.fromkeys(one for name in names for one in (ALL_POLICIES if name == "all" else [name])))
+
+
+def whole_traces(cells: list[Cell]) -> int | None:
+    """As many requests as make whole passes over recorded arrivals: parts of them have other rates."""
+    if not cells[0].arrivals.startswith(REPLAY):
+        return None
+    length = len(_trace(cells[0].arrivals))
+    passes = math.ceil(max(map(requests_to_measure, cells)) / length)
+    return length * max(1, min(passes, MOST_REQUESTS // length))

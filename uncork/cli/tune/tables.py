@@ -1,0 +1,152 @@
+"""What tuning found, as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+
+from uncork.cli.terminal import plain_table
+from uncork_dispatcher.plural import plural
+from uncork_loadtests.advice import Advice
+from uncork_loadtests.batch_times import Line
+from uncork_loadtests.tune import GATEWAY_BUSY, Proof, Tuned
+
+_NOTHING = "-"
+
+
+def text(tuned: Tuned) -> Iterator[RenderableType]:
+    """The parts to print, one below the other."""
+    yield _sizes(tuned)
+    yield from _line(tuned)
+    if tuned.rates:
+        yield ""
+        yield _rates(tuned)
+        yield "the highest rates at which 99 % are within the goal, simulated, whatever the gateway carries"
+    advice = tuned.advice
+    if advice is None or not advice.met:
+        return
+    yield ""
+    yield serve_command(tuned.wish.target, advice)
+    yield f"@api(..., {api_arguments(advice)})"
+    yield ""
+    yield from _cost(advice)
+    if tuned.proof is not None:
+        yield from _proof(tuned.proof, advice)
+
+
+def serve_command(target: str, advice: Advice) -> str:
+    """The advice as a command line."""
+    options = {
+        "--workers": advice.workers,
+        "--mb-max-latency": f"{advice.mb_max_latency:g}",
+        "--mb-max-batch-size": advice.mb_max_batch_size,
+    }
+    words = [text for name, value in options.items() for text in (name, str(value))]
+    return shlex.join(["uncork", "serve", target, *words])
+
+
+def api_arguments(advice: Advice) -> str:
+    """The advice as arguments of @api."""
+    return f"mb_max_latency={advice.mb_max_latency:g}, mb_max_batch_size={advice.mb_max_batch_size}"
+
+
+def as_json(tuned: Tuned) -> bytes:
+    """All figures; what is not known is null."""
+    wish: dict[str, Any] = msgspec.to_builtins(tuned.wish)
+    plan = wish.pop("plan")
+    advice = tuned.advice
+    figures = {
+        "uncork": version("uncork"),
+        **wish,
+        "arrivals": plan["arrivals"],
+        "seed": plan["seed"],
+        "measured": tuned.measured,
+        "line": tuned.model.line,
+        "gateway_rate": tuned.gateway_rate if tuned.gateway_rate < math.inf else None,
+        "rates": tuned.rates,
+        "advice": advice,
+        "met": advice is not None and advice.met,
+        "command": serve_command(tuned.wish.target, advice) if advice is not None and advice.met else None,
+        "proof": tuned.proof,
+        "warnings": tuned.warnings,
+    }
+    return msgspec.json.format(msgspec.json.encode(figures))
+
+
+def _sizes(tuned: Tuned) -> Table:
+    table = plain_table("rows", "batch ms", "line ms", "ms a row", "rows/s")
+    for size in tuned.measured.sizes:
+        table.add_row(
+            str(size.rows),
+            f"{size.median_ms:.2f}",
+            f"{tuned.model.line.milliseconds(size.rows):.2f}",
+            f"{size.median_ms / size.rows:.3f}",
+            f"{1000 * size.rows / max(size.median_ms, 1e-6):.0f}",
+        )
+    return table
+
+
+def _line(tuned: Tuned) -> Iterator[str]:
+    line = tuned.model.line
+    yield (
+        f"a batch of n rows takes {line.intercept_ms:.3g} + {line.slope_ms:.3g}n ms; furthest from that: "
+        f"{_deviation(line)}; noise {line.noise_cv:.2f}"
+    )
+    for rows in line.steps:
+        above = plural(rows, "row")
+        yield f"above {above} a batch takes much longer: does the model pad? See allowed_batch_sizes"
+    if tuned.measured.stopped:
+        yield f"larger batches were not measured: {tuned.measured.stopped}"
+    yield f"beside that a lone request takes {tuned.model.overhead_ms:.2f} ms"
+    if tuned.gateway_rate < math.inf:
+        yield f"the gateway itself is busy for {GATEWAY_BUSY:.0%} of the time at {tuned.gateway_rate:.0f}/s"
+
+
+def _deviation(line: Line) -> str:
+    return f"{100 * line.worst_deviation:+.0f} % at {line.worst_rows}"
+
+
+def _rates(tuned: Tuned) -> Table:
+    table = plain_table("workers", "requests/s", "rows a batch at most", "p99 ms")
+    for one in tuned.rates:
+        table.add_row(
+            str(one.workers), f"{one.rate:.0f}", str(one.mb_max_batch_size), _ms(one.predicted.p99_ms)
+        )
+    return table
+
+
+def _cost(advice: Advice) -> Iterator[str]:
+    yield (
+        f"at {advice.rate:.4g}/s: {_workers(advice.workers)} "
+        f"{advice.capacity:.4g}/s with full batches, {advice.capacity / advice.rate:.1f} times as much"
+    )
+
+
+def _workers(count: int) -> str:
+    return "1 worker, which carries" if count == 1 else f"{count} workers, which carry"
+
+
+def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
+    share = f"one worker with its share of {proof.rate:.4g}/s" if proof.workers < advice.workers else "that"
+    reason = ", as there are fewer cores than workers" if proof.workers < advice.workers else ""
+    yield f"proof: {share} for {proof.seconds:.3g} s{reason}"
+    table = plain_table("", "p50 ms", "p99 ms", "in goal %", "rows a batch")
+    for name, one in (("predicted", proof.predicted), ("measured", proof.measured)):
+        if one is not None:
+            rows = _NOTHING if one.batch_rows is None else f"{one.batch_rows:.1f}"
+            table.add_row(name, _ms(one.p50_ms), _ms(one.p99_ms), f"{100 * one.in_goal:.2f}", rows)
+    yield table
+    if proof.gateway_cpu_us is not None:
+        busy = proof.gateway_cpu_us * proof.rate / 1e6
+        yield f"the gateway, whose own work is not simulated, was busy for {busy:.0%} of the time"
+
+
+def _ms(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.2f}"

@@ -1,0 +1,1 @@
+"""Read settings: configuration file, environment, names and sources."""

@@ -1,0 +1,98 @@
+"""``--config``: settings from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from uncork.cli.option_fields import kind_of
+from uncork.cli.usage import WrongUsage
+from uncork.config.names import COMMANDS, checked_override, other_command, settings_of
+from uncork.config.sources import Configuration, Kind, Said, Source, suggestion
+from uncork_workers.wire.overrides import ARGUMENTS, Override
+
+_APIS = "api"
+_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    list: ((list,), "a list of texts"),
+    str: ((str, int), "a text"),
+}
+
+
+def read_file(path: Path, command: str) -> Configuration:
+    """What a file says to a command, at its top, in the table of the command, and in those of the apis.
+
+    Raises:
+        WrongUsage: if it cannot be read, or says what cannot be; the message names the file and the key.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WrongUsage(f"--config: {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise WrongUsage(f"--config: {path} is not TOML: {error}") from None
+    apis = content.pop(_APIS, {})
+    tables = {name: content.pop(name, {}) for name in COMMANDS}
+    for name, table in tables.items():
+        _require_table(table, f"{path}: {name}")
+        _check_names(table, name, f"{path}: {name}.")
+    _check_names(content, command, f"{path}: ")
+    settings: dict[str, Said] = {}
+    for prefix, table in ((f"{path}: ", content), (f"{path}: {command}.", tables[command])):
+        for key, value in table.items():
+            name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
+            if name in settings:
+                raise WrongUsage(f"{source.name} is given twice, also as {settings[name].source.name}")
+            settings[name] = Said(_as_given(value, kind_of(settings_of(command)[name]), source), source)
+    return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
+
+
+def _name(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _check_names(table: dict[str, Any], command: str, prefix: str) -> None:
+    known = settings_of(command)
+    for key in table:
+        name = _name(key)
+        if name in known:
+            continue
+        if name in ARGUMENTS and command == "serve":
+            raise WrongUsage(f"{prefix}{key} is a setting of an api; put it into [{_APIS}.NAME]")
+        if (other := other_command(name, command)) is not None:
+            raise WrongUsage(f"{prefix}{key} is a setting of uncork {other}; put it into [{other}]")
+        names = [*known, *COMMANDS, _APIS] if prefix.endswith(" ") else known
+        raise WrongUsage(f"{prefix}{key} is no setting of uncork {command}; {suggestion(name, names)}")
+
+
+def _overrides(apis: Any, prefix: str) -> list[tuple[Kind, Override]]:
+    _require_table(apis, prefix)
+    found: dict[tuple[str, str], Override] = {}
+    for api, table in apis.items():
+        _require_table(table, f"{prefix}.{api}", "with the settings of an api, as [api.predict]")
+        for key, value in table.items():
+            source = Source(Kind.FILE, f"{prefix}.{api}.{key}")
+            override = checked_override(api, _name(key), value, source)
+            if (api, override.argument) in found:
+                raise WrongUsage(
+                    f"{source.name} is given twice, also as {found[api, override.argument].source}"
+                )
+            found[api, override.argument] = override
+    return [(Kind.FILE, override) for override in found.values()]
+
+
+def _require_table(value: Any, where: str, of: str = "of settings") -> None:
+    if not isinstance(value, dict):
+        raise WrongUsage(f"{where} must be a table {of}, got {value!r}")
+
+
+def _as_given(value: Any, kind: type, source: Source) -> str | bool | list[str]:
+    """A value as the command line would have it."""
+    types, told = _KINDS[kind]
+    fits = isinstance(value, types) and (kind is bool or not isinstance(value, bool))
+    if not fits or (kind is list and not all(isinstance(one, str) for one in value)):
+        raise WrongUsage(f"{source.name} must be {told}, got {value!r}")
+    return value if isinstance(value, bool | list) else str(value)

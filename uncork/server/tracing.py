@@ -1,0 +1,87 @@
+"""Traces by OpenTelemetry, set up as its own environment variables say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from uncork.cli.usage import WrongUsage
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import Traces
+
+log = logging.getLogger("uncork.gateway")
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_EXPORTERS = ("otlp", "console")
+
+
+@contextmanager
+def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Traces | None]:
+    """Gives what makes spans, or None; what has not been sent yet is sent at the end.
+
+    ``wanted`` is whether somebody asked for traces in so many words; None: they are made if the environment
+    names an exporter, and if that cannot be had the log says why.
+
+    Raises:
+        WrongUsage: they are wanted, but cannot be had.
+    """
+    exporters = _exporters(environment, wanted=wanted)
+    if not exporters:
+        yield None
+        return
+    try:
+        _check(exporters, environment)
+    except WrongUsage as error:
+        if wanted:
+            raise
+        log.warning("no traces, which the environment asks for: %s", error)
+        yield None
+        return
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+
+    from uncork_gateway.telemetry.traces import Traces
+
+    attributes = {"service.name": environment.get("OTEL_SERVICE_NAME", "uncork")}
+    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+    for name in exporters:
+        exporter: SpanExporter = ConsoleSpanExporter()
+        if name == "otlp":
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            exporter = OTLPSpanExporter()
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield Traces(provider.get_tracer("uncork", version("uncork")))
+    finally:
+        provider.shutdown()
+
+
+def _exporters(environment: Mapping[str, str], *, wanted: bool | None) -> list[str]:
+    """The names of those that are asked for; none if nobody wants traces."""
+    if wanted is False or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return []
+    named = environment.get("OTEL_TRACES_EXPORTER", "")
+    if not named and (wanted or any(environment.get(name) for name in _ENDPOINTS)):
+        named = "otlp"
+    return [name.strip() for name in named.split(",") if name.strip() not in ("", "none")]
+
+
+def _check(exporters: list[str], environment: Mapping[str, str]) -> None:
+    for name in exporters:
+        if name not in _EXPORTERS:
+            raise WrongUsage(f"OTEL_TRACES_EXPORTER={name}: it can be {', '.join(_EXPORTERS)} or none")
+    protocol = next((environment[name] for name in _PROTOCOLS if environment.get(name)), "http/protobuf")
+    if "otlp" in exporters and protocol != "http/protobuf":
+        raise WrongUsage(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: it can be http/protobuf only")
+    try:
+        import opentelemetry.exporter.otlp.proto.http
+        import opentelemetry.sdk.trace  # noqa: F401
+    except ImportError:
+        raise WrongUsage("traces need OpenTelemetry: pip install 'uncork[otel]'") from None

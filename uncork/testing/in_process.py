@@ -1,0 +1,275 @@
+"""A service and its gateway in this process: the real parts, and a thread in place of the worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.connection.protocol import HttpProtocol
+from uncork_gateway.service import ServiceUnusable
+from uncork_workers.definition.hints import Hinting
+from uncork_workers.definition.service import Service, describe_service
+from uncork_workers.process.context import context
+from uncork_workers.process.execution import Executor
+from uncork_workers.process.gateway_connection import Link
+from uncork_workers.process.worker import run_batches
+from uncork_workers.wire.frames import Hello, Ready
+from uncork_workers.wire.overrides import for_all_apis
+from uncork_workers.wire.schema import DefinitionError
+
+log = logging.getLogger("uncork.worker")
+
+_LOGS_WITH_IDS = ("uncork.worker", "uncork.gateway")
+_ID_IN_LOG = re.compile(r"\[([0-9a-f]{12})\]")
+_ID_IN_ANSWER = re.compile(r"error id ([0-9a-f]{12})")
+_WORKER_DIED = 502
+
+
+class InProcess:
+    """One service behind its gateway. Belongs to the event loop in which it is started."""
+
+    def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
+        self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
+        self._gateway = Gateway(
+            GatewaySettings(overrides=for_all_apis(overrides)),
+            kill_worker=lambda index: self._replace_worker(),
+            restarts=lambda: self._restarts,
+        )
+        self._worker = _WorkerThread(service, self._hello, died=self._worker_died)
+        self._failures = _Failures()
+        self._death: BaseException | None = None
+        self._restarts = 0
+        self._worker_end: socket.socket | None = None
+        self._attaching: set[asyncio.Task[None]] = set()
+        self._http = uvicorn.Config(
+            self._gateway.app,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+        )
+        self._http.load()
+        self._state = uvicorn.Server(self._http).server_state
+
+    async def start(self) -> None:
+        """Return when the service takes requests; if that fails, nothing is left running.
+
+        Raises:
+            DefinitionError: if the service is defined wrongly, or an override is wrong.
+            Exception: what ``setup`` raised.
+        """
+        self._failures.listen()
+        try:
+            self._gateway.worker_described(self._hello.service)
+            await self._gateway.described
+            await self._worker.start()
+            await self._attach()
+            await self._gateway.ready.wait()
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, ServiceUnusable):
+                raise DefinitionError(str(error)) from None
+            raise
+
+    async def stop(self) -> None:
+        """Answer what was accepted, and end the thread.
+
+        Raises:
+            Exception: what ``teardown`` raised.
+        """
+        try:
+            await self._gateway.drain()
+            await asyncio.gather(*self._attaching)
+            await self._gateway.close()
+            await self._worker.stop()
+        finally:
+            self._failures.ignore()
+
+    def connection(self) -> HttpProtocol:
+        """The server's side of a new connection of a client."""
+        return self._gateway.protocol(config=self._http, server_state=self._state, app_state={})
+
+    def failure_behind(self, status: int, answer: str) -> Exception | None:
+        """What the service raised, if an answer says that it did."""
+        if status == _WORKER_DIED and self._death is not None:
+            return _raisable(self._death)
+        return self._failures.find(answer)
+
+    def failure_in_batch(self, batch_id: str) -> Exception | None:
+        """What the service raised after it had begun to stream its answer."""
+        return self._failures.find_batch(batch_id)
+
+    async def _attach(self) -> None:
+        """Connect the thread to the gateway, as a worker process would connect itself."""
+        ours, self._worker_end = socket.socketpair()
+        await self._gateway.attach(ours)
+        self._worker.serve(self._worker_end)
+
+    def _replace_worker(self) -> None:
+        """Cut the worker off. A thread cannot be killed: it comes back when the batch that hangs ends."""
+        assert self._worker_end is not None
+        with contextlib.suppress(OSError):  # the thread has closed it
+            self._worker_end.shutdown(socket.SHUT_RDWR)
+        self._restarts += 1
+        task = asyncio.create_task(self._attach())
+        self._attaching.add(task)
+        task.add_done_callback(self._attaching.discard)
+
+    def _worker_died(self, error: BaseException) -> None:
+        self._death = error
+        self._replace_worker()
+
+
+class _WorkerThread:
+    """Does what a worker process does; connections are given to it, the next when the one before is closed.
+
+    ``died`` is called in the event loop with what would have ended the process: no Exception, no SystemExit.
+    """
+
+    def __init__(
+        self, service: type[Service], hello: Hello, *, died: Callable[[BaseException], None]
+    ) -> None:
+        self._service_class = service
+        self._hello = hello
+        self._died = died
+        self._connections: SimpleQueue[socket.socket | None] = SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._set_up: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        # Should a handler hang for ever, the interpreter can be left all the same.
+        self._thread = threading.Thread(target=self._run, name=f"uncork {service.__name__}", daemon=True)
+
+    async def start(self) -> None:
+        """Return when ``setup`` has; raises what it raised."""
+        self._thread.start()
+        await self._set_up
+
+    def serve(self, connection: socket.socket) -> None:
+        """Run the batches that come from a connection, until the other side closes it."""
+        self._connections.put(connection)
+
+    async def stop(self) -> None:
+        """Return when all connections have ended and ``teardown`` has returned; raises what that raised."""
+        if self._thread.ident is None:
+            return  # never started
+        self._connections.put(None)
+        try:
+            await self._ended
+        finally:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            service = self._service_class()
+            service.worker_index = self._hello.index
+            with Hinting(service):
+                service.setup()
+        except BaseException as error:
+            self._settle(self._set_up, error)
+            self._settle(self._ended)
+            return
+        self._settle(self._set_up)
+        try:
+            while (connection := self._connections.get()) is not None:
+                with connection:
+                    self._serve(service, connection)
+            with Hinting(service):
+                service.teardown()
+        except BaseException as error:
+            self._settle(self._ended, error)
+        else:
+            self._settle(self._ended)
+
+    def _serve(self, service: Service, connection: socket.socket) -> None:
+        try:
+            link = Link(connection)
+            link.send(self._hello)
+            link.send(Ready())
+            with contextlib.closing(Executor(service, link)) as executor:
+                run_batches(executor, link)
+        except OSError:
+            pass  # the gateway has cut it off
+        except BaseException as error:
+            log.error("this would have ended the worker process", exc_info=error)
+            self._loop.call_soon_threadsafe(self._died, error)
+
+    def _settle(self, future: asyncio.Future[None], error: BaseException | None = None) -> None:
+        def settle() -> None:
+            if future.done():
+                return  # who waited for it was cancelled
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(_raisable(error))
+
+        self._loop.call_soon_threadsafe(settle)
+
+
+_Raised = tuple[BaseException, TracebackType | None]
+
+
+class _Failures(logging.Filter):
+    """Keeps what is logged under the ids that clients are told, and in which batch it was.
+
+    A filter sees every record of its logger, and changes nothing of where they go.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_id: dict[str, _Raised] = {}
+        self._by_batch: dict[str, _Raised] = {}
+
+    def listen(self) -> None:
+        for name in _LOGS_WITH_IDS:
+            logging.getLogger(name).addFilter(self)
+
+    def ignore(self) -> None:
+        for name in _LOGS_WITH_IDS:
+            logging.getLogger(name).removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        found = _ID_IN_LOG.search(record.getMessage()) if error is not None else None
+        if found is not None and error is not None:
+            self._by_id[found[1]] = error, error.__traceback__
+            with contextlib.suppress(LookupError):  # it was not in a handler
+                self._by_batch[context().batch_id] = error, error.__traceback__
+        return True
+
+    def find(self, answer: str) -> Exception | None:
+        """What was raised, with the traceback that it had then."""
+        found = _ID_IN_ANSWER.search(answer)
+        return None if found is None else _as_raised(self._by_id.get(found[1]))
+
+    def find_batch(self, batch_id: str) -> Exception | None:
+        """What was raised in a batch."""
+        return _as_raised(self._by_batch.get(batch_id))
+
+
+def _as_raised(raised: _Raised | None) -> Exception | None:
+    if raised is None:
+        return None
+    error, raised_at = raised
+    return _raisable(error.with_traceback(raised_at))
+
+
+def _raisable(error: BaseException) -> Exception:
+    """The error, or one that it caused if an event loop would not pass it on as it is."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    wrapped = RuntimeError(f"the service raised {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,93 @@
+"""Files, as whole bodies or as parts of forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.definition.adapters.custom import Request, RequestAdapter
+from uncork_workers.definition.adapters.uploads import (
+    MULTIPART,
+    UploadedFile,
+    media_type_of,
+    read_parts,
+    read_upload,
+)
+from uncork_workers.plural import plural
+from uncork_workers.wire.schema import DefinitionError
+
+_CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}
+
+
+class File(RequestAdapter):
+    """A request is a file; the handler gets a list of :class:`UploadedFile`.
+
+    It is the whole body, whatever its content type, or the only part of a multipart/form-data, whatever the
+    name of the part. With ``parts`` a request is a multipart/form-data with exactly these parts, and the
+    handler gets a list of dicts: an :class:`UploadedFile` by the name of its part.
+
+    Args:
+        parts: names of the parts, for example ``("image", "mask")``.
+        max_bytes: most bytes in a file; a larger one gets 400. By default only the gateway's limit on bodies.
+
+    Raises:
+        DefinitionError: if an argument is not of that kind.
+    """
+
+    def __init__(self, *, parts: Sequence[str] = (), max_bytes: int | None = None) -> None:
+        if isinstance(parts, str) or not all(isinstance(name, str) and name for name in parts):
+            raise DefinitionError(f"File: parts must be a list of names, got {parts!r}")
+        if len(set(parts)) != len(parts):
+            raise DefinitionError(f"File: parts must be different names, got {parts!r}")
+        if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+            raise DefinitionError(f"File: max_bytes must be a whole number from 1, got {max_bytes!r}")
+        self._parts = tuple(parts)
+        self._max_bytes = max_bytes
+        if parts:
+            self.accepts = (MULTIPART,)
+
+    def schema(self) -> dict[str, Any]:
+        """The content of a file, or an object of such."""
+        if not self._parts:
+            return dict(_CONTENT)
+        return {
+            "type": "object",
+            "properties": {name: dict(_CONTENT) for name in self._parts},
+            "required": list(self._parts),
+            "additionalProperties": False,
+        }
+
+    def handle_batch_request(
+        self, requests: Sequence[Request]
+    ) -> list[UploadedFile] | list[dict[str, UploadedFile]]:
+        """The file or the files of each request."""
+        if self._parts:
+            return [self._read_parts(request) for request in requests]
+        files = [read_upload(request.body, request.content_type) for request in requests]
+        for file in files:
+            self._check_size("the file", file)
+        return files
+
+    def _read_parts(self, request: Request) -> dict[str, UploadedFile]:
+        wanted = ", ".join(map(repr, self._parts))
+        if media_type_of(request.content_type)[0] != MULTIPART:
+            raise InvalidInput(f"the body must be {MULTIPART} with the parts {wanted}")
+        files: dict[str, UploadedFile] = {}
+        for name, file, _ in read_parts(request.body, request.content_type):
+            if name not in self._parts:
+                raise InvalidInput(f"the part {name!r} is not known; the parts are {wanted}")
+            if name in files:
+                raise InvalidInput(f"the part {name!r} is there more than once")
+            self._check_size(f"the part {name!r}", file)
+            files[name] = file
+        missing = [name for name in self._parts if name not in files]
+        if missing:
+            raise InvalidInput(f"missing {', '.join(map(repr, missing))}; the parts are {wanted}")
+        return files
+
+    def _check_size(self, what: str, file: UploadedFile) -> None:
+        if self._max_bytes is not None and len(file.data) > self._max_bytes:
+            raise InvalidInput(
+                f"{what} has {plural(len(file.data), 'byte')}, at most {self._max_bytes} are accepted"
+            )

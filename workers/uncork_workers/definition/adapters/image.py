@@ -1,0 +1,123 @@
+"""Images, which Pillow decodes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.definition.adapters.custom import Request, RequestAdapter
+from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
+from uncork_workers.wire.schema import DefinitionError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowImage
+
+# Pillow knows more; some of them start other programs, or are hardly used by anybody but attackers.
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+# Modes with more than 8 bits, which keep all values of 16-bit images.
+_DEEP_MODES = ("I", "I;16", "F")
+
+
+class Image(RequestAdapter):
+    """A request is an image; the handler gets a list of ``PIL.Image.Image``.
+
+    It is the whole body or the only part of a multipart/form-data, and may be BMP, GIF, JPEG, PNG, TIFF or
+    WebP, whatever the content type says; of several frames it is the first. It is turned upright if its EXIF
+    data says how. Converting to a mode without transparency drops it, and 16 bits become the upper 8.
+
+    Args:
+        mode: what images are converted to, one of Pillow's modes: ``"RGB"``, ``"L"``, ``"RGBA"`` and so on.
+        size: (width, height) to which images are resized (bicubic), whatever their proportions, so that
+            all of a batch fit into one array. By default they keep their size.
+        max_pixels: most pixels of an image as it is sent, at most ``PIL.Image.MAX_IMAGE_PIXELS``, which is
+            the default. A larger one gets 400 before it is decoded.
+
+    Raises:
+        DefinitionError: if Pillow is not installed, or an argument is not of that kind.
+    """
+
+    accepts = ("image/*", MULTIPART, "application/octet-stream")
+
+    def __init__(
+        self, *, mode: str = "RGB", size: tuple[int, int] | None = None, max_pixels: int | None = None
+    ) -> None:
+        try:
+            import PIL.Image
+        except ImportError as error:
+            raise DefinitionError('Image needs Pillow: pip install "uncork[image]"') from error
+        if not _is_mode(mode):
+            raise DefinitionError(f"Image: mode must be one of Pillow's, such as 'RGB' or 'L', got {mode!r}")
+        most = PIL.Image.MAX_IMAGE_PIXELS
+        if size is not None and not (
+            isinstance(size, tuple) and len(size) == 2 and all(_is_count(length) for length in size)
+        ):
+            raise DefinitionError(f"Image: size must be (width, height) in pixels from 1, got {size!r}")
+        if max_pixels is not None and not (_is_count(max_pixels) and max_pixels <= (most or max_pixels)):
+            raise DefinitionError(
+                f"Image: max_pixels must be a whole number from 1 to PIL.Image.MAX_IMAGE_PIXELS, "
+                f"which is {most}, got {max_pixels!r}"
+            )
+        self._mode = mode
+        self._size = size
+        self._max_pixels = most if max_pixels is None else max_pixels
+
+    def schema(self) -> dict[str, Any]:
+        """The content of a file."""
+        return {"type": "string", "contentMediaType": "image/*"}
+
+    def handle_batch_request(self, requests: Sequence[Request]) -> list[PillowImage]:
+        """Decode each."""
+        with warnings.catch_warnings():
+            # Pillow warns of what is refused here, and of metadata that nobody asked for.
+            warnings.simplefilter("ignore")
+            return [
+                self._decode(read_upload(request.body, request.content_type).data) for request in requests
+            ]
+
+    def _decode(self, data: bytes) -> PillowImage:
+        import PIL.Image
+        import PIL.ImageOps
+
+        try:
+            image = PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
+        except PIL.UnidentifiedImageError:
+            known = ", ".join(_FORMATS)
+            raise InvalidInput(f"the body is not an image; it may be {known}") from None
+        except Exception as error:  # decoders raise whatever they stumble over
+            raise InvalidInput(f"the image cannot be read: {error}") from error
+        if self._max_pixels is not None and image.width * image.height > self._max_pixels:
+            raise InvalidInput(
+                f"the image has {image.width} x {image.height} pixels, {self._max_pixels} are accepted"
+            )
+        try:
+            upright = _in_8_bits(PIL.ImageOps.exif_transpose(image), self._mode).convert(self._mode)
+        except Exception as error:
+            raise InvalidInput(f"the image cannot be decoded: {error}") from error
+        return upright if self._size is None else upright.resize(self._size, PIL.Image.Resampling.BICUBIC)
+
+
+def _in_8_bits(image: PillowImage, mode: str) -> PillowImage:
+    """Pillow itself would take all brighter than 255 for white."""
+    if not image.mode.startswith("I") or mode in _DEEP_MODES:
+        return image
+    import PIL.Image
+
+    return PIL.Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype("uint8"))
+
+
+def _is_mode(mode: object) -> bool:
+    import PIL.Image
+
+    try:
+        return isinstance(mode, str) and PIL.Image.new("RGB", (1, 1)).convert(mode).mode == mode
+    except (ValueError, KeyError):
+        return False
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,148 @@
+"""Numbers as nested JSON lists, which become one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
+from uncork_workers.definition.adapters.tensors import read_tensors
+from uncork_workers.wire.frames import Place, TensorForm
+from uncork_workers.wire.schema import DefinitionError
+
+_SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
+# Which kinds of tensors each takes: those whose values JSON would let through.
+_TENSORS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
+_SCHEMAS = {"f": "number", "i": "integer", "u": "integer", "b": "boolean"}
+_DTYPES = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+_DTYPES += ("float16", "float32", "float64")
+_NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or false"}
+
+
+class NdArray(Adapter):
+    """A request is one row, or many rows with the leading axis; the handler gets them as one array.
+
+    Args:
+        dtype: any real dtype of NumPy: floats, integers, booleans.
+        shape: of one row. ``None`` stands for any length; rows of different lengths do not share a
+            batch. The default is a row of any number of values; ``()`` is a row that is one number.
+
+    Raises:
+        DefinitionError: if dtype or shape is not of that kind.
+    """
+
+    kind = "ndarray"
+
+    def __init__(self, *, dtype: str = "float64", shape: tuple[int | None, ...] = (None,)) -> None:
+        try:
+            self._dtype: np.dtype[Any] = np.dtype(dtype)
+        except (TypeError, ValueError, SyntaxError) as error:
+            near = get_close_matches(str(dtype), _DTYPES, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy{hint}") from error
+        if self._dtype.kind not in _SCALARS:
+            raise DefinitionError(f"NdArray: dtype must be float, integer or bool, got {dtype!r}")
+        if not isinstance(shape, tuple) or not all(_is_length(length) for length in shape):
+            lengths = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
+            hint = f"; write shape={lengths!r}" if all(map(_is_length, lengths)) else ""
+            raise DefinitionError(
+                f"NdArray: shape must be a tuple of lengths from 1, or None for any length, "
+                f"got {shape!r}{hint}"
+            )
+        self._shape = shape
+        # What JSON can say of numbers fits into doubles and what is wider.
+        self._narrows = self._dtype.kind == "f" and self._dtype.itemsize < 8
+        rows_type: Any = _SCALARS[self._dtype.kind]
+        for _ in (*shape, "rows"):
+            rows_type = list[rows_type]
+        self._decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(rows_type)
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, dtype and shape of a row."""
+        return {"kind": self.kind, "dtype": self._dtype.name, "shape": list(self._shape)}
+
+    def schema(self) -> dict[str, Any]:
+        """Lists of numbers, nested by the shape."""
+        schema: dict[str, Any] = {"type": _SCHEMAS[self._dtype.kind]}
+        for length in reversed(self._shape):
+            schema = {"type": "array", "items": schema, "minItems": length or 1}
+            if length is not None:
+                schema["maxItems"] = length
+        return schema
+
+    def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
+        """Parse all rows of the batch in one go, into an array of shape (rows, ``*shape``)."""
+        try:
+            rows = self._decoder.decode(joined(bodies))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._wrong(*pieces_of(error)) from error
+        try:
+            if self._narrows:
+                # Values that do not fit become infinite with a warning; they are looked for below.
+                with np.errstate(over="ignore"):
+                    array = np.array(rows, dtype=self._dtype)
+            else:
+                array = np.array(rows, dtype=self._dtype)
+        except (ValueError, OverflowError) as error:
+            raise self._wrong(_reason(error)) from error
+        self._check_shape(array.shape[1:])
+        if self._narrows and not np.isfinite(array).all():
+            raise self._wrong(f"a value is too large for {self._dtype.name}")
+        return array
+
+    def merge_tensors(
+        self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
+    ) -> np.ndarray[Any, Any]:
+        """As :meth:`merge`, under the same rules, but NaN and infinity are fine: here they can be said."""
+        self._check_shape(form.shape)
+        array = read_tensors(bodies, form, rows)
+        if array.dtype.kind not in _TENSORS[self._dtype.kind]:
+            raise self._wrong(f"got a tensor of {form.datatype}")
+        return self._convert(array)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same numbers in the dtype of the api; floats may be rounded, as those of JSON are."""
+        if np.can_cast(array.dtype, self._dtype):
+            return array.astype(self._dtype, copy=False)
+        if self._dtype.kind != "f":
+            limits = np.iinfo(self._dtype)
+            for value in (int(array.min()), int(array.max())):
+                if not limits.min <= value <= limits.max:
+                    raise self._wrong(f"{value} out of bounds for {self._dtype.name}")
+            return array.astype(self._dtype)
+        # By way of doubles, so that what is rounded twice is the same as what comes as JSON.
+        array = array.astype(np.float64, copy=False)
+        converted = array.astype(self._dtype)
+        if (np.isfinite(array) & ~np.isfinite(converted)).any():
+            raise self._wrong(f"a value is too large for {self._dtype.name}")
+        return converted
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        fits = len(shape) == len(self._shape) and all(
+            wanted in (None, got) and got > 0 for wanted, got in zip(self._shape, shape, strict=True)
+        )
+        if not fits:
+            raise self._wrong(f"got a row of shape {shape}")
+
+    def _wrong(self, *reason: str | Place) -> InvalidInput:
+        lengths = ["any" if length is None else str(length) for length in self._shape]
+        shape = f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
+        values = _NAMES[self._dtype.kind]
+        wanted = f"; a row must have shape {shape}, each value {values} ({self._dtype.name})"
+        return InvalidInput(*reason, wanted)
+
+
+def _is_length(length: object) -> bool:
+    if length is None:
+        return True
+    return isinstance(length, int) and not isinstance(length, bool) and length > 0
+
+
+def _reason(error: Exception) -> str:
+    # NumPy's own words for it speak of sequences and inhomogeneous parts.
+    return "rows are of different lengths" if isinstance(error, ValueError) else str(error)

@@ -1,0 +1,110 @@
+"""Raw tensors as the Open Inference Protocol (V2) has them: little-endian, row-major, without padding."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.plural import plural
+from uncork_workers.wire.frames import ListForm, TensorForm
+
+BYTES = "BYTES"
+_BF16 = "BF16"
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(f"<{code}")
+    for name, code in {
+        "BOOL": "b1",
+        "UINT8": "u1",
+        "UINT16": "u2",
+        "UINT32": "u4",
+        "UINT64": "u8",
+        "INT8": "i1",
+        "INT16": "i2",
+        "INT32": "i4",
+        "INT64": "i8",
+        "FP16": "f2",
+        "FP32": "f4",
+        "FP64": "f8",
+    }.items()
+}
+_NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _DTYPES.items()}
+_LENGTH = struct.Struct("<I")
+
+
+def form_of(results: object) -> ListForm | None:
+    """What the rows of an array are; None if it is no array, or V2 has no datatype for its dtype.
+
+    None for a masked array, too: its masked values are null in JSON but arbitrary in memory.
+    """
+    if not isinstance(results, np.ndarray) or isinstance(results, np.ma.MaskedArray):
+        return None
+    dtype = results.dtype
+    datatype = BYTES if dtype.kind == "U" else _NAMES.get((dtype.kind, dtype.itemsize))
+    return None if datatype is None else ListForm(datatype, results.shape[1:])
+
+
+def read_tensors(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
+    """The rows of all bodies as one writable array; BF16 becomes float32, and BYTES become text.
+
+    Raises:
+        InvalidInput: if the datatype is not known, or a body is not as many rows of it as ``rows`` says.
+    """
+    if min(form.shape, default=1) < 1:
+        raise InvalidInput(f"a row of shape {form.shape} has no values")
+    flat = _read_texts(bodies, form, rows) if form.datatype == BYTES else _read_numbers(bodies, form, rows)
+    try:
+        return flat.reshape(sum(rows), *form.shape)
+    except ValueError as error:
+        raise InvalidInput(f"a tensor has too many dimensions: {error}") from error
+
+
+def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
+    dtype = np.dtype("<u2") if form.datatype == _BF16 else _DTYPES.get(form.datatype)
+    if dtype is None:
+        known = ", ".join((*_DTYPES, _BF16, BYTES))
+        raise InvalidInput(f"datatype {form.datatype!r} is not known; it must be one of {known}")
+    row_bytes = math.prod(form.shape) * dtype.itemsize
+    for body, count in zip(bodies, rows, strict=True):
+        if len(body) != count * row_bytes:
+            raise InvalidInput(
+                f"{plural(count, 'row')} of {form.datatype} of shape {form.shape} are "
+                f"{plural(count * row_bytes, 'byte')}, "
+                f"got {len(body)}"
+            )
+    # An array over bytes would be read-only.
+    data = bytearray().join(bodies)
+    if form.datatype == _BF16:
+        return (np.frombuffer(data, dtype).astype(np.uint32) << 16).view(np.float32)
+    if form.datatype == "BOOL" and (largest := np.frombuffer(data, np.uint8).max()) > 1:
+        raise InvalidInput(f"a value of BOOL is a byte 0 or 1, got {largest}")
+    return np.frombuffer(data, dtype)
+
+
+def _read_texts(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
+    size = math.prod(form.shape)
+    texts = [text for body, count in zip(bodies, rows, strict=True) for text in _texts(body, count * size)]
+    return np.array(texts, dtype=object)
+
+
+def _texts(body: bytes, count: int) -> Iterator[str]:
+    """The elements of a tensor of BYTES: each its length in bytes, then as many bytes."""
+    end = 0
+    for at in range(count):
+        start = end + _LENGTH.size
+        if start <= len(body):
+            end = start + _LENGTH.unpack_from(body, end)[0]
+        if max(start, end) > len(body):
+            raise InvalidInput(f"a tensor of {count} BYTES ends within element {at}")
+        try:
+            yield body[start:end].decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"element {at} of a tensor of BYTES is not UTF-8: {error}") from error
+    if end != len(body):
+        raise InvalidInput(
+            f"a tensor of {count} BYTES has {plural(len(body) - end, 'byte')} after its last element"
+        )

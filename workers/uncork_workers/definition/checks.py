@@ -1,0 +1,92 @@
+"""Mistakes in how a service is written that can be told before it runs."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from uncork_workers.wire.schema import ApiSettings, DefinitionError
+
+# Beyond these a value was probably meant in another unit.
+_SHORT_GOAL_MS, _LONG_TIMEOUT_S = 1, 3600
+
+
+def warn_of_units(name: str, settings: ApiSettings) -> None:
+    """Warn, at the line of the class body, of values that were probably meant in another unit."""
+    goal_ms, timeout_s = settings.mb_max_latency, settings.timeout
+    in_class_body = 3
+    if goal_ms < _SHORT_GOAL_MS:
+        warnings.warn(
+            f"api {name!r}: mb_max_latency is in milliseconds, {goal_ms:g} hardly leaves time for anything; "
+            f"for {goal_ms:g} seconds write {goal_ms * 1000:g}",
+            stacklevel=in_class_body,
+        )
+    if timeout_s > _LONG_TIMEOUT_S:
+        warnings.warn(
+            f"api {name!r}: timeout is in seconds, {timeout_s:g} are more than an hour; for {timeout_s:g} "
+            f"milliseconds write {timeout_s / 1000:g}",
+            stacklevel=in_class_body,
+        )
+
+
+def not_a_method(value: object) -> str:
+    """The message about something that cannot be an api."""
+    if isinstance(value, staticmethod | classmethod | property):
+        kind, function = type(value).__name__, value.fget if isinstance(value, property) else value.__func__
+        name = getattr(function, "__name__", "handler")
+        return f"api {name!r}: leave out @{kind}; an api is a plain method, def {name}(self, rows)"
+    return f"@api belongs on a method, got {value!r}"
+
+
+def check_start(service: type[Any]) -> None:
+    """Check that workers can make an object of a service, and call its ``setup()`` and ``teardown()``.
+
+    Raises:
+        DefinitionError: if it wants arguments, or one of these is no plain method.
+    """
+    name = service.__name__
+    if wanted := _wanted(service):
+        raise DefinitionError(
+            f"service {name}: it is made without arguments, but its __init__ wants {wanted}; "
+            f"load what is needed in setup(self)"
+        )
+    for method in ("setup", "teardown"):
+        _check_plain(name, method, inspect.getattr_static(service, method))
+
+
+def _check_plain(name: str, method: str, function: Any) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise DefinitionError(
+            f"service {name}: {method} must be a plain method, not async; what it awaits can be run with "
+            f"asyncio.run(...)"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise DefinitionError(f"service {name}: {method} must be a plain method, without yield")
+    if inspect.isfunction(function) and not _takes_self(function):
+        raise DefinitionError(
+            f"service {name}: {method} is called without arguments; write def {method}(self), "
+            f"not def {method}{inspect.signature(function)}"
+        )
+
+
+def _wanted(service: type[Any]) -> str:
+    """The arguments without which an object of it cannot be made."""
+    try:
+        parameters = inspect.signature(service).parameters.values()
+    except ValueError:
+        return ""  # made by code that is not Python
+    return ", ".join(
+        one.name
+        for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    )
+
+
+def _takes_self(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind("self")
+    except TypeError:
+        return False
+    return True

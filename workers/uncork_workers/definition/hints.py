@@ -1,0 +1,194 @@
+"""What the author of a service has probably got wrong, said beside what Python says of it.
+
+Hints on exceptions are notes of theirs: tracebacks in the log and in tests show them, clients never see them.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import linecache
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from difflib import get_close_matches
+from itertools import islice
+from types import FrameType, TracebackType
+from typing import Any
+
+from uncork_workers.definition import adapters
+from uncork_workers.definition.service import Service, api
+from uncork_workers.plural import plural
+
+log = logging.getLogger("uncork.worker")
+
+_LONG_S = 0.1
+# Modules of models that come in packages of another name.
+_PACKAGES = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+_BY_NAME = re.compile(r"(\w+)\.__init__\(\) takes 1 positional argument")
+_UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
+
+
+class Hinting:
+    """Puts hints on what the code of a service raises in a block; ``rows`` are those that a handler gets."""
+
+    def __init__(self, service: Service, rows: Any = None) -> None:
+        self._service = service
+        self._rows = rows
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        hint = (
+            _hint_on_attribute(error, self._service)
+            or hint_on_import(error)
+            or _hint_on_rows(error, self._rows)
+        )
+        note = f"hint: {hint}"
+        # A service may raise one exception again and again.
+        if hint and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+def hint_on_import(error: BaseException) -> str:
+    """What to do about an error of an import or a definition; empty if that cannot be told."""
+    text = str(error)
+    match error:
+        case ModuleNotFoundError(name=str(name)):
+            module = name.partition(".")[0]
+            package = _PACKAGES.get(module, module)
+            return (
+                f"install it for the Python that runs the workers: {sys.executable} -m pip install {package}"
+            )
+        case TypeError() if text.startswith("api() "):
+            return _hint_on_api(text)
+        case TypeError() if (found := _BY_NAME.match(text)) and found[1] in adapters.__all__:
+            names = inspect.signature(getattr(adapters, found[1])).parameters
+            return f"its arguments go by name: {found[1]}({', '.join(f'{name}=...' for name in names)})"
+        case _:
+            return ""
+
+
+def _hint_on_api(text: str) -> str:
+    found = _UNKNOWN_ARGUMENT.search(text)
+    near = get_close_matches(found[1], inspect.signature(api).parameters, n=1) if found else []
+    if near:
+        return f"did you mean {near[0]}?"
+    return "write @api(input=Json()) above the method, or another adapter; all arguments go by name"
+
+
+def _hint_on_attribute(error: BaseException, service: Service) -> str:
+    if not isinstance(error, AttributeError) or error.obj is not service or error.name is None:
+        return ""
+    name = error.name
+    has = sorted(vars(service).keys() - {"worker_index"})
+    if near := get_close_matches(name, has, n=1):
+        return f"nothing has set self.{name}; did you mean self.{near[0]}?"
+    setup = type(service).setup is not Service.setup
+    if not setup and (other := _almost_setup(type(service))):
+        return f"nothing has set self.{name}: {other}() is never called; name it setup"
+    if setup:
+        what = f"there are {', '.join(f'self.{one}' for one in has)}" if has else "it has set nothing on self"
+        return f"setup() has not set self.{name}; {what}"
+    return f"nothing has set self.{name}: do it in def setup(self), which is called once in every worker"
+
+
+def _almost_setup(service: type[Service]) -> str | None:
+    """The method of a service whose name was probably meant to be setup."""
+    methods = {name.replace("_", "").lower(): name for name in dir(service) if name not in dir(Service)}
+    near = get_close_matches("setup", methods, n=1, cutoff=0.8)
+    return methods[near[0]] if near else None
+
+
+def _hint_on_rows(error: BaseException, rows: Any) -> str:
+    """What to do about a handler that treats all rows of a batch as one row."""
+    # A table has columns by name, whether it has one row or many.
+    if rows is None or hasattr(rows, "iloc"):
+        return ""
+    count = plural(len(rows), "row")
+    for frame, code in _failing_expressions(error.__traceback__):
+        if frame.f_locals.get(_treated_as_row(code, error, rows)) is rows:
+            return (
+                f"a handler gets all rows of a batch (here {count}), but {ast.unparse(code)} treats them as "
+                "one row; go through them, as in [f(row) for row in rows], or use columns of an array, as in "
+                "rows[:, 1]"
+            )
+    return ""
+
+
+def _treated_as_row(code: ast.expr, error: BaseException, rows: Any) -> str:
+    """The name of the variable that failed code treats as one row; empty if there is none."""
+    match code:
+        case ast.Subscript(value=ast.Name(id=name), slice=index):
+            several = isinstance(index, ast.Tuple | ast.Slice)
+            return name if isinstance(error, IndexError | KeyError | TypeError) and not several else ""
+        case ast.Attribute(value=ast.Name(id=name)):
+            # Many rows in an array have the attributes of one: an attribute that is missing is misspelt.
+            return name if isinstance(error, AttributeError) and not hasattr(rows, "shape") else ""
+        case ast.List(elts=[ast.Name(id=name)]):
+            return name
+    return ""
+
+
+def _failing_expressions(at: TracebackType | None) -> Iterator[tuple[FrameType, ast.expr]]:
+    """What failed in each frame, if its source can be read: an expression, and the arguments of a call."""
+    while at is not None:
+        frame, instruction = at.tb_frame, at.tb_lasti // 2
+        at = at.tb_next
+        places = islice(frame.f_code.co_positions(), instruction, None)
+        line, end_line, start, end = next(places, (None,) * 4)
+        if line is None or line != end_line:
+            continue
+        whole = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()
+        # The file may have changed since it was loaded: the positions may then cut a character in two.
+        text = whole[start:end].decode(errors="replace")
+        try:
+            code = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError):
+            continue
+        yield frame, code
+        if isinstance(code, ast.Call):
+            yield from ((frame, argument) for argument in code.args)
+
+
+def telling_of_blocks(
+    handler: Callable[[Any], Coroutine[Any, Any, Any]], name: str
+) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+    """An asynchronous handler that warns once when it has run for long and not let go of the event loop."""
+    told = False
+
+    async def call(rows: Any) -> Any:
+        nonlocal told
+        turns: list[bool] = []
+        turn = asyncio.get_running_loop().call_soon(turns.append, True)
+        began = time.perf_counter()
+        try:
+            return await handler(rows)
+        finally:
+            turn.cancel()
+            took_s = time.perf_counter() - began
+            if not (told or turns) and took_s > _LONG_S:
+                told = True
+                log.warning(
+                    "api %s: the async handler ran for %.1f s and awaited nothing, so that nothing else ran "
+                    "beside it; await asyncio.to_thread(...) what blocks, or write def in place of async def",
+                    name,
+                    took_s,
+                )
+
+    return call

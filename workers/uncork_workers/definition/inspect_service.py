@@ -1,0 +1,55 @@
+"""What a target is, found out in a process of its own, for the code of a user may do anything.
+
+``python -m uncork_workers.definition.inspect_service TARGET FILE`` writes it into the file.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from uncork_workers.definition.loading import TargetError, load_service
+from uncork_workers.definition.service import describe_service
+from uncork_workers.wire.schema import ServiceDescription
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A service, or why there is none."""
+
+    service: ServiceDescription | None = None
+    why_not: str = ""
+
+
+def service_of(target: str) -> ServiceDescription:
+    """The service that a target names, as its code describes it. It is imported, but not set up.
+
+    Raises:
+        TargetError: if it names none that can be served; the message says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+        file = Path(folder) / "found"
+        command = [sys.executable, "-m", "uncork_workers.definition.inspect_service", target, str(file)]
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+        if not file.exists():
+            raise TargetError(f"{target} cannot be imported: the process ended with {process.returncode}")
+        found = msgspec.json.decode(file.read_bytes(), type=_Found)
+    if found.service is None:
+        raise TargetError(found.why_not)
+    return found.service
+
+
+def main(target: str, file: str) -> None:
+    """Find it out here."""
+    try:
+        found = _Found(service=describe_service(load_service(target)))
+    except TargetError as error:
+        found = _Found(why_not=str(error))
+    Path(file).write_bytes(msgspec.json.encode(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,130 @@
+"""Finds the service that a target such as ``module:Service`` or ``path/file.py:Service`` names."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+from uncork_workers.definition.hints import hint_on_import
+from uncork_workers.definition.service import Service, describe_service
+from uncork_workers.wire.schema import DefinitionError
+
+
+class TargetError(Exception):
+    """The target is not a service that can be served; the message says why."""
+
+
+def load_service(target: str) -> type[Service]:
+    """Import the service class that ``target`` names.
+
+    Raises:
+        TargetError: if there is no such module, file or class, it is not a Service, or has no api. If
+            the user's own code raised while it was imported, that is the cause (``__cause__``).
+    """
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name.isidentifier():
+        raise TargetError(
+            f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE{_example(target)}"
+        )
+    module = _load(place)
+    service = getattr(module, name, None)
+    if service is None:
+        raise TargetError(f"{place} has no {name!r}; {_services_of(module, like=name)}")
+    if not isinstance(service, type) or not issubclass(service, Service):
+        raise TargetError(f"{place}: {_no_service(name, service)}; {_services_of(module)}")
+    try:
+        describe_service(service)
+    except DefinitionError as error:
+        raise TargetError(f"{place}: {error}") from None
+    return service
+
+
+def _load(place: str) -> ModuleType:
+    try:
+        return _load_file(place) if place.endswith(".py") else _load_module(place)
+    except TargetError:
+        raise
+    except DefinitionError as error:
+        raise TargetError(f"{place}: {error}{_line_of(error)}") from None
+    except (Exception, SystemExit) as error:
+        hint = hint_on_import(error)
+        raise TargetError(
+            f"{place} cannot be imported: {type(error).__name__}: {error}{'; ' if hint else ''}{hint}"
+        ) from error
+
+
+def _load_file(place: str) -> ModuleType:
+    path = Path(place).resolve()
+    if not path.is_file():
+        there = [file.name for file in path.parent.glob("*.py") if file.is_file()]
+        near = get_close_matches(path.name, there, n=1)
+        hint = f"; did you mean {Path(place).with_name(near[0])}?" if near else ""
+        raise TargetError(f"there is no file {place}{hint}")
+    # As if the file were run: what lies beside it can be imported.
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_module(place: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
+            hint = f"; did you mean {place}.py?" if Path(f"{place}.py").is_file() else ""
+            raise TargetError(
+                f"there is no module {error.name!r} here or among the installed ones{hint}"
+            ) from None
+        raise
+
+
+def _services_of(module: ModuleType, *, like: str = "") -> str:
+    names = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Service) and value is not Service
+    ]
+    by_letters = {name.lower(): name for name in names}
+    near = get_close_matches(like.lower(), by_letters, n=1)
+    if near:
+        return f"did you mean {by_letters[near[0]]}?"
+    return f"it has {', '.join(names)}" if names else "it has no service at all"
+
+
+def _no_service(name: str, value: object) -> str:
+    if isinstance(value, Service):
+        return f"{name} is an object of {type(value).__name__}, name the class itself"
+    return f"{name} is not a subclass of uncork.Service"
+
+
+def _example(target: str) -> str:
+    """The first class of a file that was named without one."""
+    try:
+        tree = ast.parse(Path(target).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    name = next((node.name for node in tree.body if isinstance(node, ast.ClassDef)), None)
+    return f"; write {target}:{name}" if name else ""
+
+
+def _line_of(error: DefinitionError) -> str:
+    """Where in the code of the user it was raised."""
+    ours = str(Path(__file__).parents[1])
+    lines = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, "<"))
+    ]
+    return f" (line {lines[-1].lineno} of {Path(lines[-1].filename).name})"

@@ -1,0 +1,94 @@
+"""Results as one JSON text per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from uncork_workers.definition.outputs.answers import WrongResult
+from uncork_workers.definition.outputs.result_errors import not_json
+
+# NumPy makes integers of times that are finer than Python's.
+_TOO_FINE = ("ns]", "ps]", "fs]", "as]")
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+_MOST_LEVELS = 20
+
+
+def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) -> list[bytes]:
+    """One JSON text for each result. NaN and infinity, which JSON lacks, become null.
+
+    ``places`` says where they are among those that the handler returned, if these are not all.
+
+    Raises:
+        WrongResult: if one is not JSON; the message says which, and where in it.
+    """
+    try:
+        return _encoder.encode_lines(results).split(b"\n")[: len(results)]
+    except _UNWRITABLE as error:
+        at, path, reason = _first_fault(results, error)
+        name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
+        where = f", at {path}," if path else ""
+        raise WrongResult(f"{name}{where} cannot be written as JSON: {reason}") from error
+
+
+def _first_fault(results: Sequence[Any], error: Exception) -> tuple[int, str, Exception]:
+    """Which result cannot be written, the path to what is wrong inside of it, and why."""
+    at, path, value = 0, "", results
+    for level in range(_MOST_LEVELS):
+        found = next(
+            (found for key, inner in _inside(value) if (found := _fault(key, inner)) is not None), None
+        )
+        if found is None:
+            break
+        key, value, error = found
+        at, path = (key, "") if level == 0 else (at, f"{path}[{key!r}]")
+    return at, path, error
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _fault(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
+    try:
+        _encoder.encode(value)
+    except _UNWRITABLE as error:
+        return key, value, error
+    return None
+
+
+def values_of(array: np.ndarray[Any, Any] | np.generic) -> Any:
+    """NumPy's values as Python's; times are cut to microseconds."""
+    dtype = array.dtype
+    if dtype.kind in "mM" and dtype.name.endswith(_TOO_FINE):
+        array = array.astype(f"{dtype.kind}8[us]")
+    return array.tolist()
+
+
+def plain(value: object) -> Any:
+    """NumPy's and pandas' values inside lists and dicts."""
+    if isinstance(value, np.floating):
+        return float(value)  # tolist() leaves a long double what it is
+    if isinstance(value, np.ndarray | np.generic):
+        return values_of(value)
+    if type(value).__module__.partition(".")[0] == "pandas":
+        return _plain_of_pandas(value)
+    raise not_json(value)
+
+
+def _plain_of_pandas(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "to_dict"):
+        return value.to_dict("records")
+    if str(value) in ("<NA>", "NaT"):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=plain)

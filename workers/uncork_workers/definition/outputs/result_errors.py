@@ -1,0 +1,74 @@
+"""What a handler has done wrong that returned no results, or not so many, or what cannot be written."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sized
+from typing import Any
+
+import numpy as np
+
+from uncork_workers.definition.outputs.answers import Rejected, Response, WrongResult
+from uncork_workers.plural import plural
+
+_WRITABLE = (
+    "numbers, text, True, False, None, bytes, dates, arrays, and lists and dicts (with text as keys) of these"
+)
+
+
+def no_results(returned: object, expected: int) -> WrongResult:
+    """The handler returned something that is not one result for each row."""
+    name = returned.dtype.name if isinstance(returned, np.ndarray) else type(returned).__name__
+    what = "None" if returned is None else f"a single {name}" if _is_single(returned) else name
+    return WrongResult(
+        f"the handler must return an array, a table or a list with one result per row, it returned {what}"
+        f"{_advice_on_return(returned, expected)}"
+    )
+
+
+def wrong_count(got: int, expected: int) -> WrongResult:
+    """The handler returned too few results, or too many."""
+    if got == 1 < expected:
+        advice = "; it is called with all rows of a batch, and must return a result for each of them"
+    elif expected == 1 < got:
+        advice = (
+            "; if they all belong to the one row, they are one result: return them in a list, as [results]"
+        )
+    else:
+        advice = ""
+    return WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
+
+
+def not_json(value: object) -> TypeError:
+    """A value inside of a result is of a type that JSON does not have."""
+    advice = _advice_on_value(value) or f"; it can be made of {_WRITABLE}"
+    return TypeError(f"{type(value).__name__} is not JSON{advice}")
+
+
+def _advice_on_return(returned: object, expected: int) -> str:
+    if returned is None:
+        return "; is a return missing?"
+    if isinstance(returned, Rejected | Response):
+        return "; put it into a list, in the place of the row that it is about"
+    if advice := _advice_on_value(returned):
+        return advice
+    if isinstance(returned, Iterable) and not isinstance(returned, Sized):
+        return "; make a list of it: list(...)"
+    if isinstance(returned, Iterable) and not _is_single(returned):
+        return "; make a list of it, in the order of the rows"
+    return f"; it was called with {plural(expected, 'row')}, and each of them needs a result"
+
+
+def _advice_on_value(value: Any) -> str:
+    if inspect.isawaitable(value):
+        return "; nobody has awaited it: write async def, and await what it calls"
+    # Those of torch, tensorflow and jax, which are not imported for the question.
+    if hasattr(value, "detach") and hasattr(value, "numpy"):
+        return "; make an array of it: .detach().cpu().numpy()"
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
+        return "; make an array of it: numpy.asarray(...)"
+    return ""
+
+
+def _is_single(value: object) -> bool:
+    return isinstance(value, int | float | complex | str | bytes | np.generic | np.ndarray)

@@ -1,0 +1,93 @@
+"""Results that are tables: pandas' frames and series, columns by name; and tables as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from uncork_workers.definition.outputs.answers import WrongResult
+from uncork_workers.definition.outputs.json import plain, values_of
+
+
+def as_rows(results: object) -> object:
+    """A table as a list with an object for each row, a series as a list; anything else as it is.
+
+    Raises:
+        WrongResult: if columns have different lengths or one name, or are no columns.
+    """
+    if isinstance(results, Mapping):
+        return _transposed(results)
+    # By name: a service without pandas does not import it.
+    if type(results).__module__.partition(".")[0] == "pandas":
+        if hasattr(results, "to_frame"):
+            return results.tolist()  # type: ignore[attr-defined]
+        if hasattr(results, "to_dict"):
+            if not results.columns.is_unique:  # type: ignore[attr-defined]
+                raise WrongResult("two columns of a frame have one name")
+            return results.to_dict("records")
+    return results
+
+
+def encode_csv(results: Sequence[Any]) -> tuple[bytes, list[bytes]]:
+    """The header of a table and a line for each row: of objects with the same names, lists, or values.
+
+    Values are as in JSON, but NaN is an empty field. Lists and objects in a field are JSON.
+
+    Raises:
+        WrongResult: if rows are not of one kind, or a value cannot be written.
+    """
+    try:
+        names, rows = _columns(msgspec.to_builtins(list(results), enc_hook=plain))
+        return _line(names), [_line([_field(value) for value in row]) for row in rows]
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise WrongResult(f"results cannot be written as CSV: {error}") from error
+
+
+def _columns(rows: list[Any]) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
+    first = rows[0]
+    if isinstance(first, dict):
+        if any(not isinstance(row, dict) or row.keys() != first.keys() for row in rows):
+            raise WrongResult("results cannot be written as CSV: rows have different names")
+        return list(first), [[row[name] for name in first] for row in rows]
+    rows = [row if isinstance(row, list | tuple) else [row] for row in rows]
+    if any(len(row) != len(rows[0]) for row in rows):
+        raise WrongResult("results cannot be written as CSV: rows are of different lengths")
+    return list(range(len(rows[0]))), rows
+
+
+def _field(value: Any) -> Any:
+    if isinstance(value, list | tuple | dict):
+        return msgspec.json.encode(value).decode()
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _transposed(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
+    values = {name: _listed(column) for name, column in columns.items()}
+    if not all(isinstance(column, list | tuple) for column in values.values()):
+        raise WrongResult(
+            "a dict must have a column for each name, a list or an array with one value per row; for an "
+            "object per row return a list of dicts"
+        )
+    lengths = {len(column) for column in values.values()}
+    if len(lengths) > 1:
+        raise WrongResult(f"the columns of a dict must be of one length, they have {sorted(lengths)}")
+    return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+
+
+def _listed(column: Any) -> Any:
+    if isinstance(column, np.ndarray):
+        return values_of(column)
+    return column.tolist() if hasattr(column, "tolist") else column
+
+
+def _line(values: Sequence[Any]) -> bytes:
+    # Python quotes a field with a line break in it only for characters of the line end: this one has both.
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(values)
+    return text.getvalue().encode()

@@ -1,0 +1,1 @@
+"""Inside a worker process: run batches, warm up, split failed batches, stream."""

@@ -1,0 +1,48 @@
+"""Describes an exception that the code of a service raised, for operators."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from traceback import walk_tb
+
+from uncork_workers.wire.frames import Raised
+
+_MOST_CHARACTERS = 500
+_OURS = (str(Path(__file__).parents[1]), "<")
+_LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+
+
+def describe(error: BaseException, *, error_id: str = "", requests: int = 0) -> Raised:
+    """Return a report for the gateway about an exception that failed ``requests`` requests with 500."""
+    return Raised(
+        error=type(error).__name__,
+        place=_encodable(_place(error)),
+        message=_encodable(_message(error)),
+        id=error_id,
+        requests=requests,
+    )
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost call in the service's own code; empty if there is none.
+
+    A service that is itself installed cannot be told from the libraries that it calls.
+    """
+    lines = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    lines = [one for one in lines if not one[0].startswith(_OURS)]
+    own = [one for one in lines if not one[0].startswith(_LIBRARIES)] or lines
+    return f"{Path(own[-1][0]).name}:{own[-1][1]}" if own else ""
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    except Exception:  # __str__ is code of the service too
+        return ""
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+def _encodable(text: str) -> str:
+    """Escape lone surrogates, which UTF-8 cannot encode."""
+    return text.encode(errors="backslashreplace").decode()

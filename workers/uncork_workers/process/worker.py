@@ -1,0 +1,153 @@
+"""The worker process: loads a service, sets it up, then runs one batch at a time from its socket."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import closing
+from io import TextIOWrapper
+
+import msgspec
+
+from uncork_workers.definition.hints import Hinting
+from uncork_workers.definition.loading import TargetError, load_service
+from uncork_workers.definition.service import Service, describe_service
+from uncork_workers.process.execution import Executor
+from uncork_workers.process.gateway_connection import Link
+from uncork_workers.process.logs import log_to_stderr
+from uncork_workers.process.memory import keep_freed_memory
+from uncork_workers.process.parent import die_with
+from uncork_workers.process.service_files import service_files
+from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
+from uncork_workers.wire.frames import Failed, Hello, Ready, Stage, WarmUp, split_payload
+from uncork_workers.wire.overrides import Override
+
+log = logging.getLogger("uncork.worker")
+
+EXIT_LOAD = 2
+EXIT_SETUP = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until the gateway closes the socket. Exit code 2: no such service; 1: setup or warm-up failed."""
+    parser = argparse.ArgumentParser(prog="python -m uncork_workers", description=__doc__)
+    parser.add_argument("target", help="MODULE:SERVICE or FILE.py:SERVICE")
+    parser.add_argument("--socket", required=True, help="Unix socket of the gateway")
+    parser.add_argument("--index", required=True, type=int, help="number of this worker, from 0")
+    parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-format", default="text", choices=["text", "json"])
+    parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
+    parser.add_argument(
+        "--overrides", default="[]", type=_overrides, help="settings that are in force, as JSON"
+    )
+    parser.add_argument("--parent", type=int, help="process with which this one ends")
+    options = parser.parse_args(arguments)
+    if options.parent is not None:
+        die_with(options.parent)
+    keep_freed_memory()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # What handlers print is seen at once, also where it goes into a file.
+        sys.stdout.reconfigure(line_buffering=True)
+    # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    log_to_stderr(options.log_level, f"worker {options.index}", log_format=options.log_format)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(options.socket)
+            return _serve(options, Link(connection))
+        except (BrokenPipeError, ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
+            return 0  # the gateway is gone
+
+
+def _serve(options: argparse.Namespace, link: Link) -> int:
+    target, index = options.target, options.index
+    try:
+        service_class = load_service(target)
+    except TargetError as error:
+        link.send(_failed(index, "load", str(error), error.__cause__))
+        return EXIT_LOAD
+    hello = Hello(
+        index=index,
+        pid=os.getpid(),
+        service=describe_service(service_class),
+        files=service_files(target),
+    )
+    link.send(hello)
+    try:
+        service = service_class()
+        service.worker_index = index
+        with Hinting(service):
+            service.setup()
+    except (Exception, SystemExit) as error:
+        link.send(_failed(index, "setup", f"{type(error).__name__}: {error}", error))
+        return EXIT_SETUP
+    _keep_all()
+    try:
+        with closing(Executor(service, link)) as executor:
+            return _warm_up_and_run(service_class, executor, options, link)
+    finally:
+        _tear_down(service)
+
+
+def _overrides(text: str) -> list[Override]:
+    return msgspec.json.decode(text, type=list[Override])
+
+
+def _tear_down(service: Service) -> None:
+    try:
+        with Hinting(service):
+            service.teardown()
+    except Exception:
+        log.exception("teardown of %s failed; the worker ends all the same", type(service).__name__)
+
+
+def _warm_up_and_run(
+    service: type[Service], executor: Executor, options: argparse.Namespace, link: Link
+) -> int:
+    try:
+        examples = examples_of(service, options.overrides) if options.warmup_seconds else []
+        rehearsed = warm_up(
+            executor,
+            examples,
+            seconds=options.warmup_seconds,
+            tell=lambda api, rows: link.send(WarmUp(api=api, rows=rows)),
+        )
+    except WarmupFailed as error:
+        link.send(_failed(options.index, "warmup", str(error), error.__cause__))
+        return EXIT_SETUP
+    _keep_all()
+    profile = {api: one.chunks for api, one in rehearsed.items()}
+    results = {api: one.result for api, one in rehearsed.items() if one.result is not None}
+    link.send(Ready(files=service_files(options.target), profile=profile, results=results))
+    run_batches(executor, link)
+    return 0
+
+
+def _keep_all() -> None:
+    """What has been made by now lives as long as the worker: a look at all of it is a pause in some batch."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_batches(executor: Executor, link: Link) -> None:
+    """Run the batches that come until the gateway closes the connection.
+
+    Raises:
+        FrameError: if it sends something else.
+    """
+    for message, payload in link.batches():
+        reply, bodies = executor.run(message, split_payload(payload, message.lengths))
+        link.send(reply, bodies)
+
+
+def _failed(index: int, stage: Stage, message: str, cause: BaseException | None) -> Failed:
+    text = "" if cause is None else "".join(traceback.format_exception(cause))
+    return Failed(index=index, stage=stage, message=message, traceback=text)

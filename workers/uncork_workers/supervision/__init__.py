@@ -1,0 +1,1 @@
+"""Outside the worker processes: start, watch, replace and stop them."""

@@ -1,0 +1,1 @@
+"""What gateway and worker share: frames, the description of a service, overrides of its settings."""

@@ -1,0 +1,124 @@
+"""What is in force for an api in place of what its code says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from uncork_workers.wire.schema import (
+    ApiDescription,
+    ApiSettings,
+    DefinitionError,
+    ServiceDescription,
+    check_route,
+    field_cost,
+)
+
+ARGUMENTS = ("route", *ApiSettings.__struct_fields__)
+"""The arguments of ``@api`` that can be overridden."""
+
+
+FIXED_IN_STREAMS = {"policy": "none", "idempotent": False}
+"""What is streamed goes one by one and once, whatever is said."""
+
+
+class Override(msgspec.Struct, frozen=True, kw_only=True):
+    """One argument of ``@api``.
+
+    Attributes:
+        api: of which api, by its name, as it is or in capitals; None: of all.
+        argument: one of :data:`ARGUMENTS`.
+        value: as in ``@api``.
+        source: where it was said, for people.
+    """
+
+    api: str | None = None
+    argument: str
+    value: Any
+    source: str = ""
+
+    def concerns(self, api: str) -> bool:
+        """Whether it is for an api of this name."""
+        return self.api in (None, api, api.upper())
+
+
+def for_all_apis(values: Mapping[str, Any]) -> list[Override]:
+    """Overrides of all apis, by argument."""
+    return [Override(argument=argument, value=value) for argument, value in values.items()]
+
+
+def overridden(api: ApiDescription, overrides: Iterable[Override]) -> ApiDescription:
+    """An api with overrides in place of its own; the last one of an argument counts."""
+    said = {one.argument: one.value for one in overrides if one.concerns(api.name)}
+    route = said.pop("route", api.route)
+    if isinstance(sizes := said.get("allowed_batch_sizes"), list):
+        said["allowed_batch_sizes"] = tuple(sizes)
+    return msgspec.structs.replace(api, route=route, settings=msgspec.structs.replace(api.settings, **said))
+
+
+def in_force(service: ServiceDescription, overrides: Sequence[Override]) -> ServiceDescription:
+    """A service whose apis are overridden.
+
+    Raises:
+        DefinitionError: if it cannot be served so; the message says which overrides have a part in it.
+    """
+    for one in overrides:
+        if not any(one.concerns(api.name) for api in service.apis):
+            raise DefinitionError(_no_such_api(one, service))
+    apis = [_checked(overridden(api, overrides), overrides) for api in service.apis]
+    by_route: dict[str, str] = {}
+    for api in apis:
+        other = by_route.setdefault(api.route, api.name)
+        if other != api.name:
+            raise DefinitionError(
+                f"apis {other!r} and {api.name!r} have the same route {api.route!r}"
+                + _sources([*_of(overrides, other, "route"), *_of(overrides, api.name, "route")])
+            )
+    return msgspec.structs.replace(service, apis=apis)
+
+
+def _checked(api: ApiDescription, overrides: Sequence[Override]) -> ApiDescription:
+    if api.streams:
+        settings = msgspec.structs.replace(api.settings, **FIXED_IN_STREAMS)
+        api = msgspec.structs.replace(api, settings=settings)
+    try:
+        check_route(api.name, api.route)
+        api.check()
+    except DefinitionError as error:
+        last = {one.argument: one for one in _of(overrides, api.name)}
+        parts = [one for argument, one in last.items() if argument in str(error)]
+        raise DefinitionError(str(error) + _sources(parts)) from None
+    return _with_fitting_example(api)
+
+
+def _with_fitting_example(api: ApiDescription) -> ApiDescription:
+    """Drop an example that the gateway would refuse because it lacks the field that is the cost."""
+    field = api.settings.cost_field
+    if field is not None and api.example:
+        try:
+            field_cost(api.example, field)
+        except ValueError:
+            return msgspec.structs.replace(api, example=b"", example_type="")
+    return api
+
+
+def _of(overrides: Iterable[Override], api: str, *arguments: str) -> list[Override]:
+    return [one for one in overrides if one.concerns(api) and (not arguments or one.argument in arguments)]
+
+
+def _sources(overrides: Iterable[Override]) -> str:
+    sources = list(dict.fromkeys(one.source for one in overrides if one.source))
+    return f" (set by {', '.join(sources)})" if sources else ""
+
+
+def _no_such_api(override: Override, service: ServiceDescription) -> str:
+    names = [api.name for api in service.apis]
+    wanted = str(override.api)
+    near = get_close_matches(wanted.lower(), names, n=1)
+    return (
+        f"{override.source}: {service.name} has no api {wanted!r}; "
+        f"{f'did you mean {near[0]}? ' if near else ''}it has {', '.join(names)}"
+    )

@@ -1,0 +1,251 @@
+"""What a service tells the gateway about itself: its apis, their settings, what they take in.
+
+The gateway never imports the user's code; this is all that it learns of it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import msgspec
+
+# Paths that the gateway answers itself, now or in a later version.
+RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
+RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
+COST_IN_BYTES = "bytes"
+JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
+"""Media types that bodies have on both sides."""
+MAX_COST = 10**9
+# Multiples of a power of two add up without rounding, up to 2**53 of them, which is more than a hundred
+# requests of the largest cost: what is put on the dispatcher's totals and taken off again leaves nothing
+# behind, whatever clients say that their requests weigh.
+_COST_UNITS = 2**16
+_SHOWN_CHARACTERS = 40
+# Kinds of input whose rows are JSON values, which may be objects.
+KINDS_WITH_FIELDS = ("json", "dataframe")
+_NOT_FOR_STREAMS = {
+    "cost": "how long one takes is not predicted",
+    "allowed_batch_sizes": "they are not batched",
+}
+
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class DefinitionError(ValueError):
+    """A service is defined wrongly; the message names the api, the argument and what is accepted."""
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The tunable arguments of ``@api``, which command line and configuration may override.
+
+    Attributes:
+        mb_max_latency: latency goal in milliseconds.
+        mb_max_batch_size: most rows in a batch of several requests, and in one call of the handler; with
+            ``cost`` the most that they weigh together.
+        mb_max_batch_bytes: most bytes of bodies in a batch of several requests.
+        policy: when to release a batch.
+        timeout: seconds a batch may run.
+        idempotent: whether a batch that failed may be run again, whole or in parts.
+        cost: what a row weighs; a number, ``"bytes"`` or a field, see :func:`uncork.api`.
+        allowed_batch_sizes: rising numbers of rows that the handler may be called with; None: any.
+    """
+
+    mb_max_latency: float = 300
+    mb_max_batch_size: int = 1000
+    mb_max_batch_bytes: int = 64 * 2**20
+    policy: str = "cork"
+    timeout: float = 60
+    idempotent: bool = True
+    cost: float | str | None = None
+    allowed_batch_sizes: tuple[int, ...] | None = None
+
+    @property
+    def limit_rows(self) -> int:
+        """Most rows in a batch, or their cost: the largest allowed size is a limit too."""
+        return min(self.mb_max_batch_size, *(self.allowed_batch_sizes or (self.mb_max_batch_size,))[-1:])
+
+    @property
+    def cost_field(self) -> str | None:
+        """The field of a row that says what the row weighs; None if there is no such field."""
+        return self.cost if isinstance(self.cost, str) and self.cost != COST_IN_BYTES else None
+
+    def check(self, api: str) -> None:
+        """Check every value.
+
+        Raises:
+            DefinitionError: for the first value that is of the wrong type or out of range.
+        """
+        _check_number(api, "mb_max_latency", self.mb_max_latency, unit="milliseconds")
+        _check_number(api, "timeout", self.timeout, unit="seconds")
+        _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
+        _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
+        if not isinstance(self.policy, str):
+            raise DefinitionError(f"api {api!r}: policy must be a name, got {self.policy!r}")
+        if not isinstance(self.idempotent, bool):
+            raise DefinitionError(f"api {api!r}: idempotent must be True or False, got {self.idempotent!r}")
+        _check_cost(api, self.cost)
+        _check_sizes(api, self.allowed_batch_sizes)
+        if self.cost is not None and self.allowed_batch_sizes is not None:
+            raise DefinitionError(
+                f"api {api!r}: allowed_batch_sizes counts rows, cost does not; leave out one"
+            )
+
+
+class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
+
+    ``doc`` is what the handler says of itself. ``example`` is a row as JSON, or a text as a JSON string, that
+    people may try in a body of the type ``example_type``; empty if there is none.
+    ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
+    the JSON schema of a row. ``answers_each`` says that each answer is of whatever media type and status the
+    handler gives it. ``streams`` says that its answers come in pieces, in whatever media type the
+    first of them says; it runs one request at a time, once.
+    """
+
+    name: str
+    route: str
+    input: dict[str, Any]
+    offers: tuple[str, ...] = (JSON,)
+    schema: dict[str, Any] = {}
+    settings: ApiSettings = ApiSettings()
+    doc: str = ""
+    example: bytes = b""
+    example_type: str = ""
+    answers_each: bool = False
+    streams: bool = False
+
+    def check(self) -> None:
+        """Check the settings, each by itself and with the input.
+
+        Raises:
+            DefinitionError: for the first value that is of the wrong type, out of range, or does not fit.
+        """
+        self.settings.check(self.name)
+        for argument, reason in _NOT_FOR_STREAMS.items():
+            if self.streams and getattr(self.settings, argument) is not None:
+                raise not_for_streams(self.name, argument, reason)
+        cost = self.settings.cost
+        if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
+            raise DefinitionError(
+                f"api {self.name!r}: cost must be a number or {COST_IN_BYTES!r} for this input, whose rows "
+                f"have no fields, got {cost!r}"
+            )
+
+
+class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A service and its apis, in the order of their definition; ``doc`` is what it says of itself."""
+
+    name: str
+    apis: list[ApiDescription]
+    doc: str = ""
+
+
+def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
+    """What a row weighs, given as JSON text, whose api has ``field`` as its ``cost``.
+
+    A number is the weight itself; a string, list or object weighs its JSON text, a string without quotes.
+    An empty string weighs 1: nothing can be had for nothing.
+
+    Raises:
+        ValueError: if there is nothing to weigh the row by.
+    """
+    try:
+        fields = _fields_decoder.decode(row)
+    except msgspec.ValidationError:
+        raise ValueError(
+            f"a row must be an object with the field {field!r}, by which it is weighed"
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"the body is not valid JSON: {error}") from error
+    if field not in fields:
+        raise ValueError(f"a row lacks the field {field!r}, by which it is weighed")
+    text = bytes(fields[field])
+    first = text[:1]
+    if first in (b"[", b"{"):
+        return len(text)
+    if first == b'"':
+        return max(1, len(text) - len(b'""'))
+    number = float(text) if first == b"-" or first.isdigit() else 0.0
+    if not 0 < number <= MAX_COST:
+        raise ValueError(
+            f"the field {field!r}, by which a row is weighed, must be a number above 0 and at most "
+            f"{MAX_COST}, a string, a list or an object, got {text[:_SHOWN_CHARACTERS].decode()}"
+        )
+    return rounded_cost(number)
+
+
+def rounded_cost(number: float) -> float:
+    """The multiple of 1 / 2**16 that is nearest to a cost, but at least that."""
+    return max(1, round(number * _COST_UNITS)) / _COST_UNITS
+
+
+def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
+    """Return the error for an argument that an api which streams its answers cannot have."""
+    return DefinitionError(f"api {api!r}: {argument} is not for streamed answers: {reason}; leave it out")
+
+
+def check_route(api: str, route: object) -> None:
+    """Check that a route is a path of its own.
+
+    Raises:
+        DefinitionError: if it is not a plain path, or one that the gateway needs itself.
+    """
+    if not isinstance(route, str) or not route.startswith("/") or route == "/":
+        raise DefinitionError(f"api {api!r}: route must be a path such as '/{api}', got {route!r}")
+    if any(mark in route for mark in "{}?# \t\r\n"):
+        raise DefinitionError(
+            f"api {api!r}: route {route!r} must be a plain path without {{}}, ?, # or spaces"
+        )
+    if route in RESERVED_ROUTES or route.startswith(RESERVED_PREFIXES):
+        taken = ", ".join((*RESERVED_ROUTES, *RESERVED_PREFIXES))
+        raise DefinitionError(f"api {api!r}: route {route!r} is taken by the gateway (which has {taken})")
+
+
+def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Compared, not converted: an integer may be too large for a float.
+    if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
+        raise DefinitionError(
+            f"api {api!r}: {argument} must be a number of {unit} above 0, got {value!r}{_unquoted(value)}"
+        )
+
+
+def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise DefinitionError(
+            f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
+            f"{_unquoted(value, whole=True)}"
+        )
+
+
+def _unquoted(value: object, *, whole: bool = False) -> str:
+    """Suggest the number without quotes if the value is a number above 0 in quotes."""
+    try:
+        number = float(value) if isinstance(value, str) else 0.0
+    except ValueError:
+        return ""
+    is_meant = 0 < number < math.inf and (number.is_integer() or not whole)
+    return f"; write {number:.15g}" if is_meant else ""
+
+
+def _check_sizes(api: str, sizes: object) -> None:
+    if sizes is None:
+        return
+    fine = isinstance(sizes, tuple) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    if not fine or list(sizes) != sorted(set(sizes)):  # type: ignore[call-overload]
+        raise DefinitionError(
+            f"api {api!r}: allowed_batch_sizes must be rising whole numbers of rows from 1, got {sizes!r}"
+        )
+
+
+def _check_cost(api: str, cost: object) -> None:
+    if cost is None or (isinstance(cost, str) and cost):
+        return
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    if not is_number or not 0 < cost <= MAX_COST:  # type: ignore[operator]
+        raise DefinitionError(
+            f"api {api!r}: cost must be a number above 0 and at most {MAX_COST}, {COST_IN_BYTES!r} or the "
+            f"name of a field, got {cost!r}"
+        )
