@@ -15,7 +15,7 @@ from uncork import Service, api
 from uncork.adapters import DataFrame, Json, NdArray, Text
 from uncork.testing import Client, client
 from uncork_gateway.codecs.dataframe import DataFrameCodec
-from uncork_workers.wire.frames import Place
+from uncork_workers.wire.messages import RowPath
 
 
 class Point(msgspec.Struct):
@@ -168,8 +168,8 @@ def test_a_place_that_is_not_there_is_told_as_the_worker_says_it() -> None:
     """The request is answered all the same."""
     asked = DataFrameCodec(columns=None).decode(b'{"columns": ["a"], "data": [[1]]}')
 
-    assert asked.path_to(Place(0, ("a",))) == "`$.data[0][0]`"
-    assert asked.path_to(Place(0, ("b",))) == "`$[0].b`"
+    assert asked.path_to(RowPath(0, ("a",))) == "`$.data[0][0]`"
+    assert asked.path_to(RowPath(0, ("b",))) == "`$[0].b`"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from uncork.adapters import DataFrame, NdArray
 from uncork_workers.definition.adapters.base import Adapter
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, TableForm
+from uncork_workers.wire.messages import Batch, TableForm
 
 COLUMNS = ("length", "width", "height", "weight")
 _HEADER = ",".join(f'"{name}"' for name in COLUMNS)

@@ -16,7 +16,7 @@ from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.settings import FrontSettings
 from uncork_gateway.telemetry.metrics import Metrics
-from uncork_workers.wire.overrides import Override, in_force
+from uncork_workers.wire.overrides import Override, apply_overrides
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 _QUEUE_BATCHES = 20
@@ -72,7 +72,7 @@ class Apis:
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
-        effective = in_force(service, self._settings.overrides)
+        effective = apply_overrides(service, self._settings.overrides)
         apis = effective.apis
         # All of it is made before any of it is used: a service that is wrong must change nothing.
         rules = [self._rules(api) for api in apis]

@@ -30,7 +30,7 @@ from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.requests.batch_frames import from_frame, result_of_row, to_frame
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.telemetry.metrics import ApiTally, LiveState, Metrics
-from uncork_workers.wire.frames import Failed, Ready
+from uncork_workers.wire.messages import Failed, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
 log = logging.getLogger("uncork.gateway")
@@ -372,7 +372,7 @@ class Gateway:
             ran = from_frame(job, outcome)
             ended(ran)
             if isinstance(outcome, Executed):
-                self._failures.note(start.api, outcome.reply.raised)
+                self._failures.note(start.api, outcome.reply.exceptions)
             if outputs is not None and isinstance(ran, Ran):
                 outputs.saw_results(ran.results)
 

@@ -5,15 +5,8 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["uncork_workers.wire.frames"]):
-    from uncork_workers.wire.frames import (
-        Batch,
-        FrameDecoder,
-        FrameError,
-        Hello,
-        Reply,
-        encode_frame,
-        split_payload,
-    )
+    from uncork_workers.wire.frames import FrameDecoder, FrameError, encode_frame, split_payload
+    from uncork_workers.wire.messages import Batch, Hello, Reply
 
 
 def feed(data: bytes) -> None:

@@ -5,17 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from uncork_workers.wire.frames import (
-    Batch,
-    Frame,
-    FrameDecoder,
-    Hello,
-    Message,
-    Ready,
-    Reply,
-    RowsForm,
-    encode_frame,
-)
+from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
+from uncork_workers.wire.messages import Batch, Hello, Message, Ready, Reply, RowsForm
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 

@@ -13,7 +13,7 @@ from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import run, turns
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_workers.wire.frames import Failed, Hello, Ready
+from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 

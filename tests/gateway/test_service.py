@@ -10,7 +10,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.running import run, turns
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
-from uncork_workers.wire.frames import Batch
+from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings
 
 

@@ -11,7 +11,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import run, turns
 from tests.gateway.test_service_replies import estimate
 from uncork_gateway.service import ServiceUnusable
-from uncork_workers.wire.frames import Hello
+from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 

@@ -12,7 +12,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import run, turns
 from uncork_gateway.service import ServiceUnusable
-from uncork_workers.wire.frames import Failed, Hello, Ready
+from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import run, turns
-from uncork_workers.wire.frames import AnswerHead, Cancel, Hello, Piece, Ready
+from uncork_workers.wire.messages import AnswerHead, Cancel, Hello, Piece, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 HEAD = AnswerHead(status=200, content_type="text/plain")

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from uncork_workers.wire.frames import Frame, FrameDecoder, Message, encode_frame
+from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
+from uncork_workers.wire.messages import Message
 
 # Nothing takes this long; a test that goes wrong should end all the same.
 _PATIENCE_S = 10

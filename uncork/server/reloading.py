@@ -12,7 +12,7 @@ from pathlib import Path
 
 from uncork.server.control_socket import Outcome
 from uncork_gateway import Gateway
-from uncork_workers.supervision.file_watching import Watch
+from uncork_workers.supervision.file_watching import FileWatcher
 from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
 
 log = logging.getLogger("uncork.gateway")
@@ -51,12 +51,12 @@ class Reloader:
     async def watch(self) -> None:
         """Replace the workers whenever files of the service change."""
         await self._gateway.described
-        watch = Watch(self._gateway.files)
+        watch = FileWatcher(self._gateway.files)
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
                 outcome = await self._reload(f"{_names(files)} changed")
                 if outcome.code:
-                    watch.take_all()
+                    watch.include_new_files()
 
     async def _reload(self, reason: str) -> Outcome:
         """Replace the workers; tells terminal and log what came of it."""

@@ -23,9 +23,9 @@ from uncork_workers.definition.hints import Hinting
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.context import context
 from uncork_workers.process.execution import Executor
-from uncork_workers.process.gateway_connection import Link
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.worker import run_batches
-from uncork_workers.wire.frames import Hello, Ready
+from uncork_workers.wire.messages import Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import DefinitionError
 
@@ -195,7 +195,7 @@ class _WorkerThread:
 
     def _serve(self, service: Service, connection: socket.socket) -> None:
         try:
-            link = Link(connection)
+            link = GatewayConnection(connection)
             link.send(self._hello)
             link.send(Ready())
             with contextlib.closing(Executor(service, link)) as executor:

@@ -9,13 +9,18 @@ from typing import Literal, NamedTuple, Protocol, cast
 
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.frames import (
+    Frame,
+    FrameDecoder,
+    FrameError,
+    encode_frame,
+    frame_buffers,
+    split_payload,
+)
+from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
     Cancel,
     Failed,
-    Frame,
-    FrameDecoder,
-    FrameError,
     Hello,
     Piece,
     Ping,
@@ -23,9 +28,6 @@ from uncork_workers.wire.frames import (
     Ready,
     Reply,
     WarmUp,
-    encode_frame,
-    frame_buffers,
-    split_payload,
 )
 from uncork_workers.wire.schema import ServiceDescription
 

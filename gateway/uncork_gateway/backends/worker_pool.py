@@ -17,7 +17,7 @@ from uncork_gateway.backends.worker_connection import (
     WorkerConnection,
     WorkerState,
 )
-from uncork_workers.wire.frames import Batch, Hello
+from uncork_workers.wire.messages import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
 
 # A worker that is stopped or hangs while it waits is known as such after one to two of these.

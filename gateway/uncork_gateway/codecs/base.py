@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.frames import AnswerHead, Form, Meta, Place, TensorForm, json_path
+from uncork_workers.wire.messages import AnswerHead, Form, Meta, RowPath, TensorForm, json_path
 from uncork_workers.wire.schema import JSON
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Marshalled(NamedTuple):
     meta: Meta | None = None
     sink: Sink | None = None
     span: Span | None = None
-    locate: Callable[[Marshalled, Place], str] | None = None
+    locate: Callable[[Marshalled, RowPath], str] | None = None
 
-    def path_to(self, place: Place) -> str:
+    def path_to(self, place: RowPath) -> str:
         """The path in the client's body of a place in the rows."""
         if self.locate is not None:
             with suppress(LookupError, ValueError):  # there is no such place

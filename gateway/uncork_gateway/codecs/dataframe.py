@@ -19,7 +19,7 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.frames import Place, TableForm, json_path
+from uncork_workers.wire.messages import RowPath, TableForm, json_path
 from uncork_workers.wire.schema import CSV, JSON
 
 _CSV = (CSV, "application/csv")
@@ -163,7 +163,7 @@ def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
     return names, _objects(names, split.data)
 
 
-def _in_split(names: list[str], asked: Marshalled, place: Place) -> str:
+def _in_split(names: list[str], asked: Marshalled, place: RowPath) -> str:
     return json_path("data", place.row, *[names.index(str(name)) for name in place.path])
 
 
@@ -193,7 +193,7 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
     return index, _objects(list(columns), zip(*values, strict=True))
 
 
-def _in_columns(index: Sequence[int | str], asked: Marshalled, place: Place) -> str:
+def _in_columns(index: Sequence[int | str], asked: Marshalled, place: RowPath) -> str:
     return json_path(*place.path, index[place.row])
 
 

@@ -11,7 +11,7 @@ from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest, UnsupportedMediaType
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.frames import Meta, RawForm
+from uncork_workers.wire.messages import Meta, RawForm
 
 _ANY = "*"
 _OCTETS = "application/octet-stream"

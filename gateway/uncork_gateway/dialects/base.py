@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.route_table import Header
 from uncork_gateway.errors import HandlerFailed
-from uncork_workers.wire.frames import RowsForm
+from uncork_workers.wire.messages import RowsForm
 
 JSON = b"content-type: application/json\r\n"
 

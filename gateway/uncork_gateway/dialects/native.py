@@ -11,7 +11,7 @@ from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
-from uncork_workers.wire.frames import Meta, RawForm, TensorForm
+from uncork_workers.wire.messages import Meta, RawForm, TensorForm
 from uncork_workers.wire.schema import JSON as JSON_TYPE
 from uncork_workers.wire.schema import NPY
 

@@ -13,7 +13,7 @@ from uncork_gateway.protocols.raw_json import Parts, quoted, written
 from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
 from uncork_gateway.protocols.tensor_rows import columns_of, row_texts
 from uncork_gateway.protocols.wire import Unmergeable
-from uncork_workers.wire.frames import Place, json_path
+from uncork_workers.wire.messages import RowPath, json_path
 
 
 class Rest:
@@ -63,11 +63,11 @@ class Rest:
         return Reply(JSON, error_body(detail))
 
 
-def _in_rows(member: str, asked: Marshalled, place: Place) -> str:
+def _in_rows(member: str, asked: Marshalled, place: RowPath) -> str:
     return json_path(member, place.row, *place.path)
 
 
-def _in_columns(asked: Marshalled, place: Place) -> str:
+def _in_columns(asked: Marshalled, place: RowPath) -> str:
     if not place.path:
         return f"row {place.row + 1} of {json_path('inputs')}"
     name, *rest = place.path

@@ -22,7 +22,7 @@ from uncork_gateway.protocols.v2 import InferRequest, V2Wire
 from uncork_gateway.protocols.v2_message import JSON_LENGTH
 from uncork_gateway.protocols.v2_replies import render_reply
 from uncork_gateway.protocols.wire import Content, Unmergeable
-from uncork_workers.wire.frames import Place, json_path
+from uncork_workers.wire.messages import RowPath, json_path
 
 VERSION = "1"
 """The only version of each of our models."""
@@ -94,7 +94,7 @@ class V2:
         return [written(dict(zip(names, values, strict=True))) for values in columns]
 
 
-def _in_inputs(asked: Marshalled, place: Place) -> str:
+def _in_inputs(asked: Marshalled, place: RowPath) -> str:
     """Where a value is: in the data of an input, of which a row may have one or several."""
     inputs: list[Tensor] = asked.note.inputs
     number, path = 0, place.path

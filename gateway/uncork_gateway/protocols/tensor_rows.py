@@ -25,7 +25,7 @@ from uncork_gateway.protocols.tensors import (
     leaves,
     without_strings,
 )
-from uncork_workers.wire.frames import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm, TensorForm
 
 OUTPUT = "output-0"
 """The name of the only tensor of results that are not objects."""

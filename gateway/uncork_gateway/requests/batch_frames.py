@@ -6,7 +6,7 @@ from uncork_dispatcher import Job, Ran, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import RowsReply
-from uncork_workers.wire.frames import Batch, RowResult, for_each, shared
+from uncork_workers.wire.messages import Batch, RowResult, compact_forms, expand_forms
 from uncork_workers.wire.schema import ApiSettings
 
 
@@ -27,7 +27,7 @@ def to_frame(
         costs=None if job.costs == job.rows else job.costs,
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        forms=shared([asked.form for asked in job.payloads]),
+        forms=compact_forms([asked.form for asked in job.payloads]),
         metas=[asked.meta for asked in job.payloads if asked.meta is not None] or None,
         accept=key.accept if isinstance(key, AcceptKey) else "",
         raw=raw if any(raw) else None,
@@ -43,7 +43,7 @@ def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[Rows
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
-    forms = for_each(reply.forms, len(reply.statuses))
+    forms = expand_forms(reply.forms, len(reply.statuses))
     results = list(map(RowsReply, reply.statuses, outcome.bodies, forms))
     if reply.content_types is not None:
         headers = reply.headers or [[]] * len(results)

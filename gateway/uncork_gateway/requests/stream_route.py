@@ -12,7 +12,7 @@ from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import CLIENT_GONE, Refused
 from uncork_gateway.requests.api_route import HotRequest, HotRoute
 from uncork_gateway.requests.request import Head
-from uncork_workers.wire.frames import AnswerHead
+from uncork_workers.wire.messages import AnswerHead
 
 log = logging.getLogger("uncork.gateway")
 

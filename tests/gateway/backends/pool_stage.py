@@ -11,7 +11,7 @@ from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_connection import Executed, OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_workers.wire.frames import Batch, Failed, Hello, Ready
+from uncork_workers.wire.messages import Batch, Failed, Hello, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
 BATCH = Batch(batch=5, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])

@@ -8,7 +8,7 @@ from tests.gateway.backends.pool_stage import BATCH, Stage, stage
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import run, turns
 from uncork_dispatcher import WorkerLost
-from uncork_workers.wire.frames import Failed, Hello, Ready
+from uncork_workers.wire.messages import Failed, Hello, Ready
 
 
 async def answered(on: Stage, worker: FakeWorker, number: int, body: bytes) -> bool:

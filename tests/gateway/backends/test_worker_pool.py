@@ -9,7 +9,8 @@ from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import run, turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_workers.wire.frames import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp, encode_frame
+from uncork_workers.wire.frames import encode_frame
+from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
 
 
 def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:

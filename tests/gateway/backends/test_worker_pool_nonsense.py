@@ -8,7 +8,8 @@ import pytest
 from tests.gateway.backends.pool_stage import BATCH, BODIES, stage
 from tests.gateway.running import run
 from uncork_dispatcher import WorkerLost
-from uncork_workers.wire.frames import AnswerHead, Cancel, Failed, Piece, Reply, encode_frame
+from uncork_workers.wire.frames import encode_frame
+from uncork_workers.wire.messages import AnswerHead, Cancel, Failed, Piece, Reply
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
 NONSENSE = {

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.backends.pool_stage import BATCH, stage
 from tests.gateway.running import run, turns
 from uncork_dispatcher import WorkerLost
-from uncork_workers.wire.frames import AnswerHead, Cancel, Piece
+from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
 Pieces = list[tuple[AnswerHead | None, bytes]]

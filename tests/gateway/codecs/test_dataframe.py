@@ -18,7 +18,7 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Form, Tensor
 from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.adapters.dataframe import DataFrame
-from uncork_workers.wire.frames import TableForm
+from uncork_workers.wire.messages import TableForm
 
 CSV = "text/csv"
 ANY = DataFrameCodec(columns=None)

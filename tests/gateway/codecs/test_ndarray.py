@@ -14,7 +14,7 @@ from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.definition.adapters import InvalidInput, NdArray
-from uncork_workers.wire.frames import TensorForm
+from uncork_workers.wire.messages import TensorForm
 
 Shape = tuple[int | None, ...]
 

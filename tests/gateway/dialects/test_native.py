@@ -25,7 +25,8 @@ from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.media_types import Image as ImageOutput
 from uncork_workers.definition.service import Service, api, find_apis
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, TensorForm, encode_frame, split_payload
+from uncork_workers.wire.frames import encode_frame, split_payload
+from uncork_workers.wire.messages import Batch, TensorForm
 from uncork_workers.wire.schema import CSV, JSON, NPY, ServiceDescription
 
 RESPONSES: dict[str, Any] = {

@@ -23,7 +23,7 @@ from uncork_gateway.dialects import V2
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.wire import Content
-from uncork_workers.wire.frames import ListForm, RowsForm, TensorForm
+from uncork_workers.wire.messages import ListForm, RowsForm, TensorForm
 
 LENGTH = v2_bodies.HEADER
 

@@ -16,7 +16,7 @@ from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.proxy_stage import Model, doubles, proxy, served
 from tests.gateway.running import run
 from uncork_gateway.auth import ApiKeys
-from uncork_workers.wire.frames import Hello
+from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 KEY = "a-key-of-the-tests"

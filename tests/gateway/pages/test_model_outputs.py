@@ -7,7 +7,7 @@ import pytest
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.protocols.tensors import TensorSpec
-from uncork_workers.wire.frames import TensorForm
+from uncork_workers.wire.messages import TensorForm
 
 NUMBER = TensorSpec("output-0", "INT64", ())
 

@@ -16,7 +16,7 @@ from tests.gateway.running import run, turns
 from uncork_dispatcher import BatchFacts, Ending, Start
 from uncork_gateway.pages.models.triton_statistics import DurationSum, InferenceStatistics, statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
-from uncork_workers.wire.frames import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 

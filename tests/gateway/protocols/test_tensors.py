@@ -20,7 +20,7 @@ from uncork_gateway.protocols.tensor_rows import (
     tensors_from_rows,
 )
 from uncork_gateway.protocols.tensors import Form, Malformed, Tensor, check_values, concatenate, deal
-from uncork_workers.wire.frames import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm, TensorForm
 
 DTYPES = {
     "BOOL": "?",

@@ -13,7 +13,7 @@ from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.telemetry.metrics import Metrics
-from uncork_workers.wire.frames import AnswerHead
+from uncork_workers.wire.messages import AnswerHead
 
 TEXT = AnswerHead(status=200, content_type="text/plain")
 LIMIT_BYTES = 100

@@ -11,7 +11,7 @@ from tests.gateway.client import Connection, request
 from tests.gateway.requests.stream_stage import LIMIT_BYTES, Streaming, StreamStage
 from tests.gateway.running import run, turns
 from uncork_dispatcher import WorkerLost
-from uncork_workers.wire.frames import AnswerHead
+from uncork_workers.wire.messages import AnswerHead
 
 
 def body_of(connection: Connection) -> bytes:

@@ -14,7 +14,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.proxy_stage import V1, merging, rows_body
 from tests.gateway.running import run, turns
 from uncork_gateway.telemetry.traces import Traces
-from uncork_workers.wire.frames import Batch
+from uncork_workers.wire.messages import Batch
 
 CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-00"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.uncork.config.asking import options_of
 from uncork.config.environment import read_environment
-from uncork_workers.wire.overrides import ARGUMENTS, Override, in_force
+from uncork_workers.wire.overrides import ARGUMENTS, Override, apply_overrides
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, ServiceDescription
 
 SAMPLES: dict[str, Any] = {
@@ -61,7 +61,7 @@ def test_every_argument_can_stand_in_file_and_environment(argument: str, tmp_pat
         # As workers are told of them.
         told = msgspec.json.decode(msgspec.json.encode(options.overrides), type=list[Override])
         for overrides in (options.overrides, told):
-            predict, explain = in_force(service(), overrides).apis
+            predict, explain = apply_overrides(service(), overrides).apis
             assert value_of(predict, argument) == value
             assert explain == described("explain")
 
@@ -91,7 +91,7 @@ def test_the_order_of_the_places(argument: str, tmp_path: Path) -> None:
                 **dict(said for place, said in variables.items() if present[place]),
             },
         )
-        predict, explain = in_force(service(), options.overrides).apis
+        predict, explain = apply_overrides(service(), options.overrides).apis
         own = getattr(ApiSettings(), argument)
         assert value_of(predict, argument) == next((n + 1 for n in (4, 3, 2, 1, 0) if present[n]), own)
         assert value_of(explain, argument) == next((n + 1 for n in (4, 2, 0) if present[n]), own)
@@ -121,7 +121,7 @@ def test_what_is_streamed_stays_so() -> None:
         Override(api="PREDICT", argument="timeout", value=5),
     ]
 
-    [api] = in_force(service(stream), overrides).apis
+    [api] = apply_overrides(service(stream), overrides).apis
     assert (api.settings.policy, api.settings.idempotent, api.settings.timeout) == ("none", False, 5)
 
 
@@ -132,7 +132,7 @@ def test_what_is_streamed_is_neither_weighed_nor_padded(argument: str, value: An
     override = Override(api="predict", argument=argument, value=value, source="uncork.toml")
 
     with pytest.raises(DefinitionError, match=rf"{argument} is not for streamed answers.*uncork\.toml\)"):
-        in_force(service(stream), [override])
+        apply_overrides(service(stream), [override])
 
 
 @pytest.mark.parametrize(("cost", "shown"), [("bytes", True), ("tokens", True), ("words", False)])
@@ -141,7 +141,7 @@ def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: boo
     example = b'{"tokens": 3}'
     api = described("predict", example=example, example_type="application/json")
 
-    [found] = in_force(service(api), [Override(argument="cost", value=cost)]).apis
+    [found] = apply_overrides(service(api), [Override(argument="cost", value=cost)]).apis
     assert found.example == (example if shown else b"")
 
 
@@ -175,7 +175,7 @@ def test_what_the_service_does_not_bear_is_told_with_its_place(override: Overrid
     """Beside what is fine."""
     fine = Override(api="predict", argument="timeout", value=5, source="UNCORK_API_PREDICT_TIMEOUT")
     with pytest.raises(DefinitionError) as caught:
-        in_force(service(), [fine, override])
+        apply_overrides(service(), [fine, override])
 
     assert str(caught.value).startswith(says)
     assert fine.source not in str(caught.value)

@@ -15,7 +15,7 @@ from uncork_workers.definition.adapters import Adapter, DataFrame, File, Image, 
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.adapters.custom import Request
 from uncork_workers.definition.examples import MOST_VALUES, NoExample, example_of, shown_example
-from uncork_workers.wire.frames import Meta
+from uncork_workers.wire.messages import Meta
 
 
 class Colour(enum.Enum):

@@ -15,7 +15,7 @@ from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import Hinting, hint_on_import
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch
+from uncork_workers.wire.messages import Batch
 
 
 class Uses(Service):

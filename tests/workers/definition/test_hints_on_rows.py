@@ -15,7 +15,7 @@ from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.hints import Hinting
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import AnswerHead, Batch
+from uncork_workers.wire.messages import AnswerHead, Batch
 
 ROWS = np.array([[1.0, 2.0]])
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, Reply
+from uncork_workers.wire.messages import Batch, Reply
 
 POISON = 13
 
@@ -141,7 +141,7 @@ def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCap
     assert [error.getMessage() for error in errors] == [
         f"api double failed on a batch of 1 row [{error_id}]" for error_id in ids
     ]
-    told = [(one.error, one.message, one.id, one.requests) for one in reply.raised]
+    told = [(one.error, one.message, one.id, one.requests) for one in reply.exceptions]
     assert told == [("ValueError", "poison", error_id, 1) for error_id in ids]
     for error in errors:
         assert error.exc_info
@@ -159,7 +159,7 @@ def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixtur
     assert answers == [500] * 64
     assert len(service.calls) == 1 + 14
     assert (reply.worked, reply.chunks, reply.forms) == (False, [], (None,))
-    assert [(one.error, one.requests) for one in reply.raised] == [("ValueError", 64)]
+    assert [(one.error, one.requests) for one in reply.exceptions] == [("ValueError", 64)]
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
     assert caplog.records[1].getMessage().startswith("api double failed on a batch of 64 rows [")
     assert caplog.text.count("Traceback") == 1
@@ -201,7 +201,7 @@ def test_requests_that_cannot_be_merged_are_run_apart() -> None:
     assert reply.statuses == [200, 200, 200, 400]
     assert answers[:3] == [b"2", b"3", b"3"]
     assert not reply.worked
-    assert [(one.error, one.id, one.requests) for one in reply.raised] == [("InvalidInput", "", 0)]
+    assert [(one.error, one.id, one.requests) for one in reply.exceptions] == [("InvalidInput", "", 0)]
 
 
 def test_nobody_is_looked_for_when_the_gateway_has_no_time_to_wait() -> None:

@@ -7,19 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from uncork_workers.process.gateway_connection import Link
-from uncork_workers.wire.frames import (
-    AnswerHead,
-    Batch,
-    Cancel,
-    Frame,
-    FrameDecoder,
-    Message,
-    Piece,
-    Ping,
-    Pong,
-    encode_frame,
-)
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
+from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Message, Piece, Ping, Pong
 
 BATCH = Batch(batch=1, api="a", limit_rows=9, lengths=[1], rows=[1])
 HEAD = AnswerHead(status=200, content_type="text/plain")
@@ -42,15 +32,15 @@ class Gateway:
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Link, Gateway]]:
+def ends() -> Iterator[tuple[GatewayConnection, Gateway]]:
     """A worker's link, and the gateway."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(10)
-        yield Link(theirs), Gateway(ours)
+        yield GatewayConnection(theirs), Gateway(ours)
 
 
-def test_pieces_are_frames(ends: tuple[Link, Gateway]) -> None:
+def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
     """The first with a head."""
     link, gateway = ends
     link.send_piece(1, HEAD, b"ab")
@@ -59,7 +49,7 @@ def test_pieces_are_frames(ends: tuple[Link, Gateway]) -> None:
     assert gateway.frames() == [Frame(Piece(1, HEAD), b"ab"), Frame(Piece(1), b"")]
 
 
-def test_a_cancel_is_noticed_when_it_comes(ends: tuple[Link, Gateway]) -> None:
+def test_a_cancel_is_noticed_when_it_comes(ends: tuple[GatewayConnection, Gateway]) -> None:
     """Not before, and not one for another batch."""
     link, gateway = ends
     gateway.send(BATCH)
@@ -72,7 +62,7 @@ def test_a_cancel_is_noticed_when_it_comes(ends: tuple[Link, Gateway]) -> None:
     assert link.is_cancelled(1)
 
 
-def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[Link, Gateway]) -> None:
+def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[GatewayConnection, Gateway]) -> None:
     """A client may leave at once."""
     link, gateway = ends
     batches = link.batches()
@@ -89,7 +79,7 @@ def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[Link, Gateway
     assert link.is_cancelled(2)
 
 
-def test_a_late_cancel_is_passed_over(ends: tuple[Link, Gateway]) -> None:
+def test_a_late_cancel_is_passed_over(ends: tuple[GatewayConnection, Gateway]) -> None:
     """Its batch has ended; the next runs."""
     link, gateway = ends
     batches = link.batches()
@@ -101,7 +91,7 @@ def test_a_late_cancel_is_passed_over(ends: tuple[Link, Gateway]) -> None:
     assert list(batches) == [(BATCH, b"x")]
 
 
-def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[Link, Gateway]) -> None:
+def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[GatewayConnection, Gateway]) -> None:
     """Which is the end of the batches too, and no error of the handler's that happened to yield."""
     link, gateway = ends
     batches = link.batches()
@@ -114,7 +104,7 @@ def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[Link, Gateway]) -> N
     assert list(batches) == []
 
 
-def test_a_worker_that_waits_says_that_it_is_there(ends: tuple[Link, Gateway]) -> None:
+def test_a_worker_that_waits_says_that_it_is_there(ends: tuple[GatewayConnection, Gateway]) -> None:
     """Each time that it is asked; the batch comes after that."""
     link, gateway = ends
     gateway.send(Ping(), Ping(), BATCH)

@@ -17,7 +17,7 @@ from uncork_workers.definition.outputs import Rejected, Response
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, ListForm, Reply, TensorForm
+from uncork_workers.wire.messages import Batch, ListForm, Reply, TensorForm
 from uncork_workers.wire.schema import CSV
 
 OCTETS = "application/octet-stream"

@@ -15,7 +15,7 @@ from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.outputs import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch
+from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
 SIZES = (1, 4, 6)

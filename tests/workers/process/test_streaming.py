@@ -15,7 +15,7 @@ from uncork_workers.definition.outputs.answers import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.context import BatchOfRecord, context
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import AnswerHead, Batch, Reply
+from uncork_workers.wire.messages import AnswerHead, Batch, Reply
 
 log = logging.getLogger("a service")
 LINES = AnswerHead(status=200, content_type="application/x-ndjson")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, Form, ListForm, Reply, TensorForm, shared
+from uncork_workers.wire.messages import Batch, Form, ListForm, Reply, TensorForm, compact_forms
 
 
 class Kinds(Service):
@@ -111,7 +111,7 @@ def test_tensors_of_any_datatype_share_a_batch_with_json(
     forms = [None if kind == "JSON" else TensorForm(kind, (2,)) for kind, _ in sent]
 
     counts = [len(rows) for _, rows in sent]
-    reply, answers = run(to, bodies, counts, forms=shared(forms), limit_rows=limit_rows)
+    reply, answers = run(to, bodies, counts, forms=compact_forms(forms), limit_rows=limit_rows)
 
     assert (set(reply.statuses), reply.worked) == ({200}, True)
     assert answers == texts

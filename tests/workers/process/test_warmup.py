@@ -18,7 +18,7 @@ from uncork_workers.definition.outputs import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
 from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
-from uncork_workers.wire.frames import ListForm, RowResult
+from uncork_workers.wire.messages import ListForm, RowResult
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings
 

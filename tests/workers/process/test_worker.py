@@ -13,18 +13,8 @@ import pytest
 from tests.workers.fake_gateway import listening
 from uncork_workers.definition.outputs.media_types import UNASKED
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, main
-from uncork_workers.wire.frames import (
-    Batch,
-    Failed,
-    Frame,
-    FrameError,
-    Hello,
-    Message,
-    Ready,
-    Reply,
-    RowResult,
-    WarmUp,
-)
+from uncork_workers.wire.frames import Frame, FrameError
+from uncork_workers.wire.messages import Batch, Failed, Hello, Message, Ready, Reply, RowResult, WarmUp
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 SERVICE = """

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
-from uncork_workers.wire.frames import FrameDecoder, Hello, Ready
+from uncork_workers.wire.frames import FrameDecoder
+from uncork_workers.wire.messages import Hello, Ready
 
 # The documentation of its api carries the worker's environment; a file says that it left by itself.
 SERVICE = """
@@ -117,7 +118,7 @@ class Crowd:
                     worker = Worker(message, writer)
                     arrivals.put_nowait(worker)
                 elif isinstance(message, Ready) and arrivals is self.newcomers:
-                    self.supervisor.stands_by(worker.pid)
+                    self.supervisor.mark_ready(worker.pid)
         writer.close()
         self._open.discard(writer)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
-from uncork_workers.supervision.file_watching import Watch
+from uncork_workers.supervision.file_watching import FileWatcher
 
 # Nothing takes this long; a test that goes wrong should end all the same.
 PATIENCE_S = 10
@@ -17,7 +17,7 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
     one, two = (str(tmp_path / name) for name in ("one.py", "two.py"))
     for file in (one, two):
         Path(file).write_text("old")
-    watch = Watch({one, two})
+    watch = FileWatcher({one, two})
     Path(one).read_text()
     assert watch.look() == []
 
@@ -35,7 +35,7 @@ def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
     """Some editors take the old one away first; and a service without one of its files would not load."""
     file = tmp_path / "one.py"
     file.write_text("old")
-    watch = Watch({str(file)})
+    watch = FileWatcher({str(file)})
     file.unlink()
     assert watch.look() == []
 
@@ -48,7 +48,7 @@ def test_files_may_be_added(tmp_path: Path) -> None:
     file = tmp_path / "one.py"
     file.write_text("old")
     files: set[str] = set()
-    watch = Watch(files)
+    watch = FileWatcher(files)
     files.add(str(file))
     assert watch.look() == []
 
@@ -61,10 +61,10 @@ def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path:
     own, other, new, text = (tmp_path / name for name in ("own.py", "other.py", "new.py", "new.txt"))
     own.write_text("")
     other.write_text("")
-    watch = Watch({str(own)})
+    watch = FileWatcher({str(own)})
     other.write_text("changed")
     assert watch.look() == []
-    watch.take_all()
+    watch.include_new_files()
     text.write_text("new")
     assert watch.look() == []
 
@@ -75,7 +75,7 @@ def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path:
     assert watch.look() == []
 
     new.write_text("changed before it was asked for")
-    watch.take_all()
+    watch.include_new_files()
     own.write_text("changed")
     assert watch.look() == [str(new), str(own)]
 
@@ -96,7 +96,7 @@ def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
     files = {str(one)}
 
     async def scenario() -> None:
-        watch = Watch(files)
+        watch = FileWatcher(files)
         async with asyncio.timeout(PATIENCE_S), aclosing(watch.changes()) as changes:
             assert await next_change(changes, one.touch) == [str(one)]
             two.parent.mkdir()

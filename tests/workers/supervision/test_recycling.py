@@ -41,7 +41,7 @@ def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
 
             assert new.hello.index == 1
             assert on.took_over == [{new.pid}]
-            assert {life.pid for life in on.supervisor.in_force()} == {old[0].pid, new.pid}
+            assert {life.pid for life in on.supervisor.current_workers()} == {old[0].pid, new.pid}
             assert all(worker.alive() for worker in (*old.values(), new))
             assert (on.newcomers.empty(), on.exits.empty(), on.supervisor.restarts) == (True, True, 0)
 
@@ -59,8 +59,8 @@ def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
             await Recycler(on.supervisor, RecyclingLimits(batches=1)).look()
 
             assert [len(pids) for pids in on.took_over] == [1, 1]
-            assert {life.index for life in on.supervisor.in_force()} == {0, 1}
-            assert not {life.pid for life in on.supervisor.in_force()} & on.leaving
+            assert {life.index for life in on.supervisor.current_workers()} == {0, 1}
+            assert not {life.pid for life in on.supervisor.current_workers()} & on.leaving
 
     asyncio.run(scenario())
 

@@ -10,14 +10,18 @@ from tests.workers.json_values import SCALARS
 from uncork_workers.wire.frames import (
     MAX_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
+    Frame,
+    FrameDecoder,
+    FrameError,
+    encode_frame,
+    split_payload,
+)
+from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
     Cancel,
     Failed,
     Form,
-    Frame,
-    FrameDecoder,
-    FrameError,
     Hello,
     ListForm,
     Message,
@@ -29,10 +33,8 @@ from uncork_workers.wire.frames import (
     TableForm,
     TensorForm,
     WarmUp,
-    encode_frame,
-    for_each,
-    shared,
-    split_payload,
+    compact_forms,
+    expand_forms,
 )
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
@@ -144,10 +146,10 @@ def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st
 @given(forms=st.lists(st.none() | st.sampled_from([RawForm(), TensorForm("INT8", ())]), min_size=1))
 def test_the_forms_of_bodies_are_given_once_if_they_are_alike(forms: list[Form]) -> None:
     """And are those of each again on the other side."""
-    given = shared(forms)
+    given = compact_forms(forms)
 
     assert len(given) == (1 if len(set(forms)) == 1 else len(forms))
-    assert list(for_each(given, len(forms))) == forms
+    assert list(expand_forms(given, len(forms))) == forms
 
 
 @given(frame=FRAMES)

@@ -18,7 +18,7 @@ from uncork_gateway.backends.worker_connection import Executed
 from uncork_loadtests.batch_times import SizeTime, fit
 from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.recycling import resident_bytes
-from uncork_workers.wire.frames import Batch, Raised
+from uncork_workers.wire.messages import Batch, ExceptionReport
 
 Run = Callable[[Batch, Sequence[bytes]], Awaitable[tuple[Executed, float]]]
 
@@ -107,8 +107,8 @@ def _check_answered(executed: Executed) -> None:
         _Fails: if it does not answer.
     """
     reply = executed.reply
-    if reply.raised:
-        raise _Fails(_raises(reply.raised[0]))
+    if reply.exceptions:
+        raise _Fails(_raises(reply.exceptions[0]))
     if bad := [number for number, one in enumerate(reply.statuses) if one != 200]:
         status, reason = reply.statuses[bad[0]], executed.bodies[bad[0]].decode(errors="replace")
         if status >= _FIRST_SERVER_ERROR:
@@ -116,7 +116,7 @@ def _check_answered(executed: Executed) -> None:
         raise Refused(f"status {status}: {reason}")
 
 
-def _raises(raised: Raised) -> str:
+def _raises(raised: ExceptionReport) -> str:
     said = f": {' '.join(raised.message.split())}" if raised.message else ""
     place = f" ({raised.place})" if raised.place else ""
     return f"raises {raised.error}{said}{place}"

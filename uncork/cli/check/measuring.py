@@ -19,8 +19,8 @@ from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.processes import environment_of
 from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
-from uncork_workers.wire.frames import Batch, Failed, Ready
-from uncork_workers.wire.overrides import Override, in_force
+from uncork_workers.wire.messages import Batch, Failed, Ready
+from uncork_workers.wire.overrides import Override, apply_overrides
 from uncork_workers.wire.schema import JSON, ApiDescription, ServiceDescription
 
 Tell = Callable[[str], None]
@@ -93,8 +93,8 @@ async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
     try:
         described = await watch.described
         worker = await watch.ready
-        service = in_force(described, wanted.overrides)
-        [life] = supervisor.in_force()
+        service = apply_overrides(described, wanted.overrides)
+        [life] = supervisor.current_workers()
         worker_bytes = resident_bytes(life.pid)
         apis = await _measure_apis(service, wanted, _Runner(pool, worker, life.pid, watch.profile), tell)
         return Measured(service=service.name, apis=apis, worker_bytes=worker_bytes)

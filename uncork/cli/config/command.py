@@ -20,9 +20,9 @@ from uncork.cli.serve.options import FrontOptions, ServeOptions
 from uncork.cli.terminal import plain_table, show, write_json
 from uncork.cli.usage import WrongUsage, refusals
 from uncork.config.names import settings_of
-from uncork_workers.definition.inspect_service import service_of
+from uncork_workers.definition.inspect_service import inspect_service
 from uncork_workers.definition.loading import TargetError
-from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override, in_force
+from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override, apply_overrides
 from uncork_workers.wire.schema import ApiDescription, DefinitionError
 
 _DEFAULT, _CODE = "default", "code"
@@ -95,7 +95,7 @@ def _imported(options: ProxyOptions) -> dict[str, Shown]:
 def _apis(options: ServeOptions) -> dict[str, dict[str, Shown]]:
     overrides = options.overrides
     try:
-        service = in_force(service_of(options.target), overrides)
+        service = apply_overrides(inspect_service(options.target), overrides)
     except (TargetError, DefinitionError) as error:
         raise WrongUsage(str(error)) from None
     return {
@@ -108,7 +108,7 @@ def _argument(api: ApiDescription, argument: str, overrides: Iterable[Override])
     value = _value(api, argument)
     last = None
     for one in overrides:
-        if one.argument == argument and one.concerns(api.name):
+        if one.argument == argument and one.applies_to(api.name):
             last = one
     if last is not None and not (api.streams and argument in FIXED_IN_STREAMS):
         return _shown(value, last.source)

@@ -145,7 +145,7 @@ def _make(
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
-        stands_by=lambda pid: supervisor.stands_by(pid),
+        stands_by=lambda pid: supervisor.mark_ready(pid),
         finished_batch=lambda pid: supervisor.finished_batch(pid),
     )
 

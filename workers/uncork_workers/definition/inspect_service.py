@@ -24,7 +24,7 @@ class _Found(msgspec.Struct, frozen=True):
     why_not: str = ""
 
 
-def service_of(target: str) -> ServiceDescription:
+def inspect_service(target: str) -> ServiceDescription:
     """The service that a target names, as its code describes it. It is imported, but not set up.
 
     Raises:

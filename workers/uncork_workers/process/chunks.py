@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from uncork_workers.wire.frames import Form, Meta
+from uncork_workers.wire.messages import Form, Meta
 
 T = TypeVar("T")
 

@@ -24,18 +24,18 @@ from uncork_workers.process.context import Context, running
 from uncork_workers.process.padding import pad, padded_size, without_surplus
 from uncork_workers.process.raised import describe
 from uncork_workers.process.streaming import Outlet, Stream
-from uncork_workers.wire.frames import (
+from uncork_workers.wire.messages import (
     Batch,
+    ExceptionReport,
     Form,
-    Place,
-    Raised,
     RawForm,
     Reply,
+    RowPath,
     RowsForm,
     TableForm,
     TensorForm,
-    for_each,
-    shared,
+    compact_forms,
+    expand_forms,
 )
 
 log = logging.getLogger("uncork.worker")
@@ -149,10 +149,10 @@ class Executor:
             statuses=run.statuses,
             lengths=list(map(len, answers)),
             chunks=run.chunks,
-            forms=shared(run.forms),
+            forms=compact_forms(run.forms),
             content_types=run.content_types,
             headers=run.headers,
-            raised=run.raised or ([] if failure is None else [describe(failure)]),
+            exceptions=run.raised or ([] if failure is None else [describe(failure)]),
             reasons=run.reasons,
         )
         return reply, answers
@@ -168,7 +168,7 @@ class _Running:
         self._handler = handler
         self._batch = batch
         costs = batch.rows if batch.costs is None else batch.costs
-        forms = for_each(batch.forms, len(bodies))
+        forms = expand_forms(batch.forms, len(bodies))
         self._requests = Requests(bodies, batch.rows, costs, forms, batch.metas or (), batch.raw or ())
         self._valid: Sequence[int] = range(len(bodies))
         self.statuses = [_OK] * len(bodies)
@@ -177,8 +177,8 @@ class _Running:
         self.content_types: list[str] | None = None
         self.headers: list[list[tuple[str, str]]] | None = None
         self.forms: list[RowsForm] = [None] * len(bodies)
-        self.reasons: dict[int, list[str | Place]] = {}
-        self.raised: list[Raised] = []
+        self.reasons: dict[int, list[str | RowPath]] = {}
+        self.raised: list[ExceptionReport] = []
         """The exceptions for which requests got 500."""
 
     def run(self) -> None:
@@ -265,7 +265,7 @@ class _Running:
             self._merge(self._requests.pick([at]))
         except InvalidInput as error:
             self.statuses[at], self.answers[at] = _INVALID, str(error).encode()
-            if any(isinstance(piece, Place) for piece in error.args):
+            if any(isinstance(piece, RowPath) for piece in error.args):
                 self.reasons[at] = list(error.args)
             return False
         return True

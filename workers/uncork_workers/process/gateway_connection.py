@@ -6,26 +6,15 @@ import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from uncork_workers.wire.frames import (
-    AnswerHead,
-    Batch,
-    Cancel,
-    Frame,
-    FrameDecoder,
-    FrameError,
-    Message,
-    Piece,
-    Ping,
-    Pong,
-    encode_frame,
-)
+from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
+from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Message, Piece, Ping, Pong
 
 _READ_BYTES = 256 * 1024
 # Between pieces of a stream nothing comes but the few bytes of a cancel.
 _PEEK_BYTES = 4096
 
 
-class Link:
+class GatewayConnection:
     """What a worker hears and says."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -6,16 +6,16 @@ import sysconfig
 from pathlib import Path
 from traceback import walk_tb
 
-from uncork_workers.wire.frames import Raised
+from uncork_workers.wire.messages import ExceptionReport
 
 _MOST_CHARACTERS = 500
 _OURS = (str(Path(__file__).parents[1]), "<")
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
-def describe(error: BaseException, *, error_id: str = "", requests: int = 0) -> Raised:
+def describe(error: BaseException, *, error_id: str = "", requests: int = 0) -> ExceptionReport:
     """Return a report for the gateway about an exception that failed ``requests`` requests with 500."""
-    return Raised(
+    return ExceptionReport(
         error=type(error).__name__,
         place=_encodable(_place(error)),
         message=_encodable(_message(error)),

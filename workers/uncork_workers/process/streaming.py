@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from uncork_workers.definition.outputs.answers import Rejected
 from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
-from uncork_workers.wire.frames import AnswerHead
+from uncork_workers.wire.messages import AnswerHead
 
 
 class Outlet(Protocol):

@@ -17,8 +17,8 @@ from uncork_workers.definition.outputs import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, RawForm, RowResult
-from uncork_workers.wire.overrides import Override, overridden
+from uncork_workers.wire.messages import Batch, RawForm, RowResult
+from uncork_workers.wire.overrides import Override, with_overrides
 from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
 
 log = logging.getLogger("uncork.worker")
@@ -108,7 +108,7 @@ def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[E
         Example(
             api=definition.name,
             sample=definition.sample,
-            settings=overridden(definition.description, overrides).settings,
+            settings=with_overrides(definition.description, overrides).settings,
             answers_each=definition.description.answers_each,
         )
         for definition in find_apis(service)

@@ -20,13 +20,14 @@ from uncork_workers.definition.hints import Hinting
 from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.execution import Executor
-from uncork_workers.process.gateway_connection import Link
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.logs import log_to_stderr
 from uncork_workers.process.memory import keep_freed_memory
 from uncork_workers.process.parent import die_with
 from uncork_workers.process.service_files import service_files
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
-from uncork_workers.wire.frames import Failed, Hello, Ready, Stage, WarmUp, split_payload
+from uncork_workers.wire.frames import split_payload
+from uncork_workers.wire.messages import Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
 
 log = logging.getLogger("uncork.worker")
@@ -62,12 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(options.socket)
-            return _serve(options, Link(connection))
+            return _serve(options, GatewayConnection(connection))
         except (BrokenPipeError, ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
             return 0  # the gateway is gone
 
 
-def _serve(options: argparse.Namespace, link: Link) -> int:
+def _serve(options: argparse.Namespace, link: GatewayConnection) -> int:
     target, index = options.target, options.index
     try:
         service_class = load_service(target)
@@ -110,7 +111,7 @@ def _tear_down(service: Service) -> None:
 
 
 def _warm_up_and_run(
-    service: type[Service], executor: Executor, options: argparse.Namespace, link: Link
+    service: type[Service], executor: Executor, options: argparse.Namespace, link: GatewayConnection
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
@@ -137,7 +138,7 @@ def _keep_all() -> None:
     gc.freeze()
 
 
-def run_batches(executor: Executor, link: Link) -> None:
+def run_batches(executor: Executor, link: GatewayConnection) -> None:
     """Run the batches that come until the gateway closes the connection.
 
     Raises:

@@ -13,7 +13,7 @@ _LOOK_AT_LEAST_EVERY_MS = 1000
 Stamp = tuple[int, int, int]
 
 
-class Watch:
+class FileWatcher:
     """Tells when some of ``files`` change; more may be added to them at any time.
 
     A file has changed if its time of modification, its size or its inode has. One that is gone counts when it
@@ -44,7 +44,7 @@ class Watch:
             self._takes_all = False
         return changed
 
-    def take_all(self) -> None:
+    def include_new_files(self) -> None:
         """Until something has changed, take all Python files beside the others for files of the service.
 
         To be called when it cannot be loaded: perhaps a file is not there yet. What has happened since the

@@ -76,7 +76,7 @@ class Recycler:
 
     async def look(self) -> None:
         """Replace every worker that is beyond a limit, if it is time to try."""
-        lives = self._supervisor.in_force()
+        lives = self._supervisor.current_workers()
         self._too_large_anyway.intersection_update(life.pid for life in lives)
         for life in lives:
             reason = self._reason(life)
@@ -115,7 +115,7 @@ class Recycler:
     def _weigh(self, index: int) -> None:
         """Look at a worker that has taken over just now: what it takes, every other would take too."""
         limit_bytes = self._limits.memory_bytes
-        [life] = [life for life in self._supervisor.in_force() if life.index == index]
+        [life] = [life for life in self._supervisor.current_workers() if life.index == index]
         memory_bytes = resident_bytes(life.pid)
         if limit_bytes is not None and memory_bytes > limit_bytes:
             self._too_large_anyway.add(life.pid)

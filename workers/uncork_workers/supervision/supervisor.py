@@ -115,7 +115,7 @@ class Supervisor:
         """End a process at once; a worker in force is started again like one that died."""
         self._processes.kill(pid)
 
-    def stands_by(self, pid: int) -> None:
+    def mark_ready(self, pid: int) -> None:
         """A process is ready to take over."""
         self._standing_by.add(pid)
         self._news.set()
@@ -126,7 +126,7 @@ class Supervisor:
         if life is not None:
             life.batches += 1
 
-    def in_force(self) -> list[Life]:
+    def current_workers(self) -> list[Life]:
         """The processes that take batches, or will when they are ready."""
         return [place.life for place in self._places.values() if place.life is not None]
 

@@ -40,7 +40,7 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
     value: Any
     source: str = ""
 
-    def concerns(self, api: str) -> bool:
+    def applies_to(self, api: str) -> bool:
         """Whether it is for an api of this name."""
         return self.api in (None, api, api.upper())
 
@@ -50,25 +50,25 @@ def for_all_apis(values: Mapping[str, Any]) -> list[Override]:
     return [Override(argument=argument, value=value) for argument, value in values.items()]
 
 
-def overridden(api: ApiDescription, overrides: Iterable[Override]) -> ApiDescription:
+def with_overrides(api: ApiDescription, overrides: Iterable[Override]) -> ApiDescription:
     """An api with overrides in place of its own; the last one of an argument counts."""
-    said = {one.argument: one.value for one in overrides if one.concerns(api.name)}
+    said = {one.argument: one.value for one in overrides if one.applies_to(api.name)}
     route = said.pop("route", api.route)
     if isinstance(sizes := said.get("allowed_batch_sizes"), list):
         said["allowed_batch_sizes"] = tuple(sizes)
     return msgspec.structs.replace(api, route=route, settings=msgspec.structs.replace(api.settings, **said))
 
 
-def in_force(service: ServiceDescription, overrides: Sequence[Override]) -> ServiceDescription:
+def apply_overrides(service: ServiceDescription, overrides: Sequence[Override]) -> ServiceDescription:
     """A service whose apis are overridden.
 
     Raises:
         DefinitionError: if it cannot be served so; the message says which overrides have a part in it.
     """
     for one in overrides:
-        if not any(one.concerns(api.name) for api in service.apis):
+        if not any(one.applies_to(api.name) for api in service.apis):
             raise DefinitionError(_no_such_api(one, service))
-    apis = [_checked(overridden(api, overrides), overrides) for api in service.apis]
+    apis = [_checked(with_overrides(api, overrides), overrides) for api in service.apis]
     by_route: dict[str, str] = {}
     for api in apis:
         other = by_route.setdefault(api.route, api.name)
@@ -106,7 +106,7 @@ def _with_fitting_example(api: ApiDescription) -> ApiDescription:
 
 
 def _of(overrides: Iterable[Override], api: str, *arguments: str) -> list[Override]:
-    return [one for one in overrides if one.concerns(api) and (not arguments or one.argument in arguments)]
+    return [one for one in overrides if one.applies_to(api) and (not arguments or one.argument in arguments)]
 
 
 def _sources(overrides: Iterable[Override]) -> str:

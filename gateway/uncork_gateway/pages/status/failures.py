@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uncork_gateway.pages.status.document import Failure
-from uncork_workers.wire.frames import Raised
+from uncork_workers.wire.messages import ExceptionReport
 
 # Of each api; the one that was not raised for longest goes first.
 _MOST_KINDS = 16
@@ -17,7 +17,7 @@ _MOST_KINDS = 16
 class _Kind:
     """The exceptions of one class at one place."""
 
-    latest: Raised
+    latest: ExceptionReport
     requests: int
     first: float
     last: float
@@ -36,13 +36,13 @@ class Failures:
         self._clock = clock
         self._kinds: dict[str, dict[tuple[str, str], _Kind]] = {}
 
-    def note(self, api: str, raised: Sequence[Raised]) -> None:
+    def note(self, api: str, raised: Sequence[ExceptionReport]) -> None:
         """Count the exceptions of a batch, except those for which no request got 500."""
         for one in raised:
             if one.requests:
                 self._count(self._kinds.setdefault(api, {}), one, self._clock())
 
-    def _count(self, kinds: dict[tuple[str, str], _Kind], raised: Raised, now: float) -> None:
+    def _count(self, kinds: dict[tuple[str, str], _Kind], raised: ExceptionReport, now: float) -> None:
         key = (raised.error, raised.place)
         kind = kinds.pop(key, None) or _Kind(raised, 0, now, now)
         kind.latest, kind.last = raised, now

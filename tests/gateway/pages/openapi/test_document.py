@@ -28,7 +28,7 @@ from uncork_workers.definition.adapters import (
 )
 from uncork_workers.definition.outputs.media_types import Image as ImageFile
 from uncork_workers.definition.service import Service, api, describe_service
-from uncork_workers.wire.frames import Hello
+from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
-from uncork_workers.wire.frames import Raised
+from uncork_workers.wire.messages import ExceptionReport
 
 
 class Told:
@@ -16,7 +16,9 @@ class Told:
 
     def raised(self, error: str = "KeyError", *, place: str = "a.py:1", requests: int = 1) -> None:
         """A batch of the api ``a`` fails; a second passes."""
-        self.failures.note("a", [Raised(error, place, f"{error} of a client", f"id{self.now:g}", requests)])
+        self.failures.note(
+            "a", [ExceptionReport(error, place, f"{error} of a client", f"id{self.now:g}", requests)]
+        )
         self.now += 1
 
 

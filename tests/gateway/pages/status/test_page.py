@@ -13,7 +13,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.proxy_stage import V1, Model, doubles, merging, proxy, rows_body, served
 from tests.gateway.running import run, turns
 from uncork_gateway.auth import ApiKeys
-from uncork_workers.wire.frames import Hello
+from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiSettings
 
 KEY = "sixteen letters or more"

@@ -25,10 +25,10 @@ from uncork.cli.check.growing import (
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.process.warmup import Example
-from uncork_workers.wire.frames import Batch, Raised, Reply
+from uncork_workers.wire.messages import Batch, ExceptionReport, Reply
 from uncork_workers.wire.schema import ApiSettings
 
-RAISED = Raised("IndexError", "service.py:7", "list index out\nof range")
+RAISED = ExceptionReport("IndexError", "service.py:7", "list index out\nof range")
 
 
 class Model:
@@ -54,7 +54,7 @@ class Model:
         raised = [] if rows <= self.can else [RAISED]
         if raised and rows == 1:
             status = 500
-        reply = Reply(0, not raised, seconds, [status] * rows, [], [], raised=raised)
+        reply = Reply(0, not raised, seconds, [status] * rows, [], [], exceptions=raised)
         return Executed(reply, [b"no"] * rows), seconds + 0.5
 
 

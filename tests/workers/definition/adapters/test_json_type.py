@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
-from uncork_workers.wire.frames import Batch, Place, TensorForm
+from uncork_workers.wire.messages import Batch, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 
 
@@ -144,7 +144,7 @@ def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
     assert reply.statuses == [400 if n == 20 else 200 for n in range(51)]
     assert b"`$[0].age`" in answers[20]
     [*_, place] = reply.reasons[20]
-    assert place == Place(0, ("age",))
+    assert place == RowPath(0, ("age",))
     assert [answer for n, answer in enumerate(answers) if n != 20] == [
         b'"n%d"' % n for n in range(51) if n != 20
     ]

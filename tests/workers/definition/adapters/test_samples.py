@@ -24,7 +24,7 @@ from uncork_workers.definition.adapters import (
 )
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.adapters.custom import Request
-from uncork_workers.wire.frames import Meta
+from uncork_workers.wire.messages import Meta
 
 
 class Struct(msgspec.Struct):

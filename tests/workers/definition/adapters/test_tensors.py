@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as npst
 
 from uncork_workers.definition.adapters import Adapter, InvalidInput, Json, NdArray
 from uncork_workers.definition.adapters.tensors import form_of, read_tensors
-from uncork_workers.wire.frames import ListForm, Meta, TensorForm
+from uncork_workers.wire.messages import ListForm, Meta, TensorForm
 
 DTYPES = {
     "BOOL": "bool",

@@ -21,7 +21,7 @@ from uncork_workers.definition.outputs import (
     encode,
 )
 from uncork_workers.definition.outputs.split import Dealt, deal, joined
-from uncork_workers.wire.frames import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm, TensorForm
 from uncork_workers.wire.schema import CSV, NPY
 
 OCTETS = "application/octet-stream"

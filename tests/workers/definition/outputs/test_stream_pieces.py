@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from uncork_workers.definition.outputs.answers import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
-from uncork_workers.wire.frames import AnswerHead
+from uncork_workers.wire.messages import AnswerHead
 
 TEXT = "text/plain; charset=utf-8"
 OCTETS = "application/octet-stream"

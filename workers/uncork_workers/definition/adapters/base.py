@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from uncork_workers.wire.frames import UNKNOWN_STEP, Meta, Place, TensorForm, json_path
+from uncork_workers.wire.messages import UNKNOWN_STEP, Meta, RowPath, TensorForm, json_path
 
 _PATH = re.compile(r"(`.*` in )?`\$\[([0-9]+)\](.*)`", re.DOTALL)
 _POSITION = re.compile(r" \(byte [0-9]+\)$")
@@ -30,7 +30,7 @@ class InvalidInput(ValueError):
             body that the client sent.
     """
 
-    def __init__(self, *pieces: str | Place) -> None:
+    def __init__(self, *pieces: str | RowPath) -> None:
         super().__init__(*pieces)
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class InvalidInput(ValueError):
 
     def in_single_row(self) -> str:
         """The message with paths that begin in the row, for a body that is one row."""
-        return "".join(json_path(*one.path) if isinstance(one, Place) else str(one) for one in self.args)
+        return "".join(json_path(*one.path) if isinstance(one, RowPath) else str(one) for one in self.args)
 
 
 class Sample(NamedTuple):
@@ -127,7 +127,7 @@ def joined(bodies: Sequence[bytes]) -> bytes:
     return b"".join((b"[", b",".join(bodies), b"]"))
 
 
-def pieces_of(error: Exception) -> tuple[str | Place, ...]:
+def pieces_of(error: Exception) -> tuple[str | RowPath, ...]:
     """The message of an error of msgspec about a list of rows; the path at its end becomes a place.
 
     A position in bytes is left out: it counts the list, not the client's body.
@@ -138,7 +138,7 @@ def pieces_of(error: Exception) -> tuple[str | Place, ...]:
     if found is None:
         return (message,)
     before, row, steps = found.groups(default="")
-    return (f"{text}{at}{before}", Place(int(row), tuple(map(_step, _STEP.finditer(steps)))))
+    return (f"{text}{at}{before}", RowPath(int(row), tuple(map(_step, _STEP.finditer(steps)))))
 
 
 def _step(found: re.Match[str]) -> str | int:

@@ -22,7 +22,7 @@ from uncork_workers.definition.adapters.uploads import (
     read_parts,
 )
 from uncork_workers.plural import plural
-from uncork_workers.wire.frames import Meta
+from uncork_workers.wire.messages import Meta
 from uncork_workers.wire.schema import JSON, DefinitionError
 
 _FORM = "application/x-www-form-urlencoded"

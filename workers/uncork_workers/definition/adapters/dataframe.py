@@ -12,7 +12,7 @@ import numpy as np
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.plural import plural
-from uncork_workers.wire.frames import UNKNOWN_STEP, Place
+from uncork_workers.wire.messages import UNKNOWN_STEP, RowPath
 from uncork_workers.wire.schema import DefinitionError
 
 # pandas takes long to import, and not everybody has it: only a worker whose service has a DataFrame loads it.
@@ -172,11 +172,11 @@ class DataFrame(Adapter):
         return self._columns
 
 
-def _with_columns(pieces: Sequence[str | Place], document: bytes) -> Iterator[str | Place]:
+def _with_columns(pieces: Sequence[str | RowPath], document: bytes) -> Iterator[str | RowPath]:
     """The places with the names of their columns, which the decoder does not tell."""
     for piece in pieces:
-        if isinstance(piece, Place) and piece.path:
-            yield Place(piece.row, (_wrong_column(document, piece.row),))
+        if isinstance(piece, RowPath) and piece.path:
+            yield RowPath(piece.row, (_wrong_column(document, piece.row),))
         else:
             yield piece
 

@@ -9,7 +9,7 @@ import msgspec
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.definition.adapters.tensors import read_tensors
-from uncork_workers.wire.frames import Place, TensorForm
+from uncork_workers.wire.messages import RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 
 _MOST_FAULTS = 5
@@ -119,7 +119,7 @@ def _no_json(kind: Any) -> DefinitionError:
 def _faults(error: Any) -> InvalidInput:
     """The first faults that pydantic found, with the path to each."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    pieces: list[str | Place] = []
+    pieces: list[str | RowPath] = []
     for fault in faults[:_MOST_FAULTS]:
         separator = "; " if pieces else "not valid: "
         # A syntax error has no row.
@@ -127,7 +127,7 @@ def _faults(error: Any) -> InvalidInput:
             pieces.append(f"{separator}{fault['msg']}")
             continue
         row, *path = fault["loc"]
-        pieces += (f"{separator}{fault['msg']} - at ", Place(row, tuple(path)))
+        pieces += (f"{separator}{fault['msg']} - at ", RowPath(row, tuple(path)))
     if len(faults) > _MOST_FAULTS:
         pieces.append(f"; and {len(faults) - _MOST_FAULTS} more")
     return InvalidInput(*pieces)

@@ -11,7 +11,7 @@ import numpy as np
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.definition.adapters.tensors import read_tensors
-from uncork_workers.wire.frames import Place, TensorForm
+from uncork_workers.wire.messages import RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
@@ -129,7 +129,7 @@ class NdArray(Adapter):
         if not fits:
             raise self._wrong(f"got a row of shape {shape}")
 
-    def _wrong(self, *reason: str | Place) -> InvalidInput:
+    def _wrong(self, *reason: str | RowPath) -> InvalidInput:
         lengths = ["any" if length is None else str(length) for length in self._shape]
         shape = f"({', '.join(lengths)}{',' if len(lengths) == 1 else ''})"
         values = _NAMES[self._dtype.kind]

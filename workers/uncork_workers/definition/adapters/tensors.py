@@ -11,7 +11,7 @@ import numpy as np
 
 from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.plural import plural
-from uncork_workers.wire.frames import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm, TensorForm
 
 BYTES = "BYTES"
 _BF16 = "BF16"

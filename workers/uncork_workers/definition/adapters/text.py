@@ -9,7 +9,7 @@ import msgspec
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
 from uncork_workers.definition.adapters.tensors import BYTES, read_tensors
-from uncork_workers.wire.frames import TensorForm
+from uncork_workers.wire.messages import TensorForm
 
 _decoder: msgspec.json.Decoder[list[str]] = msgspec.json.Decoder(list[str])
 

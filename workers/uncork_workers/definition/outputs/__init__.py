@@ -14,7 +14,7 @@ from uncork_workers.definition.outputs.images import DEFAULT_IMAGE, encode_image
 from uncork_workers.definition.outputs.json import encode_json, values_of
 from uncork_workers.definition.outputs.result_errors import no_results, wrong_count
 from uncork_workers.definition.outputs.tables import as_rows, encode_csv
-from uncork_workers.wire.frames import ListForm, RowResult
+from uncork_workers.wire.messages import ListForm, RowResult
 from uncork_workers.wire.schema import CSV, JSON
 
 __all__ = ["Answer", "Array", "Encoded", "Rejected", "Response", "WrongResult", "encode", "row_result"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from uncork_workers.definition.outputs import Answer, Array, Encoded
 from uncork_workers.definition.outputs.answers import WrongResult
-from uncork_workers.wire.frames import RowsForm, TensorForm
+from uncork_workers.wire.messages import RowsForm, TensorForm
 
 _OK = 200
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from uncork_workers.definition.outputs.answers import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.json import encode_json
-from uncork_workers.wire.frames import AnswerHead
+from uncork_workers.wire.messages import AnswerHead
 
 _OK = 200
 _OCTETS = "application/octet-stream"
