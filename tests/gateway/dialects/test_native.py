@@ -19,8 +19,8 @@ from tests.gateway.running import run, turns
 from uncork_gateway.codecs import AcceptKey, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.errors import UnsupportedMediaType
-from uncork_workers.definition import outputs
 from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.outputs import media_types, responses
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.media_types import Image as ImageOutput
 from uncork_workers.definition.service import Service, api, find_apis
@@ -30,10 +30,10 @@ from uncork_workers.wire.messages import Batch, TensorForm
 from uncork_workers.wire.schema import CSV, JSON, NPY, ServiceDescription
 
 RESPONSES: dict[str, Any] = {
-    "created": outputs.Response({"id": 7}, 201, {"Location": "/7", "X-Note": "é"}),
-    "page": outputs.Response("<p>", content_type="text/html"),
-    "gone": outputs.Response("gone", 410),
-    "empty": outputs.Response(None, 204),
+    "created": responses.Response({"id": 7}, 201, {"Location": "/7", "X-Note": "é"}),
+    "page": responses.Response("<p>", content_type="text/html"),
+    "gone": responses.Response("gone", 410),
+    "empty": responses.Response(None, 204),
     "raw": b"\0\xff",
     "row": {"a": 1},
 }
@@ -58,7 +58,7 @@ class Kinds(Service):
         """Rows of no values."""
         return rows[:, :0]
 
-    @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), outputs.media_types.Json()])
+    @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), media_types.Json()])
     def table(self, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
         """Columns."""
         return {"n": rows, "half": rows / 2}

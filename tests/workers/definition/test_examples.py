@@ -14,7 +14,7 @@ import pytest
 from uncork_workers.definition.adapters import Adapter, DataFrame, File, Image, Json, NdArray, Requests, Text
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.adapters.custom import Request
-from uncork_workers.definition.examples import MOST_VALUES, NoExample, example_of, shown_example
+from uncork_workers.definition.examples import MOST_VALUES, NoExample, docs_example, example_from_schema
 from uncork_workers.wire.messages import Meta
 
 
@@ -68,7 +68,7 @@ class Order(pydantic.BaseModel):
 )
 def test_one_is_made_that_the_adapter_takes(adapter: Adapter) -> None:
     """From its schema, if the service gives none."""
-    body, media_type = shown_example(adapter, None, None)
+    body, media_type = docs_example(adapter, None, None)
 
     assert media_type == "application/json"
     assert len(adapter.merge([body])) == 1
@@ -78,19 +78,19 @@ def test_a_table_is_shown_with_all_its_columns() -> None:
     """In their order."""
     adapter = DataFrame(columns=["a", "b", "c"], dtypes={"a": "uint8", "b": "str"})
 
-    assert msgspec.json.decode(shown_example(adapter, None, None)[0]) == {"a": 1, "b": "some text", "c": 0.5}
+    assert msgspec.json.decode(docs_example(adapter, None, None)[0]) == {"a": 1, "b": "some text", "c": 0.5}
 
 
 def test_what_contains_itself_does_so_once() -> None:
     """A field that may be left out says its default; a list that must have something in it has no end."""
     with pytest.raises(NoExample, match="contain itself"):
-        example_of(
+        example_from_schema(
             {
                 "$ref": "#/$defs/T",
                 "$defs": {"T": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/T"}}},
             }
         )
-    example = msgspec.json.decode(shown_example(Json(type=Tree), None, None)[0], type=Tree)
+    example = msgspec.json.decode(docs_example(Json(type=Tree), None, None)[0], type=Tree)
     assert (example.branches, example.trunk) == ([], None)
 
 
@@ -108,7 +108,7 @@ def test_what_contains_itself_does_so_once() -> None:
 )
 def test_numbers_keep_within_their_bounds(schema: dict[str, Any]) -> None:
     """All bounds that there are."""
-    value = example_of(schema)
+    value = example_from_schema(schema)
 
     assert schema.get("minimum", value) <= value <= schema.get("maximum", value)
     assert schema.get("exclusiveMinimum", value - 1) < value < schema.get("exclusiveMaximum", value + 1)
@@ -116,13 +116,13 @@ def test_numbers_keep_within_their_bounds(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "cost"),
+    ("adapter", "cost_field"),
     [(NdArray(shape=(MOST_VALUES,)), None), (Json(), "text"), (File(), None), (Requests(), None)],
     ids=["large", "not to be weighed", "file", "request"],
 )
-def test_none_is_better_than_a_bad_one(adapter: Adapter, cost: object) -> None:
+def test_none_is_better_than_a_bad_one(adapter: Adapter, cost_field: str | None) -> None:
     """Where it would be huge, cannot be weighed, or is no JSON."""
-    assert shown_example(adapter, None, cost) == (b"", "")
+    assert docs_example(adapter, None, cost_field) == (b"", "")
 
 
 def test_rules_that_a_schema_does_not_tell_are_kept() -> None:
@@ -136,7 +136,7 @@ def test_rules_that_a_schema_does_not_tell_are_kept() -> None:
         def check(cls, number: int) -> int:
             raise KeyError(number)
 
-    assert shown_example(Json(type=Odd), None, None) == (b"", "")
+    assert docs_example(Json(type=Odd), None, None) == (b"", "")
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_the_example_of_the_service_is_shown(
     adapter: Adapter, sample: Sample, shown: tuple[bytes, str]
 ) -> None:
     """If people can read it."""
-    assert shown_example(adapter, sample, None) == shown
+    assert docs_example(adapter, sample, None) == shown

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.outputs import Rejected, Response
 from uncork_workers.definition.outputs.media_types import Csv, Npy
+from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
 from uncork_workers.wire.messages import Batch, ListForm, Reply, TensorForm

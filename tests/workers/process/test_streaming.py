@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.outputs.answers import Rejected, Response
+from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.context import BatchOfRecord, context
 from uncork_workers.process.execution import Executor

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from uncork_workers.definition.adapters import File, Json, NdArray, Requests, UploadedFile
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.outputs import Rejected
+from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
 from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
@@ -135,7 +135,7 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
         executor,
         examples,
         seconds=seconds,
-        tell=lambda api, rows: told.append((api, rows)),
+        on_size=lambda api, rows: told.append((api, rows)),
         clock=lambda: service.now,
     )
     assert told == list(dict.fromkeys(service.calls))  # each size, before it is run
@@ -208,7 +208,7 @@ def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str
             return handler(items)
 
     with pytest.raises(WarmupFailed) as caught:
-        warm_up(Executor(Broken()), examples_of(Broken, []), seconds=1, tell=to_nobody)
+        warm_up(Executor(Broken()), examples_of(Broken, []), seconds=1, on_size=to_nobody)
 
     assert str(caught.value).startswith(f"predict raised {reason}")
     assert caught.value.__cause__ is not None
@@ -229,7 +229,7 @@ def test_files_and_requests_come_as_clients_send_them() -> None:
             seen.extend(requests.payloads)
             return ["fine"] * len(requests)
 
-    warm_up(Executor(Raw()), examples_of(Raw, []), seconds=60, tell=to_nobody)
+    warm_up(Executor(Raw()), examples_of(Raw, []), seconds=60, on_size=to_nobody)
 
     file = UploadedFile(data=b"abc", content_type="application/octet-stream")
     assert [one for one in seen if isinstance(one, UploadedFile)] == [file] * 6
@@ -264,7 +264,7 @@ def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: Row
         def predict(self, items: list[Any]) -> Any:
             return handler(items)
 
-    rehearsed = warm_up(Executor(Any_()), examples_of(Any_, []), seconds=60, tell=to_nobody)
+    rehearsed = warm_up(Executor(Any_()), examples_of(Any_, []), seconds=60, on_size=to_nobody)
 
     assert rehearsed["predict"].result == result
 
@@ -283,7 +283,7 @@ def test_an_example_that_is_not_valid_any_more_is_told() -> None:
 
     executor = Executor(Service2())
     with pytest.raises(WarmupFailed, match=r"predict raised InvalidInput on its example \(rows: 2\): "):
-        warm_up(executor, examples_of(Service2, []), seconds=60, tell=to_nobody)
+        warm_up(executor, examples_of(Service2, []), seconds=60, on_size=to_nobody)
 
 
 def test_an_example_must_fit_the_cost_in_force() -> None:

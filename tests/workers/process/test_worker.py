@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.workers.fake_gateway import listening
-from uncork_workers.definition.outputs.media_types import UNASKED
+from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP, main
 from uncork_workers.wire.frames import Frame, FrameError
 from uncork_workers.wire.messages import Batch, Failed, Hello, Message, Ready, Reply, RowResult, WarmUp
@@ -114,7 +114,7 @@ HELLO = Hello(
                 name="shout",
                 route="/shout",
                 input={"kind": "json"},
-                offers=UNASKED,
+                offers=DEFAULT_MEDIA_TYPES,
                 example=b"{}",
                 example_type="application/json",
             )

@@ -1,1 +1,1 @@
-"""What a service author writes: services, adapters, outputs; and how it is checked and loaded."""
+"""What service authors write (services, adapters, outputs), and how it is checked and loaded."""

@@ -1,4 +1,4 @@
-"""Mistakes in how a service is written that can be told before it runs."""
+"""Checks of a service class that need not run it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
-# Beyond these a value was probably meant in another unit.
+# Values beyond these limits were probably meant in another unit.
 _SHORT_GOAL_MS, _LONG_TIMEOUT_S = 1, 3600
 
 
 def warn_of_units(name: str, settings: ApiSettings) -> None:
-    """Warn, at the line of the class body, of values that were probably meant in another unit."""
+    """Warn, at the line in the class body, about values that were probably meant in another unit."""
     goal_ms, timeout_s = settings.mb_max_latency, settings.timeout
     in_class_body = 3
     if goal_ms < _SHORT_GOAL_MS:
@@ -32,7 +32,7 @@ def warn_of_units(name: str, settings: ApiSettings) -> None:
 
 
 def not_a_method(value: object) -> str:
-    """The message about something that cannot be an api."""
+    """Return the error message for an object that ``@api`` cannot decorate."""
     if isinstance(value, staticmethod | classmethod | property):
         kind, function = type(value).__name__, value.fget if isinstance(value, property) else value.__func__
         name = getattr(function, "__name__", "handler")
@@ -41,15 +41,15 @@ def not_a_method(value: object) -> str:
 
 
 def check_start(service: type[Any]) -> None:
-    """Check that workers can make an object of a service, and call its ``setup()`` and ``teardown()``.
+    """Check that workers can instantiate a service and call its ``setup()`` and ``teardown()``.
 
     Raises:
-        DefinitionError: if it wants arguments, or one of these is no plain method.
+        DefinitionError: if ``__init__`` requires arguments, or one of these is not a plain method.
     """
     name = service.__name__
-    if wanted := _wanted(service):
+    if required := _required_arguments(service):
         raise DefinitionError(
-            f"service {name}: it is made without arguments, but its __init__ wants {wanted}; "
+            f"service {name}: it is made without arguments, but its __init__ wants {required}; "
             f"load what is needed in setup(self)"
         )
     for method in ("setup", "teardown"):
@@ -71,12 +71,11 @@ def _check_plain(name: str, method: str, function: Any) -> None:
         )
 
 
-def _wanted(service: type[Any]) -> str:
-    """The arguments without which an object of it cannot be made."""
+def _required_arguments(service: type[Any]) -> str:
     try:
         parameters = inspect.signature(service).parameters.values()
     except ValueError:
-        return ""  # made by code that is not Python
+        return ""  # implemented in C: no signature
     return ", ".join(
         one.name
         for one in parameters

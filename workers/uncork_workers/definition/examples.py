@@ -1,4 +1,4 @@
-"""What an api is shown with to people who want to try it: the user's example, or one made from the schema."""
+"""Example rows for ``/docs`` and for warm-up: the author's example, or one made from the JSON schema."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 import msgspec
 
 from uncork_workers.definition.adapters.base import Adapter, Sample
-from uncork_workers.wire.schema import COST_IN_BYTES, JSON, field_cost
+from uncork_workers.wire.schema import JSON, field_cost
 
 Schema = dict[str, Any]
 MOST_VALUES = 4096
-"""A larger example is of no use to anybody."""
-
 _MOST_BYTES = 16 * 2**10
 _TEXT = "some text"
 _FORMATS = {
@@ -32,56 +30,64 @@ _FORMATS = {
 
 
 class NoExample(ValueError):
-    """None can be made: it would be too large, or the schema says too little."""
+    """No example can be made of the schema."""
 
 
-def shown_example(adapter: Adapter, sample: Sample | None, cost: object) -> tuple[bytes, str]:
-    """A JSON text and the media type of the body that it stands for: a row, or a text as a JSON string.
+def checked_sample(adapter: Adapter, example: object, cost_field: str | None) -> Sample:
+    """Return the request that carries ``example`` as its only row, validated like a client's request.
 
-    ``sample`` is what the service gives, if it does. Empty if there is none that people could read, or none
-    can be made that the adapter takes.
+    Raises:
+        ValueError: if the example is not valid.
+    """
+    sample = adapter.sample(example)
+    if sample.meta is None:
+        adapter.merge([sample.body])
+    else:
+        adapter.merge_raw([sample.body], [sample.meta])
+    if cost_field is not None:
+        field_cost(sample.body, cost_field)
+    return sample
+
+
+def docs_example(adapter: Adapter, sample: Sample | None, cost_field: str | None) -> tuple[bytes, str]:
+    """Return an example for people, and the media type of the body that carries it.
+
+    It is a row as JSON, or a text as a JSON string, of ``sample`` if there is one. Both are empty if the
+    sample is not text, or no valid example can be made of the schema.
     """
     try:
-        if sample is not None and sample.meta is not None:
-            body, media_type = _text_body(sample), sample.meta.content_type.partition(";")[0].strip()
-        elif sample is not None:
+        if sample is None:
+            schema_example = example_from_schema(adapter.schema())
+            body, media_type = checked_sample(adapter, schema_example, cost_field).body, JSON
+        elif sample.meta is None:
             body, media_type = sample.body, JSON
         else:
-            body, media_type = _made(adapter, cost), JSON
-    # Rules of a user's type are the user's code, and what is made up may be what they do not expect.
+            media_type = sample.meta.content_type.partition(";")[0].strip()
+            is_text = sample.meta.content_type.startswith("text/")
+            body = (
+                msgspec.json.encode(sample.body.decode())
+                if is_text
+                else msgspec.json.format(sample.body, indent=-1)
+            )
+    # Validating runs code of the user's type, which may raise anything for a made-up value.
     except Exception:
         return b"", ""
     return (body, media_type) if len(body) <= _MOST_BYTES else (b"", "")
 
 
-def _text_body(sample: Sample) -> bytes:
-    assert sample.meta is not None
-    if sample.meta.content_type.startswith("text/"):
-        return msgspec.json.encode(sample.body.decode())
-    return msgspec.json.format(sample.body, indent=-1)
+def example_from_schema(schema: Schema) -> Any:
+    """Make a value that conforms to the types, bounds and formats of a JSON schema; patterns are ignored.
 
-
-def _made(adapter: Adapter, cost: object) -> bytes:
-    body = adapter.sample(example_of(adapter.schema())).body
-    adapter.merge([body])
-    if isinstance(cost, str) and cost != COST_IN_BYTES:
-        field_cost(body, cost)
-    return body
-
-
-def example_of(schema: Schema) -> Any:
-    """A value that is allowed, as far as can be told by types, bounds and formats; patterns are not read.
-
-    It has all the properties that are named: people see what there is.
+    Objects get all named properties, so that people see what there is.
 
     Raises:
-        NoExample: if it cannot be made.
+        NoExample: if the value would be too large or recursive.
     """
-    return _Maker(schema.get("$defs", {})).make(schema)
+    return _ExampleMaker(schema.get("$defs", {})).make(schema)
 
 
-class _Maker:
-    """Makes one example; ``definitions`` are what it may refer to."""
+class _ExampleMaker:
+    """Makes one example; ``definitions`` are the targets of ``$ref``."""
 
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
@@ -89,30 +95,25 @@ class _Maker:
         self._values = 0
 
     def make(self, schema: Schema | bool) -> Any:
-        """One value.
-
-        Raises:
-            NoExample: if it would be too large, or contain itself.
-        """
         self._values += 1
         if self._values > MOST_VALUES:
             raise NoExample("it would be too large")
         if isinstance(schema, bool):
             return _TEXT
-        for said in ("default", "const"):
-            if said in schema:
-                return schema[said]
+        for keyword in ("default", "const"):
+            if keyword in schema:
+                return schema[keyword]
         if "$ref" in schema:
-            return self._referred(schema["$ref"].rpartition("/")[2])
-        for several in ("examples", "enum"):
-            if schema.get(several):
-                return schema[several][0]
-        for choice in ("anyOf", "oneOf", "allOf"):
-            if choice in schema:
-                return self._first(schema[choice])
+            return self._resolve(schema["$ref"].rpartition("/")[2])
+        for keyword in ("examples", "enum"):
+            if schema.get(keyword):
+                return schema[keyword][0]
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            if keyword in schema:
+                return self._first(schema[keyword])
         return self._of_type(schema)
 
-    def _referred(self, name: str) -> Any:
+    def _resolve(self, name: str) -> Any:
         if name in self._open:
             raise NoExample("it would contain itself")
         self._open.append(name)
@@ -122,7 +123,7 @@ class _Maker:
             self._open.pop()
 
     def _first(self, choices: Sequence[Schema]) -> Any:
-        """The first that can be made and says more than null."""
+        """Make the first choice that is possible and not null."""
         for choice in choices:
             try:
                 if choice.get("type") != "null":
@@ -157,7 +158,7 @@ class _Maker:
             while len(items) < min(max(1, least), most):
                 items.append(self.make(schema.get("items", True)))
         except NoExample:
-            # What contains itself has an end where it may.
+            # An optional item ends the recursion.
             if len(items) < least:
                 raise
         return items

@@ -1,6 +1,6 @@
-"""What the author of a service has probably got wrong, said beside what Python says of it.
+"""Hints for service authors, attached to exceptions as notes.
 
-Hints on exceptions are notes of theirs: tracebacks in the log and in tests show them, clients never see them.
+Tracebacks in the log and in tests show the notes; clients never see them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from uncork_workers.plural import plural
 log = logging.getLogger("uncork.worker")
 
 _LONG_S = 0.1
-# Modules of models that come in packages of another name.
+# Modules whose packages have another name.
 _PACKAGES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -40,7 +40,7 @@ _UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 class Hinting:
-    """Puts hints on what the code of a service raises in a block; ``rows`` are those that a handler gets."""
+    """Adds hints to exceptions that leave the block; ``rows`` are the handler's argument, if it is called."""
 
     def __init__(self, service: Service, rows: Any = None) -> None:
         self._service = service
@@ -60,13 +60,13 @@ class Hinting:
             or _hint_on_rows(error, self._rows)
         )
         note = f"hint: {hint}"
-        # A service may raise one exception again and again.
+        # A service may raise the same exception object again.
         if hint and note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
 
 def hint_on_import(error: BaseException) -> str:
-    """What to do about an error of an import or a definition; empty if that cannot be told."""
+    """Return a hint for an error at import or in a definition; empty if there is none."""
     text = str(error)
     match error:
         case ModuleNotFoundError(name=str(name)):
@@ -96,28 +96,29 @@ def _hint_on_attribute(error: BaseException, service: Service) -> str:
     if not isinstance(error, AttributeError) or error.obj is not service or error.name is None:
         return ""
     name = error.name
-    has = sorted(vars(service).keys() - {"worker_index"})
-    if near := get_close_matches(name, has, n=1):
+    attributes = sorted(vars(service).keys() - {"worker_index"})
+    if near := get_close_matches(name, attributes, n=1):
         return f"nothing has set self.{name}; did you mean self.{near[0]}?"
-    setup = type(service).setup is not Service.setup
-    if not setup and (other := _almost_setup(type(service))):
+    has_setup = type(service).setup is not Service.setup
+    if not has_setup and (other := _almost_setup(type(service))):
         return f"nothing has set self.{name}: {other}() is never called; name it setup"
-    if setup:
-        what = f"there are {', '.join(f'self.{one}' for one in has)}" if has else "it has set nothing on self"
+    if has_setup:
+        listed = ", ".join(f"self.{attribute}" for attribute in attributes)
+        what = f"there are {listed}" if listed else "it has set nothing on self"
         return f"setup() has not set self.{name}; {what}"
     return f"nothing has set self.{name}: do it in def setup(self), which is called once in every worker"
 
 
 def _almost_setup(service: type[Service]) -> str | None:
-    """The method of a service whose name was probably meant to be setup."""
+    """Return the method whose name was probably meant to be ``setup``."""
     methods = {name.replace("_", "").lower(): name for name in dir(service) if name not in dir(Service)}
     near = get_close_matches("setup", methods, n=1, cutoff=0.8)
     return methods[near[0]] if near else None
 
 
 def _hint_on_rows(error: BaseException, rows: Any) -> str:
-    """What to do about a handler that treats all rows of a batch as one row."""
-    # A table has columns by name, whether it has one row or many.
+    """Return a hint for a handler that treats all rows of a batch as one row."""
+    # A table has named columns, whether it has one row or many.
     if rows is None or hasattr(rows, "iloc"):
         return ""
     count = plural(len(rows), "row")
@@ -132,13 +133,13 @@ def _hint_on_rows(error: BaseException, rows: Any) -> str:
 
 
 def _treated_as_row(code: ast.expr, error: BaseException, rows: Any) -> str:
-    """The name of the variable that failed code treats as one row; empty if there is none."""
+    """Return the variable that the failed expression treats as one row; empty if there is none."""
     match code:
         case ast.Subscript(value=ast.Name(id=name), slice=index):
             several = isinstance(index, ast.Tuple | ast.Slice)
             return name if isinstance(error, IndexError | KeyError | TypeError) and not several else ""
         case ast.Attribute(value=ast.Name(id=name)):
-            # Many rows in an array have the attributes of one: an attribute that is missing is misspelt.
+            # An array of many rows has the attributes of one row, so a missing attribute is a misspelling.
             return name if isinstance(error, AttributeError) and not hasattr(rows, "shape") else ""
         case ast.List(elts=[ast.Name(id=name)]):
             return name
@@ -146,7 +147,7 @@ def _treated_as_row(code: ast.expr, error: BaseException, rows: Any) -> str:
 
 
 def _failing_expressions(at: TracebackType | None) -> Iterator[tuple[FrameType, ast.expr]]:
-    """What failed in each frame, if its source can be read: an expression, and the arguments of a call."""
+    """Yield the expression that failed in each frame, and for a call also its arguments."""
     while at is not None:
         frame, instruction = at.tb_frame, at.tb_lasti // 2
         at = at.tb_next
@@ -155,7 +156,7 @@ def _failing_expressions(at: TracebackType | None) -> Iterator[tuple[FrameType, 
         if line is None or line != end_line:
             continue
         whole = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()
-        # The file may have changed since it was loaded: the positions may then cut a character in two.
+        # If the file has changed since it was loaded, the positions may cut a character in two.
         text = whole[start:end].decode(errors="replace")
         try:
             code = ast.parse(text, mode="eval").body
@@ -166,14 +167,14 @@ def _failing_expressions(at: TracebackType | None) -> Iterator[tuple[FrameType, 
             yield from ((frame, argument) for argument in code.args)
 
 
-def telling_of_blocks(
-    handler: Callable[[Any], Coroutine[Any, Any, Any]], name: str
+def warn_if_blocking(
+    handler: Callable[[Any], Coroutine[Any, Any, Any]],
 ) -> Callable[[Any], Coroutine[Any, Any, Any]]:
-    """An asynchronous handler that warns once when it has run for long and not let go of the event loop."""
-    told = False
+    """Wrap an async handler to warn once if it blocks the event loop for long."""
+    has_warned = False
 
     async def call(rows: Any) -> Any:
-        nonlocal told
+        nonlocal has_warned
         turns: list[bool] = []
         turn = asyncio.get_running_loop().call_soon(turns.append, True)
         began = time.perf_counter()
@@ -182,12 +183,12 @@ def telling_of_blocks(
         finally:
             turn.cancel()
             took_s = time.perf_counter() - began
-            if not (told or turns) and took_s > _LONG_S:
-                told = True
+            if not (has_warned or turns) and took_s > _LONG_S:
+                has_warned = True
                 log.warning(
                     "api %s: the async handler ran for %.1f s and awaited nothing, so that nothing else ran "
                     "beside it; await asyncio.to_thread(...) what blocks, or write def in place of async def",
-                    name,
+                    handler.__name__,
                     took_s,
                 )
 

@@ -1,6 +1,6 @@
-"""What a target is, found out in a process of its own, for the code of a user may do anything.
+"""Describe the service of a target in a separate process, as importing user code may do anything.
 
-``python -m uncork_workers.definition.inspect_service TARGET FILE`` writes it into the file.
+``python -m uncork_workers.definition.inspect_service TARGET FILE`` writes the description to the file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from uncork_workers.wire.schema import ServiceDescription
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A service, or why there is none."""
-
     service: ServiceDescription | None = None
     why_not: str = ""
 
 
 def inspect_service(target: str) -> ServiceDescription:
-    """The service that a target names, as its code describes it. It is imported, but not set up.
+    """Import the service of a target in a separate process, without setting it up, and describe it.
 
     Raises:
-        TargetError: if it names none that can be served; the message says why.
+        TargetError: if the target names no service that can be served; the message says why.
     """
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         file = Path(folder) / "found"
@@ -43,7 +41,6 @@ def inspect_service(target: str) -> ServiceDescription:
 
 
 def main(target: str, file: str) -> None:
-    """Find it out here."""
     try:
         found = _Found(service=describe_service(load_service(target)))
     except TargetError as error:

@@ -1,4 +1,4 @@
-"""Finds the service that a target such as ``module:Service`` or ``path/file.py:Service`` names."""
+"""Import the service that a target such as ``module:Service`` or ``path/file.py:Service`` names."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from uncork_workers.wire.schema import DefinitionError
 
 
 class TargetError(Exception):
-    """The target is not a service that can be served; the message says why."""
+    """The target names no service that can be served; the message says why."""
 
 
 def load_service(target: str) -> type[Service]:
     """Import the service class that ``target`` names.
 
     Raises:
-        TargetError: if there is no such module, file or class, it is not a Service, or has no api. If
-            the user's own code raised while it was imported, that is the cause (``__cause__``).
+        TargetError: if there is no such module, file or class, or it is not a valid service. If the import
+            raised, that exception is the cause (``__cause__``).
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
@@ -62,11 +62,11 @@ def _load(place: str) -> ModuleType:
 def _load_file(place: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
-        there = [file.name for file in path.parent.glob("*.py") if file.is_file()]
-        near = get_close_matches(path.name, there, n=1)
+        existing = [file.name for file in path.parent.glob("*.py") if file.is_file()]
+        near = get_close_matches(path.name, existing, n=1)
         hint = f"; did you mean {Path(place).with_name(near[0])}?" if near else ""
         raise TargetError(f"there is no file {place}{hint}")
-    # As if the file were run: what lies beside it can be imported.
+    # As when Python runs the file: it can import modules in its folder.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -110,7 +110,7 @@ def _no_service(name: str, value: object) -> str:
 
 
 def _example(target: str) -> str:
-    """The first class of a file that was named without one."""
+    """Suggest the first class of a file whose target lacks one."""
     try:
         tree = ast.parse(Path(target).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -120,7 +120,6 @@ def _example(target: str) -> str:
 
 
 def _line_of(error: DefinitionError) -> str:
-    """Where in the code of the user it was raised."""
     ours = str(Path(__file__).parents[1])
     lines = [
         frame

@@ -1,4 +1,4 @@
-"""How a service is written: subclass :class:`Service`, decorate handlers with :func:`api`."""
+"""Services: subclass :class:`Service` and decorate its handlers with :func:`api`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any, TypeVar
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.definition.checks import check_start, not_a_method, warn_of_units
-from uncork_workers.definition.examples import shown_example
-from uncork_workers.definition.outputs.media_types import UNASKED, Output
+from uncork_workers.definition.examples import checked_sample, docs_example
+from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
 from uncork_workers.wire.schema import (
-    COST_IN_BYTES,
     ApiDescription,
     ApiSettings,
     DefinitionError,
     ServiceDescription,
     check_route,
-    field_cost,
     not_for_streams,
 )
 
@@ -27,24 +25,27 @@ _MARK = "__uncork_api__"
 
 
 class Service:
-    """Base class of services. Every worker process makes one object of it, without arguments."""
+    """Base class of services. Every worker process creates one instance, without arguments."""
 
     worker_index: int = 0
-    """Number of the worker, from 0; a worker that takes the place of another has its number."""
+    """Number of the worker, from 0. A worker that replaces another gets its number."""
 
     def setup(self) -> None:
-        """Load what the handlers need. Called once in every worker, before it takes batches."""
+        """Load models and whatever else the handlers need. Called once per worker, before its first batch.
+
+        If it raises, the worker exits and is started again.
+        """
 
     def teardown(self) -> None:
-        """Give back what the worker should not leave behind. Called when it takes no more batches.
+        """Release resources. Called once when the worker stops.
 
-        Not if the process is killed: nothing that matters may depend on it.
+        It is not called when the process is killed, so nothing that matters may depend on it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ApiDefinition:
-    """What ``@api`` wrote on a handler. ``sample`` is what a worker warms up with, if it is to do so."""
+    """What ``@api`` attaches to a handler. Workers warm up with ``sample``, if there is one."""
 
     name: str
     adapter: Adapter
@@ -67,49 +68,50 @@ def api(
     warmup: Any = None,
     allowed_batch_sizes: Sequence[int] | None = None,
 ) -> Callable[[H], H]:
-    """Make a method, plain or ``async``, an api, called once per batch with the rows of all its requests.
+    """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
 
-    The method gets what ``input`` makes of the rows, and returns as many results, in order: an array
-    whose first axis is the rows, or a list.
+    The method gets the rows as ``input`` builds them, and returns one result per row, in order: an array
+    whose first axis is the rows, a table, or a list.
 
-    With ``policy="none"`` it may also be a generator, plain or ``async``: it is called with one request, all
-    its rows, and each piece that it yields is sent to the client at once. Text and bytes are sent as they
-    are, anything else as a line of JSON; all pieces of an answer must be of one of these kinds. The first
-    may be a ``Response`` that says status, headers and content type, or a ``Rejected``. It is closed when the
-    client has left, so that its ``finally`` runs; this is noticed when it yields. Such a request is never
-    run a second time, whatever ``idempotent`` says.
+    With ``policy="none"`` the method may also be a generator, plain or ``async``. It is then called with the
+    rows of one request, and each value that it yields goes to the client at once: ``str`` and ``bytes`` as
+    they are, anything else as a line of JSON. All values of a response must be of one of these kinds. The
+    first may be a ``Response``, which sets status, headers and content type, or a ``Rejected``. When the
+    client disconnects, the generator is closed at its next ``yield``, so its ``finally`` blocks run. Such a
+    request is never executed twice, whatever ``idempotent`` says.
 
     Args:
-        input: adapter, for example ``NdArray(dtype="float32", shape=(64,))``.
-        output: in which media types the api answers, for example ``Csv()``; of several, the first to clients
-            that do not ask with ``Accept``. If it is not given: JSON, and on demand ``.npy`` and CSV. Not for
-            generators.
-        route: path of the api; ``/<method name>`` if not given.
-        mb_max_latency: latency goal in milliseconds. Requests are held only as long as it can be met.
-        mb_max_batch_size: most rows in a batch, and in one call of the method.
-        mb_max_batch_bytes: most bytes of request bodies in a batch.
-        policy: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"``, ``"fixed:MS:ROWS"``,
-            ``"aimd"`` or ``"none"``.
-        timeout: seconds a batch may run before its worker is killed.
-        idempotent: whether a batch that failed may be run again: on another worker if its own died; in parts
-            if the method raised, so that only the requests to blame get 500.
-        cost: what a row weighs, if rows differ much in the time that they take; batch time is then predicted
-            from the weight of a batch, and ``mb_max_batch_size`` is its most weight. A number: each row
-            weighs that. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows
-            that are JSON objects, where a number is the weight itself (at most 1e9), and a string, list or
-            object weighs the length of its JSON text in bytes (a string without its quotes, at least 1);
-            a request without it gets 400.
-        warmup: an example of a row. Each worker calls the method with batches of it before it is ready, so
-            that the first clients find a model that is warm, and the time of their batches known. For rows:
-            a value as a JSON client would send it, or what becomes that (an array, a row as a dict, an
-            instance of the type). For files, images and whole requests: bytes, a ``pathlib.Path``, or a
-            ``Request``. ``/docs`` shows it to people who want to try the api, if it is JSON or text.
-        allowed_batch_sizes: rising numbers of rows; the method is called with these only. A batch of another
-            size has its last row repeated, and the results of the surplus are dropped. For models that are
-            compiled for some sizes.
+        input: the input adapter, for example ``NdArray(dtype="float32", shape=(64,))``.
+        output: the output adapters, for example ``Csv()``. Clients choose with ``Accept``; without it they
+            get the first. Default: JSON, and on request ``.npy`` and CSV. Not for generators.
+        route: path of the API. Default: ``/<method name>``.
+        mb_max_latency: latency goal in milliseconds. A request waits for others only while the goal can
+            still be met.
+        mb_max_batch_size: the most rows in a batch and in one call of the method.
+        mb_max_batch_bytes: the most bytes of request bodies in a batch.
+        policy: when to release a batch: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"``,
+            ``"fixed:MS:ROWS"``, ``"aimd"`` or ``"none"``.
+        timeout: seconds a batch may take before its worker is killed.
+        idempotent: whether a failed batch may be executed again: by another worker if its worker died, or in
+            parts if the method raised, so that only the requests at fault get 500.
+        cost: the cost of a row, for rows whose execution times differ much. Batch times are then predicted
+            from the total cost of a batch, and ``mb_max_batch_size`` limits that. A number: the cost of every
+            row. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows that are
+            JSON objects. A number in that field is the cost itself (at most 1e9); a string, list or object
+            costs the bytes of its JSON text (a string without its quotes, at least 1). A request without the
+            field gets 400.
+        warmup: an example row. Each worker calls the method with batches of it before it is ready, so the
+            first clients find a warm model and the gateway knows its batch times. For rows: a value as a
+            JSON client would send it, or one that converts to it (an array, a row as a dict, an instance of
+            the type). For files, images and whole requests: bytes, a ``pathlib.Path`` or a ``Request``.
+            ``/docs`` shows it as an example if it is JSON or text.
+        allowed_batch_sizes: the only numbers of rows that the method is called with, in rising order, for
+            models compiled for certain sizes. Other batches are padded with copies of their last row, and
+            the results of the copies are dropped.
 
     Raises:
-        DefinitionError: if an argument is wrong; the message names the api, the argument and the range.
+        DefinitionError: if an argument is invalid; the message names the API, the argument and what is
+            accepted.
     """
 
     def decorate(handler: H) -> H:
@@ -118,12 +120,10 @@ def api(
         _check_handler(name, handler)
         streams = inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
         if streams:
-            _check_stream(
-                name,
-                policy,
-                output=output,
-                warmup=warmup,
-            )
+            _check_stream(name, policy, output=output, warmup=warmup)
+        # The check of the settings reports values that are not lists.
+        is_list = isinstance(allowed_batch_sizes, list | tuple)
+        sizes: Any = tuple(allowed_batch_sizes or ()) if is_list else allowed_batch_sizes
         settings = ApiSettings(
             mb_max_latency=mb_max_latency,
             mb_max_batch_size=mb_max_batch_size,
@@ -132,12 +132,12 @@ def api(
             timeout=timeout,
             idempotent=idempotent,
             cost=cost,
-            allowed_batch_sizes=_sizes(allowed_batch_sizes),
+            allowed_batch_sizes=sizes,
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)
-        sample = None if warmup is None else _sample(name, input, warmup, cost)
-        example, example_type = shown_example(input, sample, cost)
+        sample = None if warmup is None else _warmup_sample(name, input, warmup, settings.cost_field)
+        example, example_type = docs_example(input, sample, settings.cost_field)
         description = ApiDescription(
             name=name,
             route=path,
@@ -159,30 +159,17 @@ def api(
     return decorate
 
 
-def _sample(api: str, adapter: Adapter, example: object, cost: object) -> Sample:
-    """The request for the warm-up, once the adapter has found it as good as one of a client."""
+def _warmup_sample(api: str, adapter: Adapter, example: object, cost_field: str | None) -> Sample:
     try:
-        sample = adapter.sample(example)
-        if sample.meta is None:
-            adapter.merge([sample.body])
-        else:
-            adapter.merge_raw([sample.body], [sample.meta])
-        if isinstance(cost, str) and cost != COST_IN_BYTES:
-            field_cost(sample.body, cost)
+        return checked_sample(adapter, example, cost_field)
     except ValueError as error:
         reason = error.in_single_row() if isinstance(error, InvalidInput) else error
         raise DefinitionError(f"api {api!r}: warmup must be an example of one row: {reason}") from error
-    return sample
-
-
-def _sizes(sizes: object) -> Any:
-    """As they are described; what is no list is told by the check."""
-    return tuple(sizes) if isinstance(sizes, list | tuple) else sizes
 
 
 def _offers(api: str, output: object) -> tuple[str, ...]:
     if output is None:
-        return UNASKED
+        return DEFAULT_MEDIA_TYPES
     given = output if isinstance(output, list | tuple) else [output]
     outputs = [one for one in given if isinstance(one, Output)]
     if not outputs or len(outputs) < len(given):
@@ -193,10 +180,10 @@ def _offers(api: str, output: object) -> tuple[str, ...]:
 
 
 def find_apis(service: type[Service]) -> list[ApiDefinition]:
-    """The apis of a service in the order of their definition, those of base classes first.
+    """Return the APIs of a service in the order of their definition, those of base classes first.
 
     Raises:
-        DefinitionError: if there is none, one is no plain method, or two have the same route.
+        DefinitionError: if there is none, one is not a plain method, or two share a route.
     """
     found: dict[str, ApiDefinition] = {}
     for klass in reversed(service.__mro__):
@@ -225,14 +212,15 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
 
 
 def describe_service(service: type[Service]) -> ServiceDescription:
-    """What the gateway is told about a service.
+    """Return the description of a service for the gateway.
 
     Raises:
-        DefinitionError: as :func:`find_apis`, and if it cannot be made and set up without arguments.
+        DefinitionError: as :func:`find_apis`, and if the service cannot be created and set up without
+            arguments.
     """
     check_start(service)
     apis = [definition.description for definition in find_apis(service)]
-    # Not that of the base class, which getdoc would find.
+    # getdoc() would find the docstring of the base class.
     doc = inspect.cleandoc(service.__doc__ or "")
     return ServiceDescription(name=service.__name__, apis=apis, doc=doc)
 
@@ -265,7 +253,6 @@ _NOT_FOR_STREAMS = {
 
 
 def _check_stream(name: str, policy: object, **arguments: object) -> None:
-    """Check what was given for a generator."""
     if policy != "none":
         raise DefinitionError(
             f"api {name!r}: a generator streams its answers, one request at a time; write policy='none', or "

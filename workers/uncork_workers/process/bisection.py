@@ -1,4 +1,4 @@
-"""Finds the requests that make a batch fail, so that the others can be answered."""
+"""Find the requests that make a batch fail, so that the others can be answered."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _MOST_FAILING = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected(Generic[R]):
-    """What became of the requests of a batch that failed as a whole.
+    """The outcome of the search, by position of the request.
 
     Attributes:
-        results: of those that worked, alone or in company.
-        culprits: those that failed alone, and how.
-        given_up: those that only failed in company when the search was given up.
+        results: results of requests that succeeded, alone or in a group.
+        culprits: exceptions of requests that failed alone.
+        given_up: requests that had failed only in groups when the search was given up.
     """
 
     results: dict[int, R]
@@ -28,11 +28,14 @@ class Bisected(Generic[R]):
 def bisect(
     requests: Sequence[int], run: Callable[[Sequence[int]], Sequence[R] | BaseException]
 ) -> Bisected[R]:
-    """Halve two or more requests that failed together, level by level, until each culprit stands alone.
+    """Halve a group of requests that failed together, level by level, until each culprit is alone.
 
-    ``run`` gives one result for each request of a group, or how the group failed. It is called at most
-    2*log2(n) times for one culprit among n requests. More than four groups that fail on one level are no
-    single bad row: the search is given up.
+    One culprit among n requests takes at most 2*log2(n) calls of ``run``. If more than four groups fail on
+    one level, single bad rows are not the cause, and the search is given up.
+
+    Args:
+        requests: the positions of two or more requests.
+        run: returns one result per request of a group, or the exception with which the group failed.
     """
     results: dict[int, R] = {}
     culprits: dict[int, BaseException] = {}
@@ -49,7 +52,7 @@ def bisect(
     def failing_halves(group: Sequence[int]) -> list[Sequence[int]]:
         left, right = group[: len(group) // 2], group[len(group) // 2 :]
         if not fails(left):
-            # It is the right half that failed, then; to see that again would teach nothing.
+            # So the right half fails; running it would only confirm that, unless it is a single request.
             return [right] if len(right) > 1 or fails(right) else []
         return [left, right] if fails(right) else [left]
 

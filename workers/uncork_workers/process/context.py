@@ -1,4 +1,4 @@
-"""What a handler can know of the batch that it runs, and what its log lines say of it."""
+"""The current batch, for handlers and log records."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The batch that runs.
+    """The batch that the handler is executing.
 
     Attributes:
-        batch_id: as the callers see it in ``X-Batch-Id``.
-        api: which api it is for.
+        batch_id: the id that clients get in ``X-Batch-Id``.
+        api: name of the API.
         worker_index: number of the worker, from 0.
-        requests: how many share it.
-        rows: how many rows they have together.
-        due: when each of them should be done here, for its answer to be in time: within its goal, and before
-            its client gives up. In seconds of ``time.monotonic()``; empty while the worker warms up.
-        traceparent, tracestate: where the batch is in a trace, as the W3C's headers of these names say it,
-            for spans of the handler's own; empty if the gateway traces nothing.
+        requests: number of requests in the batch.
+        rows: number of rows in the batch.
+        due: for each request, when the worker should be done for the response to meet the request's deadline,
+            in seconds of ``time.monotonic()``. Empty during warm-up.
+        traceparent, tracestate: the batch's span as W3C trace context headers, the parent for the handler's
+            own spans. Empty if tracing is off.
     """
 
     batch_id: str
@@ -38,10 +38,9 @@ class Context:
 
     @property
     def deadline_left_s(self) -> float:
-        """Seconds from now until the first of the requests is due; negative if it is late.
+        """Seconds until the first request is due; negative if it is late, infinite during warm-up.
 
-        A handler that can be quicker at a price, such as a smaller beam, asks this. Infinite while the worker
-        warms up.
+        For handlers that can trade quality for speed, for example with a smaller beam.
         """
         return min(self.due, default=math.inf) - time.monotonic()
 
@@ -50,10 +49,10 @@ _current: ContextVar[Context] = ContextVar("uncork_context")
 
 
 def context() -> Context:
-    """The batch that the calling handler runs.
+    """Return the batch that the calling handler is executing.
 
     Raises:
-        LookupError: if none runs here: in ``setup``, or in a thread of the handler's own.
+        LookupError: outside a handler call, for example in ``setup`` or in a thread that the handler started.
     """
     try:
         return _current.get()
@@ -63,7 +62,7 @@ def context() -> Context:
 
 @contextmanager
 def running(batch: Context) -> Iterator[None]:
-    """Have it be known until the block ends."""
+    """Set the current batch for the duration of the block."""
     token = _current.set(batch)
     try:
         yield
@@ -72,10 +71,10 @@ def running(batch: Context) -> Iterator[None]:
 
 
 class BatchOfRecord(logging.Filter):
-    """Gives log records ``batch`` and ``api`` if a batch runs; and ``batch_text``, for lines of text."""
+    """Adds ``batch`` and ``api`` of the current batch to log records, and ``batch_text`` for text formats."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let everything through."""
+        """Accept every record."""
         batch = _current.get(None)
         record.batch_text = ""
         if batch is not None:

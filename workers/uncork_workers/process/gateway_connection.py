@@ -1,4 +1,4 @@
-"""A worker's end of its socket: batches and their cancelling come in, pieces of answers go out."""
+"""The worker's end of its socket."""
 
 from __future__ import annotations
 
@@ -10,62 +10,57 @@ from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_f
 from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Message, Piece, Ping, Pong
 
 _READ_BYTES = 256 * 1024
-# Between pieces of a stream nothing comes but the few bytes of a cancel.
+# Between the pieces of a stream only a cancel of a few bytes can arrive.
 _PEEK_BYTES = 4096
 
 
 class GatewayConnection:
-    """What a worker hears and says."""
-
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._decoder = FrameDecoder()
-        self._came: deque[Frame] = deque()
-        self._is_deserted = False
+        self._inbox: deque[Frame] = deque()
+        self._gateway_closed = False
 
     def batches(self) -> Iterator[tuple[Batch, bytes]]:
-        """Each batch and its payload, until the gateway closes the connection.
+        """Yield each batch and its payload until the gateway closes the connection.
 
         Raises:
-            FrameError: if it sends something else.
+            FrameError: if the gateway sends an unexpected message.
         """
         while True:
-            while self._came:
-                message, payload = self._came.popleft()
+            while self._inbox:
+                message, payload = self._inbox.popleft()
                 if isinstance(message, Batch):
                     yield message, payload
                 elif isinstance(message, Ping):
                     self.send(Pong())
-                elif not isinstance(message, Cancel):  # which is late: its batch has ended
+                elif not isinstance(message, Cancel):  # of a batch that has ended
                     raise FrameError(f"a worker takes batches, not {type(message).__name__}")
-            if self._is_deserted:
+            if self._gateway_closed:
                 return
             self._receive(self._connection.recv(_READ_BYTES))
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
-        """Send a frame."""
         self._connection.sendall(encode_frame(message, bodies))
 
-    # Streamed answers
-
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        """Send a piece. That the gateway has gone is not the handler's fault, and not raised there."""
+        """Send a piece of a stream. A lost connection is not raised here, inside the handler."""
         try:
             self.send(Piece(batch=batch, head=head), [data])
         except (BrokenPipeError, ConnectionResetError):
-            self._is_deserted = True
+            self._gateway_closed = True
 
     def is_cancelled(self, batch: int) -> bool:
-        """Whether nobody waits for more of a batch."""
+        """Return whether the gateway has cancelled the batch or gone away."""
         try:
             self._receive(self._connection.recv(_PEEK_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             pass
         except ConnectionResetError:
-            self._is_deserted = True
-        return self._is_deserted or Cancel(batch) in (frame.message for frame in self._came)
+            self._gateway_closed = True
+        return self._gateway_closed or Cancel(batch) in (frame.message for frame in self._inbox)
 
     def _receive(self, data: bytes) -> None:
         if not data:
-            self._is_deserted = True
-        self._came.extend(self._decoder.feed(data))
+            self._gateway_closed = True
+        self._inbox.extend(self._decoder.feed(data))

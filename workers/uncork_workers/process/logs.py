@@ -1,4 +1,4 @@
-"""Where logs go: in colour to somebody who looks at a terminal, otherwise as plain lines or as JSON."""
+"""Logging to stderr: in colour on a terminal, otherwise as plain or JSON lines."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 
 
 def is_watched(console: Console) -> bool:
-    """Whether somebody looks at a terminal that can do more than print lines."""
+    """Return whether the console is a terminal that understands control codes."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 def log_to_stderr(
     level: str, who: str, *, log_format: LogFormat = "text", console: Console | None = None
 ) -> None:
-    """Have all that this process logs go to stderr, as from ``who``: ``gateway``, or ``worker 0``.
+    """Send this process's log to stderr; ``who`` names the process, such as ``gateway`` or ``worker 0``.
 
-    Warnings of Python are lines of the log too where they are to be read by machines.
+    In the JSON format, Python warnings become log lines too.
     """
     console = console or Console(stderr=True)
     handler: logging.Handler = logging.StreamHandler()
@@ -39,7 +39,7 @@ def log_to_stderr(
         handler.setFormatter(JsonFormatter(who))
         logging.captureWarnings(True)
     elif is_watched(console):
-        handler = _OnTerminal(console=console, show_path=False, log_time_format="%X")
+        handler = _TerminalHandler(console=console, show_path=False, log_time_format="%X")
         handler.setFormatter(logging.Formatter(f"{who}%(batch_text)s: %(message)s"))
     else:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(batch_text)s: %(message)s"))
@@ -47,40 +47,37 @@ def log_to_stderr(
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-class _OnTerminal(RichHandler):
-    """Tracebacks have the whole width. Each record begins with an empty line, as another process may show
-    there what it waits for."""
+class _TerminalHandler(RichHandler):
+    """Gives tracebacks the full width; clears the line first, as another process may show progress there."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
         except OSError:
-            self.handleError(record)  # the terminal is gone; what is logged is no reason to fail
+            self.handleError(record)  # the terminal is gone; logging must not fail
         else:
             super().emit(record)
 
     def render_message(self, record: logging.LogRecord, message: str) -> Text:
-        """The first line; the others are no message, but what belongs to it."""
         return Text(message.partition("\n")[0])
 
     def render(
         self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
     ) -> ConsoleRenderable:
-        """The line, and below it what else there is."""
+        # The message has only the first line of the record; the others follow below it, dimmed.
         line = super().render(record=record, traceback=traceback, message_renderable=message_renderable)
         more = self.format(record).partition("\n")[2]
         return Group(line, Text(more, "dim")) if more else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time in UTC, level, logger, message, process, and what else it has."""
+    """One JSON object per line: time in UTC, level, logger, message, process, and any extra fields."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; what JSON does not know is written as text."""
         seconds, milliseconds = divmod(int(record.created * 1000), 1000)
         line: dict[str, Any] = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}Z",
@@ -103,6 +100,6 @@ def _as_json(line: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(line, enc_hook=str).decode()
     except (TypeError, ValueError, RecursionError):
-        # Half of a surrogate pair, a number of more than 64 bits, a list that holds itself.
+        # A lone surrogate, an integer of more than 64 bits, or a list that contains itself.
         text = {name: str(value).encode(errors="backslashreplace").decode() for name, value in line.items()}
         return msgspec.json.encode(text).decode()

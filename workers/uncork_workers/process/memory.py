@@ -1,4 +1,4 @@
-"""How the C library handles large blocks of memory."""
+"""Tuning of the C library's allocator."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-# The highest threshold that glibc takes, and how much is kept at most.
+# The highest threshold that glibc accepts, and the most freed memory to keep.
 _MAPPED_BYTES = 32 * 2**20
 _KEPT_BYTES = 128 * 2**20
 
 
 def keep_freed_memory() -> None:
-    """Keep up to 128 MiB that were freed instead of giving them back to the system at once.
+    """Make glibc keep up to 128 MiB of freed memory instead of returning it to the system at once.
 
-    By default glibc maps each large block anew, and the system clears it page by page: with bodies of a
-    megabyte that costs more than all that is done with them. Does nothing where the environment says
-    something else (``MALLOC_…``), or where there is no glibc.
+    By default glibc maps each large block anew and the kernel clears its pages; for bodies of a megabyte that
+    costs more than all other work on them. Does nothing if the environment sets a ``MALLOC_`` variable, or
+    without glibc.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return

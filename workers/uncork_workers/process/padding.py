@@ -1,4 +1,4 @@
-"""Batches of a few sizes only, for models that are compiled for them: the last row again, until one fits."""
+"""Pad handler calls to allowed sizes, for models compiled for certain sizes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from uncork_workers.definition.outputs import Array, Encoded
+from uncork_workers.definition.outputs.encoding import Array, Encoded
 
 
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:
-    """The smallest of some rising sizes that ``rows`` rows fit into; so many themselves if none is given."""
+    """Return the smallest allowed size for ``rows`` rows; without allowed sizes, ``rows``."""
     return rows if allowed is None else allowed[bisect_left(allowed, rows)]
 
 
 def pad(rows: Any, size: int) -> Any:
-    """Rows with the last of them repeated until there are ``size``."""
+    """Repeat the last row until there are ``size`` rows."""
     missing = size - len(rows)
     if missing <= 0:
         return rows
@@ -30,11 +30,11 @@ def pad(rows: Any, size: int) -> Any:
     return [*rows, *[last[0]] * missing]
 
 
-def without_surplus(encoded: Encoded | Array, rows: int) -> Encoded | Array:
-    """What the handler said of the first rows."""
+def without_padding(encoded: Encoded | Array, rows: int) -> Encoded | Array:
+    """Return the results for the first rows."""
     if isinstance(encoded, Array):
         return encoded._replace(values=encoded.values[:rows])
     if len(encoded.rows) == rows:
         return encoded
-    answers = {at: answer for at, answer in encoded.answers.items() if at < rows}
-    return replace(encoded, rows=encoded.rows[:rows], answers=answers)
+    responses = {at: response for at, response in encoded.responses.items() if at < rows}
+    return replace(encoded, rows=encoded.rows[:rows], responses=responses)

@@ -1,4 +1,4 @@
-"""A worker dies with its gateway, however that ends."""
+"""End the worker process when its gateway ends."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import threading
 import time
 
 _PR_SET_PDEATHSIG = 1
-_LOOK_EVERY_S = 0.5
+_POLL_S = 0.5
 
 
 def die_with(parent: int) -> None:
-    """End this process at once when its parent ends, whatever it is doing then.
+    """End this process at once when its parent ends, even inside a handler.
 
-    A gateway that leaves in order closes the sockets of its workers and waits for them; this is for one that
-    was killed while a worker is inside a handler and does not look at its socket. Linux does it when the
-    thread ends that started the worker, which is the gateway's only one with an event loop. Elsewhere a
-    thread looks for the parent, and has to wait for code that keeps the interpreter's lock.
+    A gateway that stops in order closes the sockets of its workers; this is for a gateway that is killed.
+    On Linux the kernel sends the signal when the thread that started the worker ends, which is the thread of
+    the gateway's event loop. Elsewhere a thread polls, which cannot run while a handler holds the GIL.
 
     Args:
-        parent: the number that the parent had when it started this process.
+        parent: the process id of the parent when it started this process.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
@@ -30,11 +29,11 @@ def die_with(parent: int) -> None:
             raise OSError(ctypes.get_errno(), "prctl: " + os.strerror(ctypes.get_errno()))
     else:
         threading.Thread(target=_watch, args=(parent,), name="uncork parent", daemon=True).start()
-    if os.getppid() != parent:  # it ended before it was watched
+    if os.getppid() != parent:  # it ended before the watch began
         os._exit(0)
 
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
     os._exit(0)

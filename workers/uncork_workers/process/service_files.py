@@ -1,4 +1,4 @@
-"""The files of a service: what has to be watched to reload it."""
+"""The source files of a service, to watch for reloading."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def service_files(target: str) -> list[str]:
-    """The file of a service that is imported, and of all modules imported so far that belong to its project.
+    """Return the file of an imported service and of all imported modules in its project.
 
-    Those are the ones beside and below it, for a service in a package those beside and below the package.
-    What is installed does not count; of an installed package its own files do.
+    The project is the folder of the service's file, or the folder that contains its top-level package.
+    Installed packages are excluded, unless the service itself is in one: then its files are the project.
     """
     place = target.rpartition(":")[0]
     name = Path(place).stem if place.endswith(".py") else place
@@ -29,7 +29,6 @@ def service_files(target: str) -> list[str]:
 
 
 def _root(module: str, path: Path) -> Path:
-    """The folder of a project."""
     if path.stem == module:
         return path.parent
     root = path.parents[module.count(".") + (path.stem == "__init__")]

@@ -1,4 +1,4 @@
-"""Runs a handler that is a generator: each piece leaves as it is yielded, until nobody waits for more."""
+"""Run a handler that is a generator: send each piece when it is yielded."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from typing import Any, Protocol
 
-from uncork_workers.definition.outputs.answers import Rejected
+from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
 from uncork_workers.wire.messages import AnswerHead
 
 
-class Outlet(Protocol):
-    """Where the pieces of answers go. ``batch`` is the number of the batch that runs."""
+class PieceSink(Protocol):
+    """Where the pieces of a batch's response go."""
 
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        """Send some bytes; the first with a head."""
+        """Send a piece; the first one has a head."""
 
     def is_cancelled(self, batch: int) -> bool:
-        """Whether nobody waits for more."""
+        """Return whether the client needs no more pieces."""
         ...
 
 
 class Stream:
-    """One answer on its way out."""
+    """One streamed response."""
 
-    def __init__(self, batch: int, outlet: Outlet) -> None:
+    def __init__(self, batch: int, sink: PieceSink) -> None:
         self._batch = batch
-        self._outlet = outlet
+        self._sink = sink
         self._encoder = PieceEncoder()
         self._has_begun = False
-        self.refusal: Rejected | None = None
-        """What the handler yielded instead of an answer."""
+        self.rejected: Rejected | None = None
+        """What the handler yielded instead of a response."""
 
     def run(self, pieces: Generator[Any, None, None]) -> None:
-        """Pass on what a generator yields, and close it.
+        """Send what a generator yields until it ends or the client needs no more, and close it.
 
         Raises:
-            WrongResult: if it yields what cannot be sent.
-            Exception: what it raises.
+            WrongResult: if a piece cannot be sent.
+            Exception: what the generator raises.
         """
         with closing(pieces):
             for piece in pieces:
-                if not self._pass_on(piece):
+                if not self._send(piece):
                     break
 
     async def run_async(self, pieces: AsyncGenerator[Any, None]) -> None:
-        """As :meth:`run`, for an asynchronous generator. All of it runs in one task."""
+        """Like :meth:`run`, for an async generator, all of which runs in one task."""
         async with aclosing(pieces):
             async for piece in pieces:
-                if not self._pass_on(piece):
+                if not self._send(piece):
                     break
 
-    def _pass_on(self, piece: Any) -> bool:
-        """Send a piece; returns whether there is to be another."""
+    def _send(self, piece: Any) -> bool:
+        """Send a piece; return whether to continue."""
         if isinstance(piece, Rejected) and not self._has_begun:
-            self.refusal = piece
+            self.rejected = piece
             return False
         head, data = self._encoder.encode(piece)
         self._has_begun = True
-        self._outlet.send_piece(self._batch, head, data)
-        return not self._outlet.is_cancelled(self._batch)
+        self._sink.send_piece(self._batch, head, data)
+        return not self._sink.is_cancelled(self._batch)

@@ -1,7 +1,7 @@
-"""What a worker does before it takes batches: it runs some of the examples that its service gives.
+"""Warm up a worker with the examples of its service before it accepts batches.
 
-The model is warm then, and it is known how long batches take before the first client comes. Apis take turns,
-a size each, so that a slow one leaves time to the others.
+The first clients then find a warm model, and the gateway knows how long batches take. APIs take turns, one
+size each, so that a slow API leaves time for the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.outputs import row_result
+from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
 from uncork_workers.process.execution import Executor
@@ -24,19 +24,19 @@ from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, r
 log = logging.getLogger("uncork.worker")
 
 Chunks = list[tuple[float, float]]
-"""What batches weighed (their rows, if the api gives no cost), and the seconds that they took."""
+"""(cost, seconds) of batches; the cost is the number of rows if the API defines none."""
 
-# The first call pays for what is made lazily, and where models are compiled for a size, the first of that
-# size does; any may be disturbed. So the quickest counts.
-_RUNS_OF_A_SIZE = 2
+# The first run of a size may include lazy initialization or compilation, and any run may be disturbed, so the
+# faster of two counts.
+_RUNS_PER_SIZE = 2
 
 
 class WarmupFailed(Exception):
-    """A handler raised on its example. The message names the api, the cause is what was raised."""
+    """A handler failed on its example. The message names the API; the cause is the handler's exception."""
 
 
-class Rehearsed(NamedTuple):
-    """What was learned of one api: how long batches took, and the result for a row if it is JSON."""
+class WarmUpResult(NamedTuple):
+    """The batch times of one API, and the result for one row if it is JSON."""
 
     chunks: Chunks
     result: RowResult | None
@@ -44,10 +44,7 @@ class Rehearsed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What an api is warmed up with, and the settings that are in force for it.
-
-    ``answers_each`` is that of its description.
-    """
+    """The warm-up example of an API, with the API's effective settings."""
 
     api: str
     sample: Sample
@@ -56,7 +53,7 @@ class Example:
 
     @property
     def cost(self) -> float | None:
-        """What the row weighs, as the gateway would weigh it; None if the api gives no cost."""
+        """The cost of the row, as the gateway computes it; None if the API defines none."""
         match self.settings.cost:
             case str() as cost if cost == COST_IN_BYTES:
                 return max(1, len(self.sample.body))
@@ -68,10 +65,7 @@ class Example:
                 return rounded_cost(number)
 
     def sizes(self) -> list[int]:
-        """Rows of the batches to run, rising: 1, 2, 4 and so on, and the most that a batch can have.
-
-        Where only some sizes are allowed it is those, as far as batches can be so large.
-        """
+        """Return the sizes to run, in rows: powers of two up to the largest batch, or the allowed sizes."""
         settings = self.settings
         fit = settings.limit_rows // (self.cost or 1)
         fit = min(fit, settings.mb_max_batch_bytes // max(1, len(self.sample.body)))
@@ -81,7 +75,7 @@ class Example:
         return list(dict.fromkeys(min(size, most) for size in sizes))
 
     def batch(self, rows: int) -> Batch:
-        """A batch of so many requests of one row."""
+        """Return a batch of ``rows`` requests of one row."""
         body, meta = self.sample
         cost = self.cost
         return Batch(
@@ -99,10 +93,10 @@ class Example:
 
 
 def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[Example]:
-    """What the apis of a service give as ``warmup``, under the settings in force.
+    """Return the warm-up examples of a service.
 
     Raises:
-        WarmupFailed: if an example cannot be weighed under them.
+        WarmupFailed: if an override of the cost does not fit an example.
     """
     examples = [
         Example(
@@ -129,40 +123,40 @@ def warm_up(
     examples: Sequence[Example],
     *,
     seconds: float,
-    tell: Callable[[str, int], object],
+    on_size: Callable[[str, int], object],
     clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Rehearsed]:
-    """Run batches of each example; what was learned, by api.
+) -> dict[str, WarmUpResult]:
+    """Run batches of each example and return the results by API.
 
-    Of each at least the smallest size is run; a larger one only if it can be expected to end before
-    ``seconds`` have passed in all. ``tell`` is called before each with the api and the rows.
+    The smallest size of each API always runs; a larger one only if it is expected to end within ``seconds``
+    from the start. ``on_size`` is called before each size, with the API and the number of rows.
 
     Raises:
         WarmupFailed: if a handler raises.
     """
     ends = clock() + seconds
-    every = [_WarmingUp(executor, example, tell, clock) for example in examples]
-    waiting = every
-    while waiting:
-        waiting = [one for one in waiting if one.next_size(ends)]
-    for one in every:
-        one.report()
-    return {one.api: Rehearsed(one.chunks, one.result) for one in every}
+    warm_ups = [_ApiWarmUp(executor, example, on_size, clock) for example in examples]
+    unfinished = warm_ups
+    while unfinished:
+        unfinished = [one for one in unfinished if one.run_next_size(ends)]
+    for one in warm_ups:
+        one.log_summary()
+    return {one.api: WarmUpResult(one.chunks, one.result) for one in warm_ups}
 
 
-class _WarmingUp:
-    """One api on its way from size to size."""
+class _ApiWarmUp:
+    """The warm-up of one API."""
 
     def __init__(
         self,
         executor: Executor,
         example: Example,
-        tell: Callable[[str, int], object],
+        on_size: Callable[[str, int], object],
         clock: Callable[[], float],
     ) -> None:
         self._executor = executor
         self._example = example
-        self._tell = tell
+        self._on_size = on_size
         self._clock = clock
         self._sizes = example.sizes()
         self._done: list[int] = []
@@ -171,26 +165,25 @@ class _WarmingUp:
         self.chunks: Chunks = []
         self.result: RowResult | None = None
 
-    def next_size(self, ends: float) -> bool:
-        """Run the next size, unless there is none or it would not end in time; whether it ran."""
+    def run_next_size(self, ends: float) -> bool:
+        """Run the next size if there is one that should end in time; return whether it ran."""
         if len(self._done) == len(self._sizes):
             return False
         rows = self._sizes[len(self._done)]
         if self._done:
-            # At worst time grows as the rows do.
-            expected_s = _RUNS_OF_A_SIZE * self.chunks[-1][1] * rows / self._done[-1]
+            # An upper bound: time grows at most in proportion to the rows.
+            expected_s = _RUNS_PER_SIZE * self.chunks[-1][1] * rows / self._done[-1]
             if self._clock() + expected_s > ends:
                 return False
-        self._tell(self.api, rows)
-        times = [self._run(rows) for _ in range(_RUNS_OF_A_SIZE)]
+        self._on_size(self.api, rows)
+        times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
         self._done.append(rows)
         self._took_s += sum(times)
         self.chunks.append((rows * (self._example.cost or 1), min(times)))
         return True
 
-    def report(self) -> None:
-        """Say in the log what was done."""
-        first, *_, last = (self._done[0], *self._done)
+    def log_summary(self) -> None:
+        first, last = self._done[0], self._done[-1]
         sizes = f"{first} .. {last} rows" if last > first else plural(last, "row")
         log.info("%s: warmed up with %s in %.1f s", self.api, sizes, self._took_s)
 
@@ -199,7 +192,7 @@ class _WarmingUp:
         bodies = [self._example.sample.body] * rows
         began = self._clock()
         try:
-            results = self._executor.rehearse(batch, bodies)
+            results = self._executor.run_example(batch, bodies)
         except (Exception, SystemExit) as error:
             raise WarmupFailed(
                 f"{self.api} raised {type(error).__name__} on its example (rows: {rows}): {error}"

@@ -1,4 +1,4 @@
-"""The worker process: loads a service, sets it up, then runs one batch at a time from its socket."""
+"""The worker process: load a service, set it up, then execute one batch at a time from the socket."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXIT_SETUP = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until the gateway closes the socket. Exit code 2: no such service; 1: setup or warm-up failed."""
+    """Serve until the gateway closes the socket. Exit code 2: load failed; 1: setup or warm-up failed."""
     parser = argparse.ArgumentParser(prog="python -m uncork_workers", description=__doc__)
     parser.add_argument("target", help="MODULE:SERVICE or FILE.py:SERVICE")
     parser.add_argument("--socket", required=True, help="Unix socket of the gateway")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         die_with(options.parent)
     keep_freed_memory()
     if isinstance(sys.stdout, TextIOWrapper):
-        # What handlers print is seen at once, also where it goes into a file.
+        # Show the output of handlers at once, also in a file.
         sys.stdout.reconfigure(line_buffering=True)
     # Ctrl-C and a service manager's SIGTERM reach every process; the gateway drains, then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -68,12 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0  # the gateway is gone
 
 
-def _serve(options: argparse.Namespace, link: GatewayConnection) -> int:
+def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
     target, index = options.target, options.index
     try:
         service_class = load_service(target)
     except TargetError as error:
-        link.send(_failed(index, "load", str(error), error.__cause__))
+        gateway.send(_failed(index, "load", str(error), error.__cause__))
         return EXIT_LOAD
     hello = Hello(
         index=index,
@@ -81,19 +81,19 @@ def _serve(options: argparse.Namespace, link: GatewayConnection) -> int:
         service=describe_service(service_class),
         files=service_files(target),
     )
-    link.send(hello)
+    gateway.send(hello)
     try:
         service = service_class()
         service.worker_index = index
         with Hinting(service):
             service.setup()
     except (Exception, SystemExit) as error:
-        link.send(_failed(index, "setup", f"{type(error).__name__}: {error}", error))
+        gateway.send(_failed(index, "setup", f"{type(error).__name__}: {error}", error))
         return EXIT_SETUP
-    _keep_all()
+    _freeze_objects()
     try:
-        with closing(Executor(service, link)) as executor:
-            return _warm_up_and_run(service_class, executor, options, link)
+        with closing(Executor(service, gateway)) as executor:
+            return _warm_up_and_run(service_class, executor, options, gateway)
     finally:
         _tear_down(service)
 
@@ -111,42 +111,45 @@ def _tear_down(service: Service) -> None:
 
 
 def _warm_up_and_run(
-    service: type[Service], executor: Executor, options: argparse.Namespace, link: GatewayConnection
+    service: type[Service], executor: Executor, options: argparse.Namespace, gateway: GatewayConnection
 ) -> int:
     try:
         examples = examples_of(service, options.overrides) if options.warmup_seconds else []
-        rehearsed = warm_up(
+        results = warm_up(
             executor,
             examples,
             seconds=options.warmup_seconds,
-            tell=lambda api, rows: link.send(WarmUp(api=api, rows=rows)),
+            on_size=lambda api, rows: gateway.send(WarmUp(api=api, rows=rows)),
         )
     except WarmupFailed as error:
-        link.send(_failed(options.index, "warmup", str(error), error.__cause__))
+        gateway.send(_failed(options.index, "warmup", str(error), error.__cause__))
         return EXIT_SETUP
-    _keep_all()
-    profile = {api: one.chunks for api, one in rehearsed.items()}
-    results = {api: one.result for api, one in rehearsed.items() if one.result is not None}
-    link.send(Ready(files=service_files(options.target), profile=profile, results=results))
-    run_batches(executor, link)
+    _freeze_objects()
+    ready = Ready(
+        files=service_files(options.target),
+        profile={api: one.chunks for api, one in results.items()},
+        results={api: one.result for api, one in results.items() if one.result is not None},
+    )
+    gateway.send(ready)
+    run_batches(executor, gateway)
     return 0
 
 
-def _keep_all() -> None:
-    """What has been made by now lives as long as the worker: a look at all of it is a pause in some batch."""
+def _freeze_objects() -> None:
+    """Exempt all current objects, which live as long as the worker, from garbage collection pauses."""
     gc.collect()
     gc.freeze()
 
 
-def run_batches(executor: Executor, link: GatewayConnection) -> None:
-    """Run the batches that come until the gateway closes the connection.
+def run_batches(executor: Executor, gateway: GatewayConnection) -> None:
+    """Execute batches until the gateway closes the connection.
 
     Raises:
-        FrameError: if it sends something else.
+        FrameError: if the gateway sends an unexpected message.
     """
-    for message, payload in link.batches():
+    for message, payload in gateway.batches():
         reply, bodies = executor.run(message, split_payload(payload, message.lengths))
-        link.send(reply, bodies)
+        gateway.send(reply, bodies)
 
 
 def _failed(index: int, stage: Stage, message: str, cause: BaseException | None) -> Failed:

@@ -1,1 +1,1 @@
-"""What gateway and worker share: frames, the description of a service, overrides of its settings."""
+"""Shared by gateway and worker: frames, messages, service descriptions and setting overrides."""

@@ -1,21 +1,21 @@
-"""The wire between gateway and worker: frames over a Unix socket.
+"""Frames: how messages travel over the Unix socket between gateway and worker.
 
 A frame is two lengths (unsigned 32 bit, network order), a msgpack header of the first length, and raw
-payload of the second. The header is one of the messages below; payload is the bodies of a batch, end to end.
+payload of the second. The header is a message; the payload holds the bodies of a batch, end to end.
 
     worker                         gateway
-      Hello    (apis) ------------>          after the import of the service
-      WarmUp ... ----------------->          after its setup, before each size with which it warms up
-      Ready ---------------------->          when it has warmed up
-             <-------------------- Ping      now and then, while it waits for a batch,
-      Pong ----------------------->          which it answers
-             <------------------- Batch      one at a time,
-      Piece, Piece, ... ---------->          of an answer that is streamed
-             <------------------ Cancel      if nobody wants the rest of it
-      Reply ---------------------->          until either side closes
+      Hello ---------------------->          the service is imported; lists its APIs
+      WarmUp ... ----------------->          the service is set up; one before each warm-up size
+      Ready ---------------------->          the warm-up is done
+             <-------------------- Ping      now and then while the worker is idle
+      Pong ----------------------->          answers a ping
+             <------------------- Batch      one at a time
+      Piece, Piece, ... ---------->          of a streamed response
+             <------------------ Cancel      when the client needs no more pieces
+      Reply ---------------------->          ends the batch; more follow until either side closes
       Failed --------------------->          instead of Hello or Ready
 
-Nothing here executes what it reads (no pickle), and lengths are limited before memory is taken for them.
+Decoding never executes data (no pickle), and lengths are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -38,21 +38,19 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class FrameError(ValueError):
-    """The other side sent something that is not a frame, or not one that belongs here."""
+    """The peer sent bytes that are not a frame, or a message that is not allowed here."""
 
 
 class Frame(NamedTuple):
-    """A message and the payload that came with it."""
-
     message: Message
     payload: bytes
 
 
 def frame_buffers(message: Message, bodies: Iterable[bytes] = ()) -> list[bytes]:
-    """A frame as buffers to be sent one after the other; bodies are not copied.
+    """Encode a frame as buffers to send one after the other, without copying the bodies.
 
     Raises:
-        FrameError: if it is larger than the other side would accept.
+        FrameError: if the frame exceeds a size limit.
     """
     header = _encoder.encode(message)
     buffers = [b"", *bodies]
@@ -63,10 +61,10 @@ def frame_buffers(message: Message, bodies: Iterable[bytes] = ()) -> list[bytes]
 
 
 def encode_frame(message: Message, bodies: Iterable[bytes] = ()) -> bytes:
-    """A frame as bytes, ready to be sent.
+    """Encode a frame as one bytes object.
 
     Raises:
-        FrameError: if it is larger than the other side would accept.
+        FrameError: if the frame exceeds a size limit.
     """
     return b"".join(frame_buffers(message, bodies))
 
@@ -84,21 +82,21 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 class FrameDecoder:
-    """Turns bytes as they arrive into frames."""
+    """An incremental decoder: feed it bytes as they arrive."""
 
     def __init__(self) -> None:
         self._start = b""
-        """Of a frame whose header is not whole."""
+        """The bytes received of an incomplete header."""
         self._message: Message | None = None
-        """Of a frame whose payload is not whole: what there is of it, and how much is missing."""
+        """The message whose payload is incomplete, with the pieces received and the bytes missing."""
         self._pieces: list[bytes] = []
         self._missing = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take in some bytes and yield the frames that are complete now.
+        """Yield the frames that ``data`` completes.
 
         Raises:
-            FrameError: if the bytes are not frames; the connection is of no use then.
+            FrameError: if the bytes are not frames; the connection is unusable then.
         """
         while True:
             if self._message is None:
@@ -120,7 +118,7 @@ class FrameDecoder:
                 self._pieces.append(data)
                 self._missing -= len(data)
                 return
-            # Large payloads are copied once, here, when all of them is there.
+            # A large payload is copied once, when it is complete.
             payload = b"".join((*self._pieces, data[: self._missing]))
             frame = Frame(self._message, payload)
             data = data[self._missing :]

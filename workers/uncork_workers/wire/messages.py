@@ -1,4 +1,4 @@
-"""The messages between gateway and worker: headers of the frames."""
+"""The messages between gateway and worker; each is the header of a frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uncork_workers.wire.schema import ServiceDescription
 UNKNOWN_STEP = "..."
 
 _Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
-# Neither negative, nor infinite, nor not a number.
+# The bounds also exclude infinity and NaN.
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Cost = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
 
@@ -20,40 +20,72 @@ Stage = Literal["load", "setup", "warmup"]
 
 
 class TensorForm(msgspec.Struct, tag="tensor", frozen=True):
-    """The body is the raw rows of a tensor; datatype and shape of a row as in the Open Inference Protocol."""
+    """A body of raw tensor rows; datatype and shape of a row follow the Open Inference Protocol."""
 
     datatype: str
     shape: tuple[int, ...]
 
 
 class ListForm(msgspec.Struct, tag="list", frozen=True):
-    """The body is the rows of such a tensor as JSON texts, with commas between them."""
+    """A body of tensor rows as comma-separated JSON texts."""
 
     datatype: str
     shape: tuple[int, ...]
 
 
 class TableForm(msgspec.Struct, tag="table", frozen=True):
-    """The body is lines of CSV, each with its line end, without the ``header``."""
+    """A body of CSV lines, each with its line end, without the ``header``."""
 
     header: str
 
 
 class RawForm(msgspec.Struct, tag="raw", frozen=True):
-    """The body is as the client sent it; a :class:`Meta` says what it is."""
+    """A body as the client sent it; a :class:`Meta` describes it."""
 
 
 Form = TensorForm | TableForm | RawForm | None
-"""How the body of a request is written; None: JSON rows with commas between them."""
+"""The encoding of a request body; None means comma-separated JSON rows."""
 
 RowsForm = TensorForm | ListForm | None
-"""How the rows of an answer are written; None: JSON texts of any kind, with commas between them."""
+"""The encoding of result rows; None means comma-separated JSON texts."""
 
 F = TypeVar("F", Form, RowsForm)
 
 
+def compact_forms(forms: Sequence[F]) -> tuple[F, ...]:
+    """Return the forms as a message carries them: a single one if all are equal."""
+    # count() compares identical objects first and hashes none.
+    return tuple(forms[:1] if forms and forms.count(forms[0]) == len(forms) else forms)
+
+
+def expand_forms(forms: Sequence[F], count: int) -> Sequence[F]:
+    """Return one form per body from the forms in a message."""
+    return [forms[0]] * count if len(forms) == 1 else forms
+
+
+class RowPath(msgspec.Struct, frozen=True, array_like=True):
+    """A location in the rows of a request: the row number, from 0, then keys and indexes inside the row."""
+
+    row: int
+    path: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        return json_path(self.row, *self.path)
+
+
+def json_path(*steps: str | int) -> str:
+    """Return a path in a JSON document, in backticks; ``UNKNOWN_STEP`` stands for an unknown step."""
+    return f"`${''.join(map(_step, steps))}`"
+
+
+def _step(step: str | int) -> str:
+    if step == UNKNOWN_STEP or isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if step.isidentifier() else f"[{step!r}]"
+
+
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """The worker has imported its service, from ``files``."""
+    """The worker has imported its service from ``files``."""
 
     index: int
     pid: int
@@ -62,24 +94,24 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class WarmUp(msgspec.Struct, tag="warmup", frozen=True):
-    """The worker has set its service up, and calls an api with so many rows of its example now."""
+    """The worker is about to call an API with ``rows`` copies of its warm-up example."""
 
     api: str
     rows: int
 
 
 class RowResult(msgspec.Struct, frozen=True):
-    """A handler's result for one row: the ``form`` of an array's row, or the JSON of any other result."""
+    """A handler's result for one row: the ``form`` of an array row, or the JSON text of any other result."""
 
     body: bytes = b""
     form: ListForm | None = None
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """The worker has set its service up, and takes batches. By now the service is made of ``files``.
+    """The worker has set up its service, which now consists of ``files``, and accepts batches.
 
-    By api, ``profile`` gives (cost, seconds) of batches with which it has warmed up, and ``results`` what a
-    row of them gave, where it is JSON.
+    By API, ``profile`` has (cost, seconds) of the warm-up batches and ``results`` the result for one row,
+    if it is JSON.
     """
 
     files: list[str] = []
@@ -90,7 +122,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """The worker could not load, set up or warm up its service, and exits.
 
-    ``traceback`` is that of the user's code, or empty if there is nothing in it to see.
+    ``traceback`` is empty if no code of the service is involved.
     """
 
     index: int
@@ -100,7 +132,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What came with a body: its media type with parameters, the query, and headers in lower case."""
+    """The HTTP context of a raw body: content type, query string, and headers with lower-case names."""
 
     content_type: str
     query: str = ""
@@ -108,17 +140,23 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, tag="batch", frozen=True):
-    """Run these requests. Per request: length of its body in bytes, and its rows. ``id`` is for logs.
+    """Execute these requests; the payload holds their bodies, end to end.
 
-    ``costs`` is what each request weighs, None if each row weighs 1. The handler is called with rows that
-    weigh at most ``limit_rows`` at a time, padded to one of the ``allowed_batch_sizes`` unless that is None;
-    the largest of these is at least ``limit_rows``. ``idempotent`` says whether parts of a batch that failed
-    may be run again, ``timeout_s`` how long the gateway waits for the reply. ``forms`` is the form of each
-    body, or the only one of all; ``metas`` go with :class:`RawForm`. ``accept`` is the media type that all
-    callers get; if it is empty, rows. ``raw`` says per request whether it gets the rows of an array raw;
-    None: all get JSON. ``left_s`` is per request how many seconds were left for the worker when the batch was
-    released, negative if it was late. ``trace`` is ``traceparent`` and ``tracestate`` of the batch's span, if
-    it has one.
+    Attributes:
+        limit_rows: the largest cost of one handler call.
+        lengths: bytes in each request's body.
+        rows: rows in each request.
+        allowed_batch_sizes: pad handler calls to one of these sizes; the largest is at least ``limit_rows``.
+        costs: cost of each request; None if each row costs 1.
+        idempotent: whether a failed batch may be executed again, in parts.
+        timeout_s: how long the gateway waits for the reply.
+        forms: the form of each body, or a single one for all.
+        metas: one per request if the form is :class:`RawForm`.
+        accept: media type of the responses; empty for rows.
+        raw: whether each request gets array rows raw; None if all get JSON.
+        id: the batch's id in logs.
+        left_s: seconds left to each request's deadline at the release; negative if it has passed.
+        trace: ``traceparent`` and ``tracestate`` of the batch's span.
     """
 
     batch: int
@@ -140,10 +178,10 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
 
 
 class ExceptionReport(msgspec.Struct, frozen=True):
-    """An exception that the code of a service raised, and for which ``requests`` requests got 500.
+    """An exception in the service's code that failed ``requests`` requests with status 500.
 
-    ``error`` is the name of its class, ``place`` the file and line of the service's code, if there is one.
-    ``message`` may quote what clients sent. ``id`` is that of the answers and of the line in the log.
+    ``error`` is the name of its class, ``place`` the file and line in the service, if known. ``message`` may
+    quote client data. ``id`` is the error id in the responses and in the log.
     """
 
     error: str
@@ -153,39 +191,20 @@ class ExceptionReport(msgspec.Struct, frozen=True):
     requests: int = 0
 
 
-class RowPath(msgspec.Struct, frozen=True, array_like=True):
-    """A place in the rows of a request: the row, from 0, and names and indexes that lead into it."""
-
-    row: int
-    path: tuple[str | int, ...] = ()
-
-    def __str__(self) -> str:
-        return json_path(self.row, *self.path)
-
-
-def json_path(*steps: str | int) -> str:
-    """A path in a JSON document, in backticks; a step ``...`` is not known."""
-    return f"`${''.join(map(_step, steps))}`"
-
-
-def _step(step: str | int) -> str:
-    if step == UNKNOWN_STEP or isinstance(step, int):
-        return f"[{step}]"
-    return f".{step}" if step.isidentifier() else f"[{step!r}]"
-
-
 class Reply(msgspec.Struct, tag="reply", frozen=True):
-    """What became of a batch. Per request: an HTTP status, and the length of its body in bytes.
+    """The result of a batch; the payload holds the response bodies, end to end.
 
-    The body of a status other than 200 is the reason, as UTF-8 text. ``chunks`` gives (cost, seconds) of
-    each call of the handler that worked; ``worked`` says whether all of them did. ``seconds`` is how long the
-    worker took for the whole batch. Bodies of status 200 are rows, of which ``forms`` is the form of each
-    body, or the only one of all; or whole answers, if ``content_types`` says what each is (with whatever
-    status). ``headers`` are the handler's own, where it gave any.
-
-    ``reasons`` has the pieces of each reason that names places, by the position of the request. Only the
-    gateway knows where in its body the client wrote them; the reason's own text gives paths as if the body
-    were a list of rows.
+    Attributes:
+        worked: whether every handler call succeeded.
+        seconds: time the worker spent on the batch.
+        statuses: HTTP status of each request. The body of a status other than 200 is an error text.
+        lengths: bytes in each body.
+        chunks: (cost, seconds) of each successful handler call.
+        forms: the form of each body, or a single one for all.
+        content_types: per request the media type of a complete response, whatever its status; empty for rows.
+        headers: per request the headers that the handler set.
+        reasons: error texts that refer to rows, by position of the request. Only the gateway knows where the
+            client wrote these rows; the body gives the paths as if it were a list of rows.
     """
 
     batch: int
@@ -202,7 +221,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
-    """What is told of a streamed answer before its first bytes; ``headers`` are the handler's own."""
+    """Status and headers of a streamed response."""
 
     status: _Status
     content_type: str
@@ -210,9 +229,9 @@ class AnswerHead(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, tag="piece", frozen=True):
-    """The payload is the next bytes of the answer to a batch's only request; the first has the ``head``.
+    """The next bytes of a streamed response to the batch's only request; the first piece has the ``head``.
 
-    A :class:`Reply` ends the answer. Its body is empty, unless the handler failed.
+    A :class:`Reply` ends the response. Its body is empty unless the handler failed.
     """
 
     batch: int
@@ -220,28 +239,17 @@ class Piece(msgspec.Struct, tag="piece", frozen=True):
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """Nobody waits for more pieces of a batch, which may have ended already; it is to be replied to soon."""
+    """Stop streaming a batch, which may have ended already; the worker still sends the reply."""
 
     batch: int
 
 
 class Ping(msgspec.Struct, tag="ping", frozen=True):
-    """The gateway asks whether a worker is there that waits for a batch."""
+    """Check that an idle worker is alive."""
 
 
 class Pong(msgspec.Struct, tag="pong", frozen=True):
-    """It is."""
+    """The answer to :class:`Ping`."""
 
 
 Message = Hello | WarmUp | Ready | Failed | Batch | Reply | Piece | Cancel | Ping | Pong
-
-
-def compact_forms(forms: Sequence[F]) -> tuple[F, ...]:
-    """The forms of bodies as a frame gives them: one if they are alike, else the form of each."""
-    # Counting compares identical objects first, and hashes none.
-    return tuple(forms[:1] if forms and forms.count(forms[0]) == len(forms) else forms)
-
-
-def expand_forms(forms: Sequence[F], count: int) -> Sequence[F]:
-    """The form of each of so many bodies, from those that a frame gives."""
-    return [forms[0]] * count if len(forms) == 1 else forms

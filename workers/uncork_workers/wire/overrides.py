@@ -1,4 +1,4 @@
-"""What is in force for an api in place of what its code says."""
+"""Settings from the command line, environment or configuration that replace arguments of ``@api``."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from uncork_workers.wire.schema import (
 ARGUMENTS = ("route", *ApiSettings.__struct_fields__)
 """The arguments of ``@api`` that can be overridden."""
 
-
 FIXED_IN_STREAMS = {"policy": "none", "idempotent": False}
-"""What is streamed goes one by one and once, whatever is said."""
+"""A streaming API runs each request alone and once; overrides cannot change that."""
 
 
 class Override(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument of ``@api``.
+    """A value for one argument of ``@api``.
 
     Attributes:
-        api: of which api, by its name, as it is or in capitals; None: of all.
+        api: name of the API, as written or in capitals; None for all APIs.
         argument: one of :data:`ARGUMENTS`.
         value: as in ``@api``.
-        source: where it was said, for people.
+        source: where the value comes from, for messages.
     """
 
     api: str | None = None
@@ -41,29 +40,27 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
     def applies_to(self, api: str) -> bool:
-        """Whether it is for an api of this name."""
         return self.api in (None, api, api.upper())
 
 
 def for_all_apis(values: Mapping[str, Any]) -> list[Override]:
-    """Overrides of all apis, by argument."""
     return [Override(argument=argument, value=value) for argument, value in values.items()]
 
 
 def with_overrides(api: ApiDescription, overrides: Iterable[Override]) -> ApiDescription:
-    """An api with overrides in place of its own; the last one of an argument counts."""
-    said = {one.argument: one.value for one in overrides if one.applies_to(api.name)}
-    route = said.pop("route", api.route)
-    if isinstance(sizes := said.get("allowed_batch_sizes"), list):
-        said["allowed_batch_sizes"] = tuple(sizes)
-    return msgspec.structs.replace(api, route=route, settings=msgspec.structs.replace(api.settings, **said))
+    """Return the API with its overrides applied; the last override of an argument wins."""
+    values = {one.argument: one.value for one in overrides if one.applies_to(api.name)}
+    route = values.pop("route", api.route)
+    if isinstance(sizes := values.get("allowed_batch_sizes"), list):
+        values["allowed_batch_sizes"] = tuple(sizes)
+    return msgspec.structs.replace(api, route=route, settings=msgspec.structs.replace(api.settings, **values))
 
 
 def apply_overrides(service: ServiceDescription, overrides: Sequence[Override]) -> ServiceDescription:
-    """A service whose apis are overridden.
+    """Return the service with the overrides applied to its APIs.
 
     Raises:
-        DefinitionError: if it cannot be served so; the message says which overrides have a part in it.
+        DefinitionError: if the result is invalid; the message names the overrides involved.
     """
     for one in overrides:
         if not any(one.applies_to(api.name) for api in service.apis):
@@ -95,7 +92,7 @@ def _checked(api: ApiDescription, overrides: Sequence[Override]) -> ApiDescripti
 
 
 def _with_fitting_example(api: ApiDescription) -> ApiDescription:
-    """Drop an example that the gateway would refuse because it lacks the field that is the cost."""
+    """Drop the example if it lacks the cost field, as the gateway would refuse it."""
     field = api.settings.cost_field
     if field is not None and api.example:
         try:
@@ -116,9 +113,9 @@ def _sources(overrides: Iterable[Override]) -> str:
 
 def _no_such_api(override: Override, service: ServiceDescription) -> str:
     names = [api.name for api in service.apis]
-    wanted = str(override.api)
-    near = get_close_matches(wanted.lower(), names, n=1)
+    unknown = str(override.api)
+    near = get_close_matches(unknown.lower(), names, n=1)
     return (
-        f"{override.source}: {service.name} has no api {wanted!r}; "
+        f"{override.source}: {service.name} has no api {unknown!r}; "
         f"{f'did you mean {near[0]}? ' if near else ''}it has {', '.join(names)}"
     )

@@ -1,6 +1,6 @@
-"""What a service tells the gateway about itself: its apis, their settings, what they take in.
+"""The schema of a service: its APIs, their settings, inputs and outputs.
 
-The gateway never imports the user's code; this is all that it learns of it.
+The gateway never imports user code; a worker sends this description of it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from typing import Any
 
 import msgspec
 
-# Paths that the gateway answers itself, now or in a later version.
+# Paths that the gateway serves itself, now or in a later version.
 RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
 RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
-"""Media types that bodies have on both sides."""
 MAX_COST = 10**9
-# Multiples of a power of two add up without rounding, up to 2**53 of them, which is more than a hundred
-# requests of the largest cost: what is put on the dispatcher's totals and taken off again leaves nothing
-# behind, whatever clients say that their requests weigh.
+# Costs are multiples of 2**-16, so sums up to 2**53 units (over a hundred requests of the largest cost) are
+# exact: adding a request's cost to a total and subtracting it later leaves no rounding error.
 _COST_UNITS = 2**16
 _SHOWN_CHARACTERS = 40
-# Kinds of input whose rows are JSON values, which may be objects.
+# Kinds of input whose rows may be JSON objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
 _NOT_FOR_STREAMS = {
     "cost": "how long one takes is not predicted",
@@ -34,22 +32,13 @@ _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class DefinitionError(ValueError):
-    """A service is defined wrongly; the message names the api, the argument and what is accepted."""
+    """A service is defined incorrectly; the message names the API, the argument and the accepted values."""
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The tunable arguments of ``@api``, which command line and configuration may override.
+    """The arguments of ``@api`` that the command line and the configuration may override.
 
-    Attributes:
-        mb_max_latency: latency goal in milliseconds.
-        mb_max_batch_size: most rows in a batch of several requests, and in one call of the handler; with
-            ``cost`` the most that they weigh together.
-        mb_max_batch_bytes: most bytes of bodies in a batch of several requests.
-        policy: when to release a batch.
-        timeout: seconds a batch may run.
-        idempotent: whether a batch that failed may be run again, whole or in parts.
-        cost: what a row weighs; a number, ``"bytes"`` or a field, see :func:`uncork.api`.
-        allowed_batch_sizes: rising numbers of rows that the handler may be called with; None: any.
+    See :func:`uncork.api` for their meaning.
     """
 
     mb_max_latency: float = 300
@@ -63,19 +52,19 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limit_rows(self) -> int:
-        """Most rows in a batch, or their cost: the largest allowed size is a limit too."""
+        """The largest cost of a batch, which also fits the largest allowed size."""
         return min(self.mb_max_batch_size, *(self.allowed_batch_sizes or (self.mb_max_batch_size,))[-1:])
 
     @property
     def cost_field(self) -> str | None:
-        """The field of a row that says what the row weighs; None if there is no such field."""
+        """The field of a row that holds its cost, if the cost is a field."""
         return self.cost if isinstance(self.cost, str) and self.cost != COST_IN_BYTES else None
 
     def check(self, api: str) -> None:
         """Check every value.
 
         Raises:
-            DefinitionError: for the first value that is of the wrong type or out of range.
+            DefinitionError: at the first value of the wrong type or out of range.
         """
         _check_number(api, "mb_max_latency", self.mb_max_latency, unit="milliseconds")
         _check_number(api, "timeout", self.timeout, unit="seconds")
@@ -94,14 +83,17 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One api: ``input`` is what the gateway's codec is made from, by its ``kind``.
+    """One API.
 
-    ``doc`` is what the handler says of itself. ``example`` is a row as JSON, or a text as a JSON string, that
-    people may try in a body of the type ``example_type``; empty if there is none.
-    ``offers`` are the media types that it can answer in, the first to clients that do not ask. ``schema`` is
-    the JSON schema of a row. ``answers_each`` says that each answer is of whatever media type and status the
-    handler gives it. ``streams`` says that its answers come in pieces, in whatever media type the
-    first of them says; it runs one request at a time, once.
+    Attributes:
+        input: configures the gateway's codec, which ``input["kind"]`` selects.
+        offers: media types of responses; clients without an ``Accept`` header get the first.
+        schema: JSON schema of a row.
+        doc: docstring of the handler.
+        example: a row as JSON, or a text as a JSON string, for people to try; empty if there is none.
+        example_type: media type of the body that carries the example.
+        answers_each: whether each result is a complete response with its own media type and status.
+        streams: whether the handler streams its responses; it then runs one request at a time, once.
     """
 
     name: str
@@ -117,10 +109,10 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
 
     def check(self) -> None:
-        """Check the settings, each by itself and with the input.
+        """Check the settings, alone and together with the input.
 
         Raises:
-            DefinitionError: for the first value that is of the wrong type, out of range, or does not fit.
+            DefinitionError: at the first value of the wrong type, out of range, or not allowed for this API.
         """
         self.settings.check(self.name)
         for argument, reason in _NOT_FOR_STREAMS.items():
@@ -135,7 +127,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A service and its apis, in the order of their definition; ``doc`` is what it says of itself."""
+    """A service, its docstring, and its APIs in the order of their definition."""
 
     name: str
     apis: list[ApiDescription]
@@ -143,13 +135,13 @@ class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
-    """What a row weighs, given as JSON text, whose api has ``field`` as its ``cost``.
+    """Return the cost of a row, given as JSON text, from its ``field``.
 
-    A number is the weight itself; a string, list or object weighs its JSON text, a string without quotes.
-    An empty string weighs 1: nothing can be had for nothing.
+    A number is the cost itself. A string, list or object costs the bytes of its JSON text, a string without
+    its quotes and at least 1.
 
     Raises:
-        ValueError: if there is nothing to weigh the row by.
+        ValueError: if the row has no such field, or the field holds none of these.
     """
     try:
         fields = _fields_decoder.decode(row)
@@ -177,20 +169,19 @@ def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
 
 
 def rounded_cost(number: float) -> float:
-    """The multiple of 1 / 2**16 that is nearest to a cost, but at least that."""
+    """Round a cost to the nearest positive multiple of 2**-16."""
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
 
 
 def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
-    """Return the error for an argument that an api which streams its answers cannot have."""
     return DefinitionError(f"api {api!r}: {argument} is not for streamed answers: {reason}; leave it out")
 
 
 def check_route(api: str, route: object) -> None:
-    """Check that a route is a path of its own.
+    """Check that a route is a plain path that the gateway does not use itself.
 
     Raises:
-        DefinitionError: if it is not a plain path, or one that the gateway needs itself.
+        DefinitionError: if it is not.
     """
     if not isinstance(route, str) or not route.startswith("/") or route == "/":
         raise DefinitionError(f"api {api!r}: route must be a path such as '/{api}', got {route!r}")
@@ -205,7 +196,7 @@ def check_route(api: str, route: object) -> None:
 
 def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Compared, not converted: an integer may be too large for a float.
+    # An integer may be too large to convert to a float, so compare instead.
     if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
         raise DefinitionError(
             f"api {api!r}: {argument} must be a number of {unit} above 0, got {value!r}{_unquoted(value)}"
@@ -221,7 +212,7 @@ def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
 
 
 def _unquoted(value: object, *, whole: bool = False) -> str:
-    """Suggest the number without quotes if the value is a number above 0 in quotes."""
+    """Suggest the number if the value is a positive number in quotes."""
     try:
         number = float(value) if isinstance(value, str) else 0.0
     except ValueError:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.workers.definition.adapters.raw_stage import Answered, Sent, form, merge, raw, run
 from tests.workers.json_values import VALUES, to_json
 from uncork_workers.definition.adapters import InvalidInput, Request, RequestBatch, Requests, UploadedFile
-from uncork_workers.definition.outputs import Rejected, Response
+from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.wire.messages import Meta
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from uncork_workers.definition.outputs import Answer, Rejected, Response, WrongResult, encode, encode_each
+from uncork_workers.definition.outputs.encoding import CompleteResponse, encode, encode_each
 from uncork_workers.definition.outputs.images import is_image
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 
 RED = Image.new("RGB", (3, 2), "red")
 
 
-def opened(answer: Answer) -> Image.Image:
+def opened(answer: CompleteResponse) -> Image.Image:
     """The image of an answer."""
     assert answer.status == 200
     return Image.open(io.BytesIO(answer.body))
@@ -34,7 +35,7 @@ def test_images_are_files(accept: str, media_type: str, kind: str) -> None:
     """PNG unless another is asked for."""
     encoded = encode([RED, Image.new("L", (1, 1))], expected=2, accept=accept)
 
-    first, second = (encoded.answers[at] for at in (0, 1))
+    first, second = (encoded.responses[at] for at in (0, 1))
     assert (encoded.rows, encoded.content_type, encoded.has_rows) == ([b"", b""], "", False)
     assert first.content_type == second.content_type == media_type
     assert (opened(first).format, opened(first).size, opened(second).size) == (kind, (3, 2), (1, 1))
@@ -45,7 +46,7 @@ def test_images_of_any_mode_are_jpeg(mode: str) -> None:
     """It knows neither transparency nor palettes."""
     encoded = encode([Image.new(mode, (2, 2))], expected=1, accept="image/jpeg")
 
-    assert opened(encoded.answers[0]).size == (2, 2)
+    assert opened(encoded.responses[0]).size == (2, 2)
 
 
 def test_what_a_format_has_no_room_for_is_refused() -> None:
@@ -67,9 +68,9 @@ def test_results_of_other_kinds_stand_beside_images() -> None:
 
         assert encoded.rows[by_kind[float]] == b"1.5"
         assert encoded.rows[by_kind[dict]] == b'{"x":"y"}'
-        assert encoded.answers[by_kind[bytes]] == Answer(200, b"raw", "application/octet-stream")
-        assert encoded.answers[by_kind[Rejected]] == Answer(422, b"too dark")
-        assert encoded.answers[by_kind[Image.Image]].content_type == "image/jpeg"
+        assert encoded.responses[by_kind[bytes]] == CompleteResponse(200, b"raw", "application/octet-stream")
+        assert encoded.responses[by_kind[Rejected]] == CompleteResponse(422, b"too dark")
+        assert encoded.responses[by_kind[Image.Image]].content_type == "image/jpeg"
 
 
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
@@ -78,7 +79,7 @@ def test_bytes_are_whole_answers(make: Any, accept: str) -> None:
     """Also after a result that is text: not its base64."""
     encoded = encode(["text", make(b"\0\xff")], expected=2, accept=accept)
 
-    assert dict(encoded.answers) == {1: Answer(200, b"\0\xff", "application/octet-stream")}
+    assert dict(encoded.responses) == {1: CompleteResponse(200, b"\0\xff", "application/octet-stream")}
     assert encoded.rows[0] == (b"text\r\n" if accept == "text/csv" else b'"text"')
 
 
@@ -98,15 +99,15 @@ def test_each_result_can_be_an_answer_of_its_own() -> None:
     encoded = encode_each(results, expected=7)
 
     assert not encoded.has_rows
-    answers = [encoded.answers[at] for at in range(7)]
+    answers = [encoded.responses[at] for at in range(7)]
     assert opened(answers.pop(4)).size == (3, 2)
     assert answers == [
-        Answer(200, b"x", "application/octet-stream"),
-        Answer(200, "é".encode(), "text/plain; charset=utf-8"),
-        Answer(200, b'{"a":1}', "application/json"),
-        Answer(200, b"null", "application/json"),
-        Answer(404, b"none"),
-        Answer(201, b"made", "text/plain; charset=utf-8", (("x-a", "b"),)),
+        CompleteResponse(200, b"x", "application/octet-stream"),
+        CompleteResponse(200, "é".encode(), "text/plain; charset=utf-8"),
+        CompleteResponse(200, b'{"a":1}', "application/json"),
+        CompleteResponse(200, b"null", "application/json"),
+        CompleteResponse(404, b"none"),
+        CompleteResponse(201, b"made", "text/plain; charset=utf-8", (("x-a", "b"),)),
     ]
     with pytest.raises(WrongResult, match=r"^the handler returned 7 results for 6 rows$"):
         encode_each(results, expected=6)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from tests.workers.json_values import VALUES
-from uncork_workers.definition.outputs import Rejected, WrongResult, encode
+from uncork_workers.definition.outputs.encoding import encode
+from uncork_workers.definition.outputs.responses import Rejected, WrongResult
 from uncork_workers.plural import plural
 from uncork_workers.wire.schema import NPY
 

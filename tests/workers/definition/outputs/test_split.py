@@ -10,17 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from tests.workers.json_values import SCALARS, VALUES
-from uncork_workers.definition.outputs import (
-    Answer,
-    Array,
-    Encoded,
-    Rejected,
-    Response,
-    WrongResult,
-    as_array,
-    encode,
-)
-from uncork_workers.definition.outputs.split import Dealt, deal, joined
+from uncork_workers.definition.outputs.encoding import Array, CompleteResponse, Encoded, as_array, encode
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
 from uncork_workers.wire.messages import ListForm, TensorForm
 from uncork_workers.wire.schema import CSV, NPY
 
@@ -37,14 +29,14 @@ EXCEPTIONS = st.sampled_from(
 COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)
 
 
-def answers(results: Encoded | Array, counts: Sequence[int]) -> list[bytes | Answer]:
+def answers(results: Encoded | Array, counts: Sequence[int]) -> list[bytes | CompleteResponse]:
     """What requests of so many rows get."""
-    return list(deal(results, counts).answers)
+    return list(split_results(results, counts).bodies)
 
 
-def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | Answer]:
+def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | CompleteResponse]:
     """What requests of so many rows get, each in a batch of its own."""
-    given: list[bytes | Answer] = []
+    given: list[bytes | CompleteResponse] = []
     end = 0
     for count in counts:
         start, end = end, end + count
@@ -52,7 +44,9 @@ def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | Answ
     return given
 
 
-def together(results: Any, counts: Sequence[int], accept: str, cuts: set[int]) -> list[bytes | Answer]:
+def together(
+    results: Any, counts: Sequence[int], accept: str, cuts: set[int]
+) -> list[bytes | CompleteResponse]:
     """What they get in one batch, for which the handler is called in parts."""
     ends = sorted({cut for cut in cuts if 0 < cut < len(results)} | {len(results)})
     starts = [0, *ends[:-1]]
@@ -60,7 +54,7 @@ def together(results: Any, counts: Sequence[int], accept: str, cuts: set[int]) -
         encode(results[start:end], expected=end - start, accept=accept)
         for start, end in zip(starts, ends, strict=True)
     ]
-    return answers(joined(parts), counts)
+    return answers(join_chunks(parts), counts)
 
 
 CUTS = st.sets(st.integers(1, 14), max_size=4)
@@ -87,7 +81,7 @@ def test_csv_in_company_is_csv_alone(
     dealt = together(results, counts, CSV, cuts)
 
     assert dealt == alone(results, counts, CSV)
-    assert all(isinstance(answer, Answer) and answer.content_type == CSV for answer in dealt)
+    assert all(isinstance(answer, CompleteResponse) and answer.content_type == CSV for answer in dealt)
 
 
 ARRAYS = npst.arrays(
@@ -108,13 +102,13 @@ def test_an_array_is_dealt_out_raw_and_as_json(
     ends = sorted({cut for cut in cuts if cut < len(results)} | {len(results)})
     parts = [as_array(some, expected=len(some)) for some in np.split(results, ends[:-1])]
 
-    dealt = deal(joined([part for part in parts if part is not None]), counts, raw)
+    dealt = split_results(join_chunks([part for part in parts if part is not None]), counts, raw)
 
     form, end = as_array(results, expected=len(results)), 0
     assert form is not None
     assert form.form.shape == array.shape[1:]
     texts = alone(results, counts, "")
-    for at, (answer, count) in enumerate(zip(dealt.answers, counts, strict=True)):
+    for at, (answer, count) in enumerate(zip(dealt.bodies, counts, strict=True)):
         start, end = end, end + count
         if not raw[at]:
             assert (answer, dealt.forms[at]) == (texts[at], form.form)
@@ -139,18 +133,18 @@ def test_whole_answers_in_company_are_those_alone(
     assert dealt == alone(results, [1] * count, accept)
     for result, answer in zip(results, dealt, strict=True):
         if isinstance(result, Rejected):
-            assert answer == Answer(result.status, result.detail.encode())
+            assert answer == CompleteResponse(result.status, result.detail.encode())
 
 
 def test_a_request_is_rejected_for_one_of_its_rows() -> None:
     """By the first of them; the others get their rows."""
     results = [1, 2, Rejected(422, "first"), Rejected(400, "second"), 5]
 
-    assert answers(encode(results, expected=5), [1, 3, 1]) == [b"1", Answer(422, b"first"), b"5"]
+    assert answers(encode(results, expected=5), [1, 3, 1]) == [b"1", CompleteResponse(422, b"first"), b"5"]
     assert answers(encode(results, expected=5, accept=CSV), [1, 3, 1]) == [
-        Answer(200, b"0\r\n1\r\n", CSV),
-        Answer(422, b"first"),
-        Answer(200, b"0\r\n5\r\n", CSV),
+        CompleteResponse(200, b"0\r\n1\r\n", CSV),
+        CompleteResponse(422, b"first"),
+        CompleteResponse(200, b"0\r\n5\r\n", CSV),
     ]
 
 
@@ -158,7 +152,7 @@ def test_a_rejection_goes_before_a_response() -> None:
     """To one request of both."""
     encoded = encode([Response("x"), Rejected(400, "no")], expected=2)
 
-    assert answers(encoded, [2]) == [Answer(400, b"no")]
+    assert answers(encoded, [2]) == [CompleteResponse(400, b"no")]
 
 
 @pytest.mark.parametrize("result", [b"x", Response("x"), Response(b"", 204)])
@@ -166,7 +160,7 @@ def test_a_request_of_several_rows_has_no_room_for_whole_answers(result: object)
     """The message says why."""
     message = "^a request of several rows cannot be answered with files or responses$"
     with pytest.raises(WrongResult, match=message):
-        deal(encode([1, result], expected=2), [2])
+        split_results(encode([1, result], expected=2), [2])
 
 
 def test_a_response_is_what_was_said() -> None:
@@ -179,10 +173,10 @@ def test_a_response_is_what_was_said() -> None:
     ]
 
     assert answers(encode(results, expected=4), [1] * 4) == [
-        Answer(201, b'{"id":7}', "application/json", (("Location", "/7"), ("X-E", "é"))),
-        Answer(200, b"<p>", "text/html"),
-        Answer(500, b"\0", OCTETS),
-        Answer(204, b"", OCTETS),
+        CompleteResponse(201, b'{"id":7}', "application/json", (("Location", "/7"), ("X-E", "é"))),
+        CompleteResponse(200, b"<p>", "text/html"),
+        CompleteResponse(500, b"\0", OCTETS),
+        CompleteResponse(204, b"", OCTETS),
     ]
 
 
@@ -195,7 +189,7 @@ def test_results_of_calls_that_differ_are_not_joined() -> None:
     for one, other in pairs:
         for parts in ([one, other], [other, one]):
             with pytest.raises(WrongResult, match=r"^the results of several calls of the handler differ in "):
-                joined(parts)
+                join_chunks(parts)
 
 
 def test_a_call_without_rows_differs_from_none() -> None:
@@ -204,16 +198,16 @@ def test_a_call_without_rows_differs_from_none() -> None:
     rejected = encode([Rejected(400, "no")], expected=1, accept=CSV)
 
     for parts, counts in (([lines, rejected], [1, 1]), ([rejected, lines], [1, 1])):
-        assert answers(joined(parts), counts).count(Answer(200, b"a\r\n1\r\n", CSV)) == 1
-    assert answers(joined([rejected, rejected]), [2]) == [Answer(400, b"no")]
+        assert answers(join_chunks(parts), counts).count(CompleteResponse(200, b"a\r\n1\r\n", CSV)) == 1
+    assert answers(join_chunks([rejected, rejected]), [2]) == [CompleteResponse(400, b"no")]
 
 
 def test_the_form_is_that_of_all_calls() -> None:
     """If they have one."""
     floats, doubles = encode(np.zeros(1, "f4"), expected=1), encode(np.zeros(1), expected=1)
 
-    assert joined([floats, floats]) == Encoded(rows=[b"0.0", b"0.0"], form=ListForm("FP32", ()))
-    assert joined([floats, doubles]) == Encoded(rows=[b"0.0", b"0.0"])
+    assert join_chunks([floats, floats]) == Encoded(rows=[b"0.0", b"0.0"], form=ListForm("FP32", ()))
+    assert join_chunks([floats, doubles]) == Encoded(rows=[b"0.0", b"0.0"])
 
 
 @pytest.mark.parametrize("other", [np.zeros((1, 3)), np.zeros((1, 2), "f4"), [[0.0, 0.0]], np.zeros((1, 0))])
@@ -223,9 +217,9 @@ def test_arrays_of_several_calls_that_differ_are_json(other: Any) -> None:
     assert one is not None
     parts = [one, as_array(other, expected=1) or text]
 
-    dealt = deal(joined(parts), [1, 1], [True, False])
+    dealt = split_results(join_chunks(parts), [1, 1], [True, False])
 
-    assert dealt == Dealt([b"[0.0,0.0]", *text.rows], [None, None])
+    assert dealt == SplitResults([b"[0.0,0.0]", *text.rows], [None, None])
 
 
 @pytest.mark.parametrize("results", [[1.0], np.array(["a"]), np.array([1j]), np.zeros(()), np.array([None])])

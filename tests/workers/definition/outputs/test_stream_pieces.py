@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.definition.outputs.answers import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
 from uncork_workers.wire.messages import AnswerHead
 

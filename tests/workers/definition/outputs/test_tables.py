@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.definition.outputs import WrongResult, encode
+from uncork_workers.definition.outputs.encoding import encode
+from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.wire.schema import CSV
 
 FRAME = pd.DataFrame(
@@ -35,7 +36,7 @@ def rows_of(results: object, expected: int = 2) -> list[Any]:
 def csv_of(results: object, expected: int = 2) -> tuple[bytes, list[bytes]]:
     """Header and lines."""
     encoded = encode(results, expected=expected, accept=CSV)
-    assert (encoded.content_type, encoded.between, encoded.answers) == (CSV, b"", {})
+    assert (encoded.content_type, encoded.between, encoded.responses) == (CSV, b"", {})
     return encoded.head, encoded.rows
 
 

@@ -1,4 +1,4 @@
-"""The input adapters, one file each."""
+"""Input adapters, one module each."""
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput
 from uncork_workers.definition.adapters.custom import Request, RequestAdapter

@@ -1,8 +1,8 @@
-"""What an input adapter is: the worker's half of one kind of input.
+"""The base class of input adapters: the worker's half of one kind of input.
 
-The gateway's codec of the same kind has checked the structure of each request, counted its rows and
-brought it to a form in which bodies travel. The adapter parses all requests of a batch at once, and
-validates them fully; if that fails, it is asked again with each request alone.
+The gateway's codec of the same kind checks the structure of each request, counts its rows and writes its
+body in one of the forms of ``wire.messages``. The adapter parses and validates all requests of a batch in
+one call; if that fails, the worker calls it again with each request alone.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ import numpy as np
 
 from uncork_workers.wire.messages import UNKNOWN_STEP, Meta, RowPath, TensorForm, json_path
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a JSON decoder raises for a document that it cannot read."""
+
 _PATH = re.compile(r"(`.*` in )?`\$\[([0-9]+)\](.*)`", re.DOTALL)
 _POSITION = re.compile(r" \(byte [0-9]+\)$")
 _STEP = re.compile(r"\[([0-9]+)\]|\[\.\.\.\]|\.([^.\[]+)")
 
 
 class InvalidInput(ValueError):
-    """A request is not what the api accepts; the message says what was wrong, and goes to the client.
+    """A request is not valid; the client gets 400 with the message.
 
     Args:
-        pieces: the message, usually one text. A place in the rows between two texts becomes the path in the
-            body that the client sent.
+        pieces: the message, usually a single text. The adapters of Uncork also pass locations in the rows,
+            which become paths in the body that the client sent.
     """
 
     def __init__(self, *pieces: str | RowPath) -> None:
@@ -37,14 +40,14 @@ class InvalidInput(ValueError):
         return "".join(map(str, self.args))
 
     def in_single_row(self) -> str:
-        """The message with paths that begin in the row, for a body that is one row."""
+        """Return the message with paths relative to the row, for a body that is a single row."""
         return "".join(json_path(*one.path) if isinstance(one, RowPath) else str(one) for one in self.args)
 
 
 class Sample(NamedTuple):
-    """A request of one row in the form in which the gateway's codec hands it on.
+    """A request of one row as the gateway's codec sends it.
 
-    ``body`` is the row as JSON, or as a client sends it if there is a ``meta``.
+    ``body`` is the row as JSON or, with ``meta``, as a client sends it.
     """
 
     body: bytes
@@ -52,28 +55,32 @@ class Sample(NamedTuple):
 
 
 class Adapter(ABC):
-    """One kind of input. ``kind`` names the codec at the gateway that goes with it.
+    """Base class of input adapters. To write your own, subclass :class:`RequestAdapter`.
 
-    What the merges return has a length, its rows, and can be sliced. ``answers_each`` says that each result
-    of the handler is the answer to its request: text is not JSON then, but plain text.
+    The ``merge`` methods return the handler's argument: a sequence of rows that supports ``len`` and slices.
+
+    Attributes:
+        kind: selects the gateway's codec.
+        answers_each: whether each result of the handler is a complete response to its request. ``str``
+            results are then plain text, not JSON.
     """
 
     kind: ClassVar[str]
     answers_each: ClassVar[bool] = False
 
     def describe(self) -> dict[str, Any]:
-        """What the gateway's codec needs to know; plain data with at least ``kind``."""
+        """Return the configuration of the gateway's codec: plain data with at least ``kind``."""
         return {"kind": self.kind}
 
     def schema(self) -> dict[str, Any]:
-        """JSON schema of a row."""
+        """Return the JSON schema of a row."""
         return {}
 
     def sample(self, example: object) -> Sample:
-        """The request of a client that sends ``example`` as its only row.
+        """Return the request of a client that sends ``example`` as its only row.
 
         Raises:
-            InvalidInput: if it cannot be sent.
+            InvalidInput: if the example cannot be sent.
         """
         try:
             return Sample(msgspec.json.encode(example, enc_hook=_to_builtins))
@@ -82,39 +89,38 @@ class Adapter(ABC):
 
     @abstractmethod
     def merge(self, bodies: Sequence[bytes]) -> Any:
-        """What the handler gets for bodies that are JSON rows with commas between them.
+        """Return the handler's argument for bodies of comma-separated JSON rows.
 
         Raises:
-            InvalidInput: if at least one of them is not valid.
+            InvalidInput: if at least one body is not valid.
         """
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> Any:
-        """As :meth:`merge`, of bodies that are raw tensors with so many rows each.
+        """Like :meth:`merge`, for raw tensors with the given numbers of rows.
 
         Raises:
-            InvalidInput: if at least one of them is not valid, or this kind of input takes no tensors.
+            InvalidInput: if at least one body is not valid, or the adapter does not accept tensors.
         """
         raise InvalidInput("this api does not take binary tensors")
 
     def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> Any:
-        """As :meth:`merge`, of bodies that are lines of CSV under one header, with so many rows each.
+        """Like :meth:`merge`, for lines of CSV under one header, with the given numbers of rows.
 
         Raises:
-            InvalidInput: if at least one of them is not valid, or this kind of input takes no CSV.
+            InvalidInput: if at least one body is not valid, or the adapter does not accept CSV.
         """
         raise InvalidInput("this api does not take CSV")
 
     def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
-        """As :meth:`merge`, of bodies that are as the clients sent them, one row each.
+        """Like :meth:`merge`, for bodies as the clients sent them, one row each.
 
         Raises:
-            InvalidInput: if at least one of them is not valid, or this kind of input takes only rows.
+            InvalidInput: if at least one body is not valid, or the adapter does not accept raw bodies.
         """
         raise InvalidInput("this api does not take bodies of this kind")
 
 
 def _to_builtins(value: Any) -> Any:
-    """What JSON can hold, of the values that service authors have at hand."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if hasattr(value, "model_dump"):
@@ -122,15 +128,15 @@ def _to_builtins(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-def joined(bodies: Sequence[bytes]) -> bytes:
-    """The rows of all bodies as one JSON array."""
+def json_array(bodies: Sequence[bytes]) -> bytes:
+    """Return the rows of all bodies as one JSON array."""
     return b"".join((b"[", b",".join(bodies), b"]"))
 
 
-def pieces_of(error: Exception) -> tuple[str | RowPath, ...]:
-    """The message of an error of msgspec about a list of rows; the path at its end becomes a place.
+def message_pieces(error: Exception) -> tuple[str | RowPath, ...]:
+    """Return the message of a msgspec error about a list of rows, with the path at its end as a ``RowPath``.
 
-    A position in bytes is left out: it counts the list, not the client's body.
+    A byte position is dropped: it refers to the list, not to the client's body.
     """
     message = _POSITION.sub("", str(error))
     text, at, path = message.rpartition(" - at ")

@@ -1,6 +1,6 @@
-"""One column of a DataFrame, from the values that several requests have sent for it.
+"""One column of a DataFrame, from the values of several requests.
 
-What a request's values become never depends on those of the others.
+The values of a request never depend on those of the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Value = bool | int | float | str | None
 Array = np.ndarray[Any, Any]
 Column = Array | pd.api.extensions.ExtensionArray
 
-# What pandas takes for missing by default.
+# The texts that pandas reads as missing by default.
 MISSING = frozenset(
     {
         *("", "<NA>", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "NULL", "null", "None"),
@@ -48,16 +48,16 @@ _SHOWN_CHARACTERS = 60
 
 
 def column_of_json(name: str, values: list[Value], dtype: np.dtype[Any] | None) -> Column:
-    """A column of JSON values.
+    """Return a column of JSON values; without a dtype it is inferred.
 
     Raises:
         InvalidInput: if a value does not fit the dtype.
     """
-    kinds = set(map(type, values))
+    types = set(map(type, values))
     if dtype is None:
-        return _infer(name, values, kinds)
+        return _infer(name, values, types)
     accepted = _JSON_TYPES[dtype.kind]
-    if not kinds <= accepted:
+    if not types <= accepted:
         wrong = next(value for value in values if type(value) not in accepted)
         raise _wrong(name, dtype, "null" if wrong is None else repr(wrong))
     if dtype.kind == _TEXT:
@@ -72,9 +72,11 @@ def column_of_json(name: str, values: list[Value], dtype: np.dtype[Any] | None) 
 def column_of_csv(
     name: str, column: pd.Series[Any], rows: Sequence[int], dtype: np.dtype[Any] | None
 ) -> Column:
-    """A column of CSV as pandas has read it, for requests of so many rows each.
+    """Return a column of CSV; without a dtype it is inferred for each request.
 
-    pandas is to be told what is ``MISSING``, and the dtype of text, but not other dtypes.
+    Args:
+        column: as pandas has read it, with ``MISSING`` as its missing values and dtypes only for text.
+        rows: the number of rows of each request.
 
     Raises:
         InvalidInput: if a value does not fit the dtype.
@@ -95,14 +97,13 @@ def column_of_csv(
     raise _wrong(name, dtype, _CSV_KINDS.get(column.dtype.kind, "text"))
 
 
-def _infer(name: str, values: list[Value], kinds: set[type]) -> Column:
-    """Each value says what it is."""
-    if kinds == {bool}:
+def _infer(name: str, values: list[Value], types: set[type]) -> Column:
+    if types == {bool}:
         return np.array(values)
-    if kinds <= _JSON_TYPES[_TEXT] and kinds != {NoneType}:
+    if types <= _JSON_TYPES[_TEXT] and types != {NoneType}:
         return _texts(values)
     try:
-        if kinds <= _JSON_TYPES["f"]:
+        if types <= _JSON_TYPES["f"]:
             return np.array(values, dtype="f8")
         return np.array([_plain(value) for value in values], dtype=object)
     except OverflowError:
@@ -116,9 +117,9 @@ def _plain(value: Value) -> bool | float | str:
 
 
 def _infer_each(column: pd.Series[Any], rows: Sequence[int]) -> Column:
-    """As if each request had been read by itself.
+    """Infer the dtype as if each request had been read alone.
 
-    pandas infers one dtype for all. Only where that is text must be found out whose values they are.
+    pandas infers one dtype for all requests. If that is text, some requests may still be numeric or boolean.
     """
     if column.dtype.kind in _NUMBERS:
         return _numbers(column)
@@ -132,7 +133,7 @@ def _infer_each(column: pd.Series[Any], rows: Sequence[int]) -> Column:
     starts = list(accumulate(rows[:-1], initial=0))
 
     def in_whole_requests(which: Array) -> Array:
-        """The rows of the requests in which this holds for all that is not missing."""
+        """Return the rows of the requests in which this holds for all present values."""
         return np.repeat(np.logical_and.reduceat(which | ~present, starts), rows)
 
     numeric = in_whole_requests(~np.isnan(numbers))
@@ -147,24 +148,25 @@ def _infer_each(column: pd.Series[Any], rows: Sequence[int]) -> Column:
 
 
 def _numbers(column: pd.Series[Any]) -> Array:
-    """As float64, NaN for what is missing or no number."""
+    """Return the column as float64, with NaN for missing values and text."""
     if column.dtype.kind not in _NUMBERS:
         return _parsed(_cells(column))
-    # -0 is 0 among whole numbers, and -0.0 beside a fraction; added to 0.0 both are 0.0.
+    # "-0" is 0 in an integer column and -0.0 in a float column; adding 0.0 makes both 0.0.
     return column.to_numpy("f8") + 0.0
 
 
 def _cells(column: pd.Series[Any]) -> Array:
-    """Text as pandas has read it, NaN for what is missing.
+    """Return the column as text, with NaN for missing values.
 
-    Beside text numbers are text, too; beside whole numbers from 2**63 what is missing may be text.
+    In a column of text pandas keeps numbers as text, but with integers from 2**63 on it may leave missing
+    values as text.
     """
     texts = [cell if type(cell) in (str, float) else str(cell) for cell in column.tolist()]
     return np.array([np.nan if text in MISSING else text for text in texts], object)
 
 
 def _parsed(cells: Array) -> Array:
-    """As the reader of CSV would: from pandas 3.1 on it takes the same for numbers, and rounds as well."""
+    # From pandas 3.1 on, to_numeric accepts and rounds the same numbers as read_csv.
     return np.asarray(pd.to_numeric(cells, errors="coerce"), "f8") + 0.0
 
 
@@ -173,15 +175,14 @@ def _texts(values: Sequence[Value]) -> Column:
 
 
 def _extension(column: pd.Series[Any]) -> Column:
-    """Its array: pandas need not look at an index for that."""
-    array: Column = column.array
+    array: Column = column.array  # without the index
     return array
 
 
 def _narrowed(name: str, numbers: Array, dtype: np.dtype[Any]) -> Array:
     with np.errstate(over="ignore"):
         converted = numbers.astype(dtype)
-    # What does not fit becomes infinite among floats, and another number among integers.
+    # A value out of range becomes infinite as a float, and another number as an integer.
     fits = np.isfinite(converted) | ~np.isfinite(numbers) if dtype.kind == "f" else converted == numbers
     if not fits.all():
         raise _wrong(name, dtype, f"{numbers[~fits][0]}, which is out of range")

@@ -1,4 +1,4 @@
-"""Whole requests, and the class from which services make adapters of their own."""
+"""Complete requests, and the base class for custom adapters."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _decoder = msgspec.json.Decoder()
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request as the client sent it.
+    """One HTTP request as the client sent it.
 
     Attributes:
-        body: as it came.
-        content_type: media type with parameters, as the client says it.
-        query: parameters of the query; of several with one name the last.
-        headers: fields with their names in lower case; several with one name have commas between them.
+        body: the body.
+        content_type: media type with parameters.
+        query: query parameters; the last one if a name occurs more than once.
+        headers: headers with names in lower case; values of the same name are joined with commas.
     """
 
     body: bytes
@@ -49,14 +49,14 @@ class Request:
 
     @cached_property
     def payload(self) -> Any:
-        """The body by its content type.
+        """The body, decoded by its content type.
 
-        JSON is parsed, ``text/*`` is a str in the charset that is named, else UTF-8. A form is a dict of str
-        by name, one in multipart/form-data of :class:`UploadedFile` for parts that are files; of several with
-        one name it has the last. Anything else is bytes.
+        JSON is parsed. ``text/*`` is a ``str``, decoded with its charset parameter or UTF-8. A form is a dict
+        from name to ``str``, or to :class:`UploadedFile` for files in ``multipart/form-data``; the last value
+        wins if a name occurs more than once. Anything else is ``bytes``.
 
         Raises:
-            InvalidInput: if the body is not of its content type.
+            InvalidInput: if the body does not match its content type.
         """
         media_type, parameters = media_type_of(self.content_type)
         if media_type == JSON or media_type.endswith("+json"):
@@ -74,9 +74,9 @@ class Request:
 
 
 class RequestAdapter(Adapter):
-    """Base of adapters that make rows of whole requests: of bodies in any form, queries and headers.
+    """Base class of custom adapters, which make one row of each request: of its body, query and headers.
 
-    A request is one row, and shares batches with all others of its api. Subclasses say what rows are::
+    All requests of an API can share a batch. A subclass makes their rows::
 
         class Points(RequestAdapter):
             accepts = ("application/x-points",)
@@ -86,12 +86,12 @@ class RequestAdapter(Adapter):
                     raise InvalidInput("a point is 8 bytes")
                 return np.frombuffer(b"".join(request.body for request in requests), "<f4").reshape(-1, 2)
 
-    What is common to all requests is done once there, not once for each: that is what batches are for.
+    Work that all requests share is done once per batch there.
 
     Attributes:
-        accepts: media types of bodies, ``image/*`` for all of a kind, ``*`` for all, which is the default.
-            The first is assumed where a client says none. Others get 415.
-        answers_each: whether each result of the handler is an answer of its own, as with :class:`Requests`.
+        accepts: accepted media types; ``image/*`` stands for all images, ``*`` for all types (the default).
+            A body without a content type counts as the first. Others get 415.
+        answers_each: whether each result of the handler is a complete response, as for :class:`Requests`.
     """
 
     kind = "raw"
@@ -99,18 +99,24 @@ class RequestAdapter(Adapter):
 
     @abstractmethod
     def handle_batch_request(self, requests: Sequence[Request]) -> Any:
-        """Make one row of each request, in order: a list, an array, anything with a length and slices.
+        """Make one row of each request, in order.
 
-        One request is refused by an :class:`InvalidInput` in the place of its row. If it is raised instead,
-        this is called again with each request alone, to find those that are to blame; so it is after a row
-        was refused, and after a handler failed. The text of the error is told to the client, with 400.
+        To reject a single request, return an :class:`InvalidInput` in place of its row. If the method raises
+        ``InvalidInput`` instead, it is called again with each request alone, to find the invalid ones. It is
+        also called again after a rejected row or a failed handler. The client gets 400 with the message.
+
+        Args:
+            requests: the requests of the batch, or some of them.
+
+        Returns:
+            A sequence that supports ``len`` and slices, such as a list or an array.
 
         Raises:
             InvalidInput: if at least one of the requests is not valid.
         """
 
     def describe(self) -> dict[str, Any]:
-        """Kind and media types."""
+        """Return kind and media types."""
         if isinstance(self.accepts, str) or not self.accepts:
             raise DefinitionError(
                 f"{type(self).__name__}: accepts must be a list of media types, got {self.accepts!r}"
@@ -118,10 +124,10 @@ class RequestAdapter(Adapter):
         return {"kind": self.kind, "accepts": list(self.accepts)}
 
     def sample(self, example: object) -> Sample:
-        """The request of a client that sends a file or some bytes, or a :class:`Request` itself.
+        """Return the request of a client that sends a file or bytes, or the given :class:`Request`.
 
-        The media type of a file is told by the end of its name. Where that is not accepted, and for bytes, it
-        is the one that is assumed where a client says none.
+        A file has the media type of its suffix, if that is accepted. Otherwise, and for bytes, it is the
+        first accepted one.
         """
         match example:
             case Request():
@@ -141,14 +147,14 @@ class RequestAdapter(Adapter):
         return any(one in ("*", media_type, f"{kind}/*") for one in self.accepts)
 
     def merge(self, bodies: Sequence[bytes]) -> NoReturn:
-        """Rows of JSON are no requests."""
+        """Raise InvalidInput: JSON rows are not requests."""
         raise InvalidInput("this api takes no rows of JSON, only requests at its own route")
 
     def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
-        """What :meth:`handle_batch_request` makes of the requests."""
+        """Return the rows from :meth:`handle_batch_request`."""
         rows = self.handle_batch_request(list(map(_request, bodies, metas)))
         if len(rows) != len(bodies):
-            # The adapter is wrong, not a request.
+            # A bug in the adapter, not an invalid request.
             raise RuntimeError(
                 f"handle_batch_request returned {plural(len(rows), 'row')} "
                 f"for {plural(len(bodies), 'request')}"

@@ -1,4 +1,4 @@
-"""Tables with named columns, which become one DataFrame of pandas."""
+"""The adapter for pandas DataFrames."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
+from uncork_workers.definition.adapters.base import (
+    UNREADABLE,
+    Adapter,
+    InvalidInput,
+    json_array,
+    message_pieces,
+)
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import UNKNOWN_STEP, RowPath
 from uncork_workers.wire.schema import DefinitionError
 
-# pandas takes long to import, and not everybody has it: only a worker whose service has a DataFrame loads it.
+# pandas is optional and slow to import: only a worker whose service uses DataFrame loads it.
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -35,38 +41,35 @@ _value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(bool | int | 
 _rows_decoder: msgspec.json.Decoder[list[dict[str, Value]]] = msgspec.json.Decoder(
     list[dict[str, bool | int | float | str | None]]
 )
-# What a decoder raises for JSON that it cannot read.
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _columns_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class DataFrame(Adapter):
-    """A request is a table of one or more rows, as CSV or JSON; the handler gets all rows as one DataFrame.
+    """Accepts tables as CSV or JSON; the handler gets all rows as one ``pandas.DataFrame``. Needs pandas.
 
-    Its index counts from 0. Values are numbers, true or false, text, or missing: null in JSON, and in CSV
-    what pandas takes for it (an empty field, ``NA``, ``NaN`` and so on). Missing is NaN for the handler.
+    The index counts from 0. Values are numbers, booleans, text or missing: null in JSON, and in CSV the
+    texts that pandas reads as missing (an empty field, ``NA``, ``NaN`` and so on). Missing values are NaN.
 
-    The dtype of a column that ``dtypes`` does not name comes from its values. So that nobody's values
-    depend on who else is in the batch, it comes from those of each request by itself:
+    ``dtypes`` sets the dtypes of columns; a value that does not fit gets 400. Other dtypes are inferred for
+    each request alone, so no client's values depend on the rest of the batch:
 
-    * A column in which everything is a number or missing is float64, whole numbers too. Those beyond 2**53
-      are rounded: identifiers need a dtype.
-    * A column in which everything is true or false is bool.
-    * Any other is text in CSV, also the numbers in it. In JSON each value is what it says it is.
+    * Numbers and missing values become float64, also integers. Integers beyond 2**53 are rounded: give
+      columns of identifiers a dtype.
+    * Booleans alone become bool.
+    * Any other column becomes text if it is CSV, also its numbers. In JSON each value keeps its own type.
 
-    Where the requests of a batch differ, the column has dtype object, and each has its own values in it.
-    What must be of one dtype whatever clients send belongs into ``dtypes``; what does not fit gets 400 then.
+    Where the requests of a batch differ, the column has dtype object, with each request's own values.
 
     Args:
-        columns: the names that a request must have, all and no others; the handler gets them in this order,
-            whatever the order in the request. By default each request may have its own, and those that
-            have the same in the same order share batches.
-        dtypes: by name of column, any real dtype of NumPy (floats, integers, bool), or ``"str"`` for text as
-            it was sent. Only floats and text may be missing.
+        columns: the columns that every request must have, no more and no fewer; the handler gets them in this
+            order. By default each request brings its own, and requests with the same columns in the same
+            order share batches.
+        dtypes: dtypes by column name: a NumPy dtype of floats, integers or bool, or ``"str"`` for text as
+            sent. Only floats and text may be missing.
 
     Raises:
-        DefinitionError: if pandas is not installed, or an argument is not of that kind.
+        DefinitionError: if pandas is not installed, or an argument is invalid.
     """
 
     kind = "dataframe"
@@ -83,11 +86,11 @@ class DataFrame(Adapter):
         self._texts = {name: "str" for name, dtype in self._dtypes.items() if dtype.kind == "U"}
 
     def describe(self) -> dict[str, Any]:
-        """Kind, and the columns if they are given."""
+        """Return kind and columns."""
         return {"kind": self.kind, "columns": self._columns}
 
     def schema(self) -> dict[str, Any]:
-        """A row is an object of values by column."""
+        """Return the schema of a row: an object of values by column name."""
         named = {name: _SCHEMAS[dtype.kind] for name, dtype in self._dtypes.items()}
         if self._columns is None:
             return {
@@ -105,18 +108,18 @@ class DataFrame(Adapter):
         }
 
     def merge(self, bodies: Sequence[bytes]) -> pd.DataFrame:
-        """Parse all rows in one go; each is an object with the columns of the api, or of the first."""
+        """Return JSON rows as a frame; all must have the columns of the API, or those of the first row."""
         import pandas as pd
 
         from uncork_workers.definition.adapters.columns import column_of_json
 
-        document = joined(bodies)
+        document = json_array(bodies)
         try:
             rows = _rows_decoder.decode(document)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise InvalidInput(
                 "a row must be an object of numbers, text, true, false or null: ",
-                *_with_columns(pieces_of(error), document),
+                *_with_columns(message_pieces(error), document),
             ) from error
         if not rows:
             raise InvalidInput("there are no rows")
@@ -133,10 +136,10 @@ class DataFrame(Adapter):
         )
 
     def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> pd.DataFrame:
-        """Parse all lines in one go.
+        """Return lines of CSV as a frame.
 
-        That each row has as many fields as the header is what the gateway's codec has made sure of: pandas
-        would fill up one with fewer, and drop what is too much in the first.
+        The gateway's codec has checked that each row has as many fields as the header; pandas would pad
+        shorter rows and cut a longer first one.
         """
         import pandas as pd
 
@@ -144,14 +147,14 @@ class DataFrame(Adapter):
 
         names = next(csv.reader(io.StringIO(header, newline="")))
         ordered = self._ordered(names)
-        # Below a header nothing in the first row is taken for a byte order mark.
+        # With a header above it, pandas cannot mistake the start of the first row for a byte order mark.
         document = b"".join((header.encode(), b"\n", *bodies))
         try:
             frame = _read_csv(document, names, self._texts)
-            # Beside whole numbers of more than 64 bits, pandas takes for numbers what it does not elsewhere.
-            strange = [name for name in names if frame[name].dtype == "object"]
-            if strange:
-                frame = _read_csv(document, names, {**self._texts, **dict.fromkeys(strange, "str")})
+            # In a column with integers of more than 64 bits, pandas reads other texts as numbers too.
+            mixed = [name for name in names if frame[name].dtype == "object"]
+            if mixed:
+                frame = _read_csv(document, names, {**self._texts, **dict.fromkeys(mixed, "str")})
         except (pd.errors.ParserError, UnicodeDecodeError) as error:
             raise InvalidInput(f"not valid CSV: {error}") from error
         if len(frame) != sum(rows):
@@ -161,7 +164,7 @@ class DataFrame(Adapter):
         )
 
     def _ordered(self, names: Iterable[str]) -> list[str]:
-        """The names of a request in the order of the handler."""
+        """Return a request's column names in the order of the handler."""
         got = list(names)
         if self._columns is None:
             if lacking := self._dtypes.keys() - set(got):
@@ -173,7 +176,7 @@ class DataFrame(Adapter):
 
 
 def _with_columns(pieces: Sequence[str | RowPath], document: bytes) -> Iterator[str | RowPath]:
-    """The places with the names of their columns, which the decoder does not tell."""
+    """Add column names to the paths, which the decoder does not report."""
     for piece in pieces:
         if isinstance(piece, RowPath) and piece.path:
             yield RowPath(piece.row, (_wrong_column(document, piece.row),))
@@ -182,25 +185,25 @@ def _with_columns(pieces: Sequence[str | RowPath], document: bytes) -> Iterator[
 
 
 def _wrong_column(document: bytes, row: int) -> str:
-    """Return the first column with a value of another type; unknown if that cannot be read."""
+    """Return the first column with a value of a wrong type, or ``UNKNOWN_STEP``."""
     try:
         columns = _columns_decoder.decode(_texts_decoder.decode(document)[row])
-    except _UNREADABLE:
+    except UNREADABLE:
         return UNKNOWN_STEP
-    # A column that is there twice may have a last value that is fine.
+    # If a column occurs twice, this sees only its last value, which may be valid.
     return next((name for name, value in columns.items() if not _is_value(value)), UNKNOWN_STEP)
 
 
 def _is_value(text: msgspec.Raw) -> bool:
     try:
         _value_decoder.decode(text)
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
     return True
 
 
 def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> pd.DataFrame:
-    """The lines below the first; ``dtypes`` are those of columns whose values say nothing of theirs."""
+    """Read all lines below the header; ``dtypes`` are the columns whose dtype is not inferred."""
     import pandas as pd
 
     from uncork_workers.definition.adapters.columns import MISSING
@@ -214,12 +217,12 @@ def _read_csv(document: bytes, names: list[str], dtypes: Mapping[str, str]) -> p
         keep_default_na=False,
         index_col=False,
         engine="c",
-        low_memory=False,  # else dtypes would be inferred from one chunk of rows after the other
+        low_memory=False,  # infer dtypes from all rows, not per chunk
     )
 
 
 def _difference(got: Iterable[str], wanted: set[str]) -> str:
-    """How the names of columns in a row are not those wanted."""
+    """Describe how the columns of a row differ from the wanted ones."""
     reasons = [
         f"{what} {', '.join(map(repr, sorted(names)[:_SHOWN_NAMES]))}"
         for what, names in (("lacks", wanted - set(got)), ("has unknown", set(got) - wanted))

@@ -1,4 +1,4 @@
-"""Files, as whole bodies or as parts of forms."""
+"""The adapter for files."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ _CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}
 
 
 class File(RequestAdapter):
-    """A request is a file; the handler gets a list of :class:`UploadedFile`.
+    """Accepts files; the handler gets a list of :class:`UploadedFile`.
 
-    It is the whole body, whatever its content type, or the only part of a multipart/form-data, whatever the
-    name of the part. With ``parts`` a request is a multipart/form-data with exactly these parts, and the
-    handler gets a list of dicts: an :class:`UploadedFile` by the name of its part.
+    A file is the whole body, of any content type, or the only part of a ``multipart/form-data`` body. With
+    ``parts``, a request must be a ``multipart/form-data`` body with exactly these parts, and the handler gets
+    a list of dicts from part name to :class:`UploadedFile`.
 
     Args:
         parts: names of the parts, for example ``("image", "mask")``.
-        max_bytes: most bytes in a file; a larger one gets 400. By default only the gateway's limit on bodies.
+        max_bytes: the largest file; a larger one gets 400. By default only the gateway's limit on request
+            bodies applies.
 
     Raises:
-        DefinitionError: if an argument is not of that kind.
+        DefinitionError: if an argument is invalid.
     """
 
     def __init__(self, *, parts: Sequence[str] = (), max_bytes: int | None = None) -> None:
@@ -48,7 +49,7 @@ class File(RequestAdapter):
             self.accepts = (MULTIPART,)
 
     def schema(self) -> dict[str, Any]:
-        """The content of a file, or an object of such."""
+        """Return the schema of a file, or of an object of files."""
         if not self._parts:
             return dict(_CONTENT)
         return {
@@ -61,7 +62,7 @@ class File(RequestAdapter):
     def handle_batch_request(
         self, requests: Sequence[Request]
     ) -> list[UploadedFile] | list[dict[str, UploadedFile]]:
-        """The file or the files of each request."""
+        """Return the file, or the dict of files, of each request."""
         if self._parts:
             return [self._read_parts(request) for request in requests]
         files = [read_upload(request.body, request.content_type) for request in requests]

@@ -1,4 +1,4 @@
-"""Images, which Pillow decodes."""
+"""The adapter for images, decoded by Pillow."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from uncork_workers.wire.schema import DefinitionError
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
 
-# Pillow knows more; some of them start other programs, or are hardly used by anybody but attackers.
+# Pillow reads more formats, but some start other programs and others serve mostly attackers.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 # Modes with more than 8 bits, which keep all values of 16-bit images.
 _DEEP_MODES = ("I", "I;16", "F")
 
 
 class Image(RequestAdapter):
-    """A request is an image; the handler gets a list of ``PIL.Image.Image``.
+    """Accepts images; the handler gets a list of ``PIL.Image.Image``. Needs the extra ``image``.
 
-    It is the whole body or the only part of a multipart/form-data, and may be BMP, GIF, JPEG, PNG, TIFF or
-    WebP, whatever the content type says; of several frames it is the first. It is turned upright if its EXIF
-    data says how. Converting to a mode without transparency drops it, and 16 bits become the upper 8.
+    An image is the whole body or the only part of a ``multipart/form-data`` body. It may be BMP, GIF, JPEG,
+    PNG, TIFF or WebP, whatever the content type says. Images are rotated as their EXIF data says. Of an
+    animation, the handler gets the first frame; of 16-bit values, the upper 8 bits, unless ``mode`` has
+    more. A mode without an alpha channel drops transparency.
 
     Args:
-        mode: what images are converted to, one of Pillow's modes: ``"RGB"``, ``"L"``, ``"RGBA"`` and so on.
-        size: (width, height) to which images are resized (bicubic), whatever their proportions, so that
-            all of a batch fit into one array. By default they keep their size.
-        max_pixels: most pixels of an image as it is sent, at most ``PIL.Image.MAX_IMAGE_PIXELS``, which is
-            the default. A larger one gets 400 before it is decoded.
+        mode: the Pillow mode that images are converted to: ``"RGB"``, ``"L"``, ``"RGBA"`` and so on.
+        size: (width, height) in pixels; images are resized to it (bicubic, ignoring proportions), so a batch
+            fits into one array. By default images keep their size.
+        max_pixels: the most pixels of an image as sent; a larger one gets 400 before it is decoded. At most,
+            and by default, ``PIL.Image.MAX_IMAGE_PIXELS``.
 
     Raises:
-        DefinitionError: if Pillow is not installed, or an argument is not of that kind.
+        DefinitionError: if Pillow is not installed, or an argument is invalid.
     """
 
     accepts = ("image/*", MULTIPART, "application/octet-stream")
@@ -67,13 +68,13 @@ class Image(RequestAdapter):
         self._max_pixels = most if max_pixels is None else max_pixels
 
     def schema(self) -> dict[str, Any]:
-        """The content of a file."""
+        """Return the schema of an image file."""
         return {"type": "string", "contentMediaType": "image/*"}
 
     def handle_batch_request(self, requests: Sequence[Request]) -> list[PillowImage]:
-        """Decode each."""
+        """Decode the image of each request."""
         with warnings.catch_warnings():
-            # Pillow warns of what is refused here, and of metadata that nobody asked for.
+            # Pillow warns about large images, which get 400 here, and about broken metadata.
             warnings.simplefilter("ignore")
             return [
                 self._decode(read_upload(request.body, request.content_type).data) for request in requests
@@ -88,7 +89,7 @@ class Image(RequestAdapter):
         except PIL.UnidentifiedImageError:
             known = ", ".join(_FORMATS)
             raise InvalidInput(f"the body is not an image; it may be {known}") from None
-        except Exception as error:  # decoders raise whatever they stumble over
+        except Exception as error:  # Pillow's decoders raise all kinds of exceptions
             raise InvalidInput(f"the image cannot be read: {error}") from error
         if self._max_pixels is not None and image.width * image.height > self._max_pixels:
             raise InvalidInput(
@@ -102,7 +103,7 @@ class Image(RequestAdapter):
 
 
 def _in_8_bits(image: PillowImage, mode: str) -> PillowImage:
-    """Pillow itself would take all brighter than 255 for white."""
+    # Pillow would clip 16-bit values at 255.
     if not image.mode.startswith("I") or mode in _DEEP_MODES:
         return image
     import PIL.Image

@@ -1,4 +1,4 @@
-"""Any JSON value, or values of a type, one item each."""
+"""The adapter for JSON values, optionally of a type."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
+from uncork_workers.definition.adapters.base import Adapter, InvalidInput, json_array, message_pieces
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 
-_MOST_FAULTS = 5
+_MOST_ERRORS = 5
 
 
 class Json(Adapter):
-    """A request is one JSON value; the handler gets a list of them.
+    """Accepts one JSON value per request; the handler gets a list of them.
 
     Args:
-        type: what each value must be; the handler gets values of it. A ``msgspec.Struct``, a dataclass, a
-            TypedDict, a model of pydantic, or anything that msgspec can make of JSON, such as
-            ``list[int] | str``. By default any value is accepted.
+        type: the type of each value: a ``msgspec.Struct``, a dataclass, a ``TypedDict``, a pydantic model, or
+            any type that msgspec decodes, such as ``list[int] | str``. The handler gets instances of it, and
+            a value that does not match gets 400. By default any value is accepted.
 
     Raises:
-        DefinitionError: if values of the type cannot be made of JSON.
+        DefinitionError: if the type cannot be decoded from JSON.
     """
 
     kind = "json"
@@ -33,27 +33,27 @@ class Json(Adapter):
         self._reader: _Reader | _PydanticReader
         if type is None:
             self._reader = _Reader(Any)
-        # A class that has it is pydantic's, which has been imported for it then.
+        # Only pydantic's classes have this attribute, so a service without pydantic does not import it.
         elif hasattr(type, "__pydantic_validator__"):
             self._reader = _PydanticReader(type)
         else:
             self._reader = _Reader(type)
 
     def schema(self) -> dict[str, Any]:
-        """That of the type."""
+        """Return the schema of the type."""
         return self._reader.schema
 
     def merge(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Parse all bodies in one go."""
-        return self._reader.parse(joined(bodies))
+        """Return the handler's argument for JSON values."""
+        return self._reader.parse(json_array(bodies))
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[Any]:
-        """Each row as nested lists of numbers, booleans or text; a row of shape () is the bare value."""
+        """Return the rows as nested lists of numbers, booleans or text; a row of shape () as a bare value."""
         return self._reader.convert(read_tensors(bodies, form, rows).tolist())
 
 
 class _Reader:
-    """Makes values of a type that msgspec knows."""
+    """Decodes a type with msgspec."""
 
     def __init__(self, kind: Any) -> None:
         try:
@@ -69,7 +69,7 @@ class _Reader:
         except msgspec.ValidationError as error:
             raise self._wrong(error) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput("not valid JSON: ", *pieces_of(error)) from error
+            raise InvalidInput("not valid JSON: ", *message_pieces(error)) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
         try:
@@ -78,13 +78,13 @@ class _Reader:
             raise self._wrong(error) from error
 
     def _wrong(self, error: msgspec.ValidationError) -> InvalidInput:
-        # Without a type only numbers can be wrong: those that are too large.
+        # Without a type, the only possible error is a number that is too large.
         what = "not valid JSON" if self._kind is Any else "not valid"
-        return InvalidInput(f"{what}: ", *pieces_of(error))
+        return InvalidInput(f"{what}: ", *message_pieces(error))
 
 
 class _PydanticReader:
-    """Makes models of pydantic."""
+    """Decodes a pydantic model."""
 
     def __init__(self, model: Any) -> None:
         import pydantic
@@ -100,13 +100,13 @@ class _PydanticReader:
         try:
             return self._adapter.validate_json(document)
         except self._wrong as error:
-            raise _faults(error) from error
+            raise _invalid_input(error) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
         try:
             return self._adapter.validate_python(items)
         except self._wrong as error:
-            raise _faults(error) from error
+            raise _invalid_input(error) from error
 
 
 def _no_json(kind: Any) -> DefinitionError:
@@ -116,18 +116,18 @@ def _no_json(kind: Any) -> DefinitionError:
     )
 
 
-def _faults(error: Any) -> InvalidInput:
-    """The first faults that pydantic found, with the path to each."""
+def _invalid_input(error: Any) -> InvalidInput:
+    """Return the first errors that pydantic found, with their paths."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     pieces: list[str | RowPath] = []
-    for fault in faults[:_MOST_FAULTS]:
+    for fault in faults[:_MOST_ERRORS]:
         separator = "; " if pieces else "not valid: "
-        # A syntax error has no row.
+        # A syntax error has no location.
         if not fault["loc"]:
             pieces.append(f"{separator}{fault['msg']}")
             continue
         row, *path = fault["loc"]
         pieces += (f"{separator}{fault['msg']} - at ", RowPath(row, tuple(path)))
-    if len(faults) > _MOST_FAULTS:
-        pieces.append(f"; and {len(faults) - _MOST_FAULTS} more")
+    if len(faults) > _MOST_ERRORS:
+        pieces.append(f"; and {len(faults) - _MOST_ERRORS} more")
     return InvalidInput(*pieces)

@@ -1,4 +1,4 @@
-"""Numbers as nested JSON lists, which become one array."""
+"""The adapter for NumPy arrays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
+from uncork_workers.definition.adapters.base import (
+    UNREADABLE,
+    Adapter,
+    InvalidInput,
+    json_array,
+    message_pieces,
+)
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
-# Which kinds of tensors each takes: those whose values JSON would let through.
+# The kinds of tensors that each kind of dtype accepts: those whose values it also accepts as JSON.
 _TENSORS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
 _SCHEMAS = {"f": "number", "i": "integer", "u": "integer", "b": "boolean"}
 _DTYPES = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
@@ -24,15 +30,18 @@ _NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or f
 
 
 class NdArray(Adapter):
-    """A request is one row, or many rows with the leading axis; the handler gets them as one array.
+    """Accepts numbers as nested JSON lists or tensors; the handler gets an array of shape (rows, ``*shape``).
+
+    A request is one row, or a list of rows. A row of another shape or with a value that does not fit the
+    dtype gets 400.
 
     Args:
-        dtype: any real dtype of NumPy: floats, integers, booleans.
-        shape: of one row. ``None`` stands for any length; rows of different lengths do not share a
-            batch. The default is a row of any number of values; ``()`` is a row that is one number.
+        dtype: a NumPy dtype of floats, integers or booleans.
+        shape: the shape of one row. ``None`` stands for any length; rows of different lengths do not share a
+            batch. Default: a list of any number of values. ``()``: a single number.
 
     Raises:
-        DefinitionError: if dtype or shape is not of that kind.
+        DefinitionError: if dtype or shape is invalid.
     """
 
     kind = "ndarray"
@@ -54,7 +63,7 @@ class NdArray(Adapter):
                 f"got {shape!r}{hint}"
             )
         self._shape = shape
-        # What JSON can say of numbers fits into doubles and what is wider.
+        # Numbers in JSON fit into doubles; in narrower floats they may overflow.
         self._narrows = self._dtype.kind == "f" and self._dtype.itemsize < 8
         rows_type: Any = _SCALARS[self._dtype.kind]
         for _ in (*shape, "rows"):
@@ -62,11 +71,11 @@ class NdArray(Adapter):
         self._decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(rows_type)
 
     def describe(self) -> dict[str, Any]:
-        """Kind, dtype and shape of a row."""
+        """Return kind, dtype and shape of a row."""
         return {"kind": self.kind, "dtype": self._dtype.name, "shape": list(self._shape)}
 
     def schema(self) -> dict[str, Any]:
-        """Lists of numbers, nested by the shape."""
+        """Return the schema of a row: lists nested as the shape says."""
         schema: dict[str, Any] = {"type": _SCHEMAS[self._dtype.kind]}
         for length in reversed(self._shape):
             schema = {"type": "array", "items": schema, "minItems": length or 1}
@@ -75,17 +84,14 @@ class NdArray(Adapter):
         return schema
 
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
-        """Parse all rows of the batch in one go, into an array of shape (rows, ``*shape``)."""
+        """Return the rows as an array of shape (rows, ``*shape``)."""
         try:
-            rows = self._decoder.decode(joined(bodies))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._wrong(*pieces_of(error)) from error
+            rows = self._decoder.decode(json_array(bodies))
+        except UNREADABLE as error:
+            raise self._wrong(*message_pieces(error)) from error
         try:
-            if self._narrows:
-                # Values that do not fit become infinite with a warning; they are looked for below.
-                with np.errstate(over="ignore"):
-                    array = np.array(rows, dtype=self._dtype)
-            else:
+            # Floats that overflow become infinite, which is checked below.
+            with np.errstate(over="ignore"):
                 array = np.array(rows, dtype=self._dtype)
         except (ValueError, OverflowError) as error:
             raise self._wrong(_reason(error)) from error
@@ -97,7 +103,7 @@ class NdArray(Adapter):
     def merge_tensors(
         self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
     ) -> np.ndarray[Any, Any]:
-        """As :meth:`merge`, under the same rules, but NaN and infinity are fine: here they can be said."""
+        """Return the rows of tensors as an array; unlike JSON, they may contain NaN and infinity."""
         self._check_shape(form.shape)
         array = read_tensors(bodies, form, rows)
         if array.dtype.kind not in _TENSORS[self._dtype.kind]:
@@ -106,7 +112,7 @@ class NdArray(Adapter):
 
     @np.errstate(over="ignore", invalid="ignore")
     def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The same numbers in the dtype of the api; floats may be rounded, as those of JSON are."""
+        """Convert an array to the dtype of the API, rounding floats as for JSON."""
         if np.can_cast(array.dtype, self._dtype):
             return array.astype(self._dtype, copy=False)
         if self._dtype.kind != "f":
@@ -115,7 +121,7 @@ class NdArray(Adapter):
                 if not limits.min <= value <= limits.max:
                     raise self._wrong(f"{value} out of bounds for {self._dtype.name}")
             return array.astype(self._dtype)
-        # By way of doubles, so that what is rounded twice is the same as what comes as JSON.
+        # Through doubles, so that rounding gives the same values as for JSON.
         array = array.astype(np.float64, copy=False)
         converted = array.astype(self._dtype)
         if (np.isfinite(array) & ~np.isfinite(converted)).any():
@@ -144,5 +150,5 @@ def _is_length(length: object) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    # NumPy's own words for it speak of sequences and inhomogeneous parts.
+    # NumPy's message speaks of sequences and inhomogeneous parts.
     return "rows are of different lengths" if isinstance(error, ValueError) else str(error)

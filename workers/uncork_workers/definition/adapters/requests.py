@@ -1,4 +1,4 @@
-"""Requests with all that came with them, and answers that are each of its own kind."""
+"""The adapter for complete requests with complete responses."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from uncork_workers.wire.schema import JSON
 
 
 class RequestBatch(Sequence[Request]):
-    """The requests of a batch: a sequence of them, and the same by what they have, in the same order."""
+    """The requests of a batch: a sequence of :class:`Request`, with views of one field across all of them."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self._requests = requests
 
     @property
     def payloads(self) -> list[Any]:
-        """The body of each request, by its content type; see :attr:`Request.payload`."""
+        """The decoded body of each request; see :attr:`Request.payload`."""
         return [request.payload for request in self._requests]
 
     @property
     def queries(self) -> list[dict[str, str]]:
-        """The parameters of the query of each request."""
+        """The query parameters of each request."""
         return [dict(request.query) for request in self._requests]
 
     @property
     def headers(self) -> list[dict[str, str]]:
-        """The header fields of each request, names in lower case."""
+        """The headers of each request, with names in lower case."""
         return [dict(request.headers) for request in self._requests]
 
     def __len__(self) -> int:
@@ -42,17 +42,17 @@ class RequestBatch(Sequence[Request]):
 
 
 class Requests(RequestAdapter):
-    """A request is whatever a client sends; the handler gets all of a batch as a :class:`RequestBatch`.
+    """Accepts any request; the handler gets a :class:`RequestBatch` and returns a list with one result each.
 
-    It returns a list with one result for each. A result is the answer to its request: bytes, text and
-    ``Response`` as they are, anything else as JSON. A body that is not of its content type gets 400.
+    Each result is the complete response to its request: ``bytes``, ``str`` and ``Response`` as they are,
+    anything else as JSON. A body that does not match its content type gets 400.
     """
 
     accepts = (JSON, "*")
     answers_each = True
 
     def handle_batch_request(self, requests: Sequence[Request]) -> RequestBatch:
-        """All of them; their payloads are read here, where a bad one gets 400."""
+        """Return the requests as a batch."""
         batch = RequestBatch(requests)
-        _ = batch.payloads
+        _ = batch.payloads  # decodes the bodies here, where an invalid one gets 400
         return batch

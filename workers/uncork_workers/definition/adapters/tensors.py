@@ -1,4 +1,4 @@
-"""Raw tensors as the Open Inference Protocol (V2) has them: little-endian, row-major, without padding."""
+"""Raw tensors of the Open Inference Protocol (V2): little-endian, row-major, without padding."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _LENGTH = struct.Struct("<I")
 
 
 def form_of(results: object) -> ListForm | None:
-    """What the rows of an array are; None if it is no array, or V2 has no datatype for its dtype.
+    """Return the form of an array's rows; None for other results and for dtypes without a V2 datatype.
 
-    None for a masked array, too: its masked values are null in JSON but arbitrary in memory.
+    Also None for a masked array: its masked values are null in JSON but arbitrary in memory.
     """
     if not isinstance(results, np.ndarray) or isinstance(results, np.ma.MaskedArray):
         return None
@@ -49,10 +49,10 @@ def form_of(results: object) -> ListForm | None:
 
 
 def read_tensors(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:
-    """The rows of all bodies as one writable array; BF16 becomes float32, and BYTES become text.
+    """Return the rows of all bodies as one writable array; BF16 becomes float32, BYTES become text.
 
     Raises:
-        InvalidInput: if the datatype is not known, or a body is not as many rows of it as ``rows`` says.
+        InvalidInput: if the datatype is unknown, or the length of a body does not match its rows.
     """
     if min(form.shape, default=1) < 1:
         raise InvalidInput(f"a row of shape {form.shape} has no values")
@@ -73,10 +73,9 @@ def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
         if len(body) != count * row_bytes:
             raise InvalidInput(
                 f"{plural(count, 'row')} of {form.datatype} of shape {form.shape} are "
-                f"{plural(count * row_bytes, 'byte')}, "
-                f"got {len(body)}"
+                f"{plural(count * row_bytes, 'byte')}, got {len(body)}"
             )
-    # An array over bytes would be read-only.
+    # An array over bytes would be read-only; over a bytearray it is writable.
     data = bytearray().join(bodies)
     if form.datatype == _BF16:
         return (np.frombuffer(data, dtype).astype(np.uint32) << 16).view(np.float32)
@@ -92,7 +91,7 @@ def _read_texts(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) 
 
 
 def _texts(body: bytes, count: int) -> Iterator[str]:
-    """The elements of a tensor of BYTES: each its length in bytes, then as many bytes."""
+    """Yield the elements of a BYTES tensor: each is a length, then that many bytes."""
     end = 0
     for at in range(count):
         start = end + _LENGTH.size

@@ -1,4 +1,4 @@
-"""Text, in any charset or as JSON strings."""
+"""The adapter for text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, joined, pieces_of
+from uncork_workers.definition.adapters.base import (
+    UNREADABLE,
+    Adapter,
+    InvalidInput,
+    json_array,
+    message_pieces,
+)
 from uncork_workers.definition.adapters.tensors import BYTES, read_tensors
 from uncork_workers.wire.messages import TensorForm
 
@@ -15,23 +21,23 @@ _decoder: msgspec.json.Decoder[list[str]] = msgspec.json.Decoder(list[str])
 
 
 class Text(Adapter):
-    """A request is a text, as text/plain or as a JSON string; the handler gets a list of str."""
+    """Accepts one text per request, as ``text/plain`` or a JSON string; the handler gets a ``list[str]``."""
 
     kind = "text"
 
     def schema(self) -> dict[str, Any]:
-        """A string."""
+        """Return the schema of a string."""
         return {"type": "string"}
 
     def merge(self, bodies: Sequence[bytes]) -> list[str]:
-        """Parse all bodies in one go."""
+        """Return the handler's argument for JSON strings."""
         try:
-            return _decoder.decode(joined(bodies))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput("each row must be a JSON string: ", *pieces_of(error)) from error
+            return _decoder.decode(json_array(bodies))
+        except UNREADABLE as error:
+            raise InvalidInput("each row must be a JSON string: ", *message_pieces(error)) from error
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> list[str]:
-        """Rows of the datatype BYTES, each one text."""
+        """Return the handler's argument for tensors of BYTES, one text per row."""
         if form.datatype != BYTES or form.shape:
             raise InvalidInput(
                 f"each row must be one text: a tensor of {BYTES} with the shape (rows,), "

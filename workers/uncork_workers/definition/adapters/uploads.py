@@ -1,4 +1,4 @@
-"""Bodies of media types that are no rows: text in a charset, and forms with parts."""
+"""Decoding of text in a charset and of multipart forms."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from multipart import (  # type: ignore[import-untyped]
 from uncork_workers.definition.adapters.base import InvalidInput
 
 MULTIPART = "multipart/form-data"
+# Limits the memory of a form with many tiny parts or fields.
 MOST_PARTS = 1000
-"""More parts or fields than this are refused: each costs memory, however small it is."""
 
-# Codecs of Python that are no charsets; to decode some of them takes quadratic time.
+# Python codecs that are not charsets; decoding some of them takes quadratic time.
 _NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedFile:
-    """A file that a client sent, as the whole body or as a part of a form.
+    """A file from a client, sent as the whole body or as a part of a form.
 
     Attributes:
-        data: its content.
-        filename: what the client calls it; empty if it does not say. Not to be used as a path.
-        content_type: as the client says it, with parameters.
+        data: the content.
+        filename: the file name from the client, empty if it sent none. Never use it as a path.
+        content_type: the content type from the client, with parameters.
     """
 
     data: bytes
@@ -39,7 +39,7 @@ class UploadedFile:
 
 
 class Part(NamedTuple):
-    """One part of a form; ``is_file`` says whether it came with the name of a file."""
+    """One part of a form; ``is_file`` is true if it came with a file name."""
 
     name: str
     file: UploadedFile
@@ -47,16 +47,16 @@ class Part(NamedTuple):
 
 
 def media_type_of(content_type: str) -> tuple[str, dict[str, str]]:
-    """A content type as media type and parameters, names in lower case."""
+    """Split a content type into media type and parameters, with names in lower case."""
     media_type, parameters = parse_options_header(content_type)
     return media_type, parameters
 
 
 def read_parts(body: bytes, content_type: str) -> list[Part]:
-    """The parts of a body of type multipart/form-data, in order.
+    """Return the parts of a ``multipart/form-data`` body, in order.
 
     Raises:
-        InvalidInput: if it is malformed or incomplete, or has too many parts.
+        InvalidInput: if the body is malformed or incomplete, or has too many parts.
     """
     boundary = media_type_of(content_type)[1].get("boundary", "")
     parts: list[Part] = []
@@ -64,7 +64,7 @@ def read_parts(body: bytes, content_type: str) -> list[Part]:
     segment: MultipartSegment
     try:
         with PushMultipartParser(boundary, max_segment_count=MOST_PARTS, strict=True) as parser:
-            # A segment, then its data in chunks, then None.
+            # For each part: a segment, its data in chunks, then None.
             for event in parser.parse(body):
                 if isinstance(event, MultipartSegment):
                     segment, chunks = event, []
@@ -78,10 +78,10 @@ def read_parts(body: bytes, content_type: str) -> list[Part]:
 
 
 def read_upload(body: bytes, content_type: str) -> UploadedFile:
-    """The body itself, or the only part of a form.
+    """Return the body itself, or the only part of a form.
 
     Raises:
-        InvalidInput: if it is a form that is malformed, or has not one part.
+        InvalidInput: if a form is malformed or does not have exactly one part.
     """
     if media_type_of(content_type)[0] != MULTIPART:
         return UploadedFile(data=body, content_type=content_type)
@@ -92,16 +92,16 @@ def read_upload(body: bytes, content_type: str) -> UploadedFile:
 
 
 def decode_text(data: bytes, charset: str) -> str:
-    """Text in a charset.
+    """Decode text.
 
     Raises:
-        InvalidInput: if the charset is not known, or the text is not in it.
+        InvalidInput: if the charset is unknown, or the data is not valid in it.
     """
     try:
         if codecs.lookup(charset).name in _NO_CHARSETS:
             raise LookupError
         text = data.decode(charset)
-        text.encode()  # some charsets have words for halves of characters
+        text.encode()  # some charsets, such as UTF-7, can encode lone surrogates
     except UnicodeError as error:
         raise InvalidInput(f"the text is not valid {charset}: {error}") from error
     except (LookupError, ValueError):

@@ -1,4 +1,4 @@
-"""Results as one JSON text per row."""
+"""Encoding of results as JSON, one text per row."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.outputs.answers import WrongResult
+from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.definition.outputs.result_errors import not_json
 
-# NumPy makes integers of times that are finer than Python's.
+# Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
 _TOO_FINE = ("ns]", "ps]", "fs]", "as]")
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 _MOST_LEVELS = 20
 
 
 def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) -> list[bytes]:
-    """One JSON text for each result. NaN and infinity, which JSON lacks, become null.
+    """Return one JSON text per result. NaN and infinity, which JSON lacks, become null.
 
-    ``places`` says where they are among those that the handler returned, if these are not all.
+    Args:
+        places: the positions of the results in the handler's list, for error messages; None if these are all.
 
     Raises:
-        WrongResult: if one is not JSON; the message says which, and where in it.
+        WrongResult: if a result cannot be written; the message has its position and the path inside it.
     """
     try:
         return _encoder.encode_lines(results).split(b"\n")[: len(results)]
     except _UNWRITABLE as error:
-        at, path, reason = _first_fault(results, error)
+        at, path, reason = _locate_error(results, error)
         name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
         where = f", at {path}," if path else ""
         raise WrongResult(f"{name}{where} cannot be written as JSON: {reason}") from error
 
 
-def _first_fault(results: Sequence[Any], error: Exception) -> tuple[int, str, Exception]:
-    """Which result cannot be written, the path to what is wrong inside of it, and why."""
+def _locate_error(results: Sequence[Any], error: Exception) -> tuple[int, str, Exception]:
+    """Return the position of the first invalid result, the path to the invalid value in it, and the error."""
     at, path, value = 0, "", results
     for level in range(_MOST_LEVELS):
         found = next(
-            (found for key, inner in _inside(value) if (found := _fault(key, inner)) is not None), None
+            (found for key, inner in _items(value) if (found := _error_at(key, inner)) is not None), None
         )
         if found is None:
             break
@@ -48,13 +49,13 @@ def _first_fault(results: Sequence[Any], error: Exception) -> tuple[int, str, Ex
     return at, path, error
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, dict):
         return value.items()
     return enumerate(value) if isinstance(value, list | tuple) else ()
 
 
-def _fault(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
+def _error_at(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
     try:
         _encoder.encode(value)
     except _UNWRITABLE as error:
@@ -63,7 +64,7 @@ def _fault(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
 
 
 def values_of(array: np.ndarray[Any, Any] | np.generic) -> Any:
-    """NumPy's values as Python's; times are cut to microseconds."""
+    """Convert NumPy values to Python's, truncating times to microseconds."""
     dtype = array.dtype
     if dtype.kind in "mM" and dtype.name.endswith(_TOO_FINE):
         array = array.astype(f"{dtype.kind}8[us]")
@@ -71,9 +72,9 @@ def values_of(array: np.ndarray[Any, Any] | np.generic) -> Any:
 
 
 def plain(value: object) -> Any:
-    """NumPy's and pandas' values inside lists and dicts."""
+    """Convert a NumPy or pandas value inside a result."""
     if isinstance(value, np.floating):
-        return float(value)  # tolist() leaves a long double what it is
+        return float(value)  # tolist() does not convert a long double
     if isinstance(value, np.ndarray | np.generic):
         return values_of(value)
     if type(value).__module__.partition(".")[0] == "pandas":

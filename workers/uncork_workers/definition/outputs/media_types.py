@@ -1,4 +1,4 @@
-"""The output adapters: which media types an api can answer in, the first to clients that do not ask."""
+"""Output adapters: the media types in which an API can respond."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ _IMAGES = ("png", "jpeg", "webp")
 
 
 class Output:
-    """One media type. Results that cannot be written in it are answered as they are without it."""
+    """A media type for responses. Results that cannot be written in it are sent in their default format."""
 
     def __init__(self, media_type: str) -> None:
         self.media_type = media_type
 
 
 class Json(Output):
-    """JSON: one result, or a list of them."""
+    """JSON: a single result, or a list of results."""
 
     def __init__(self) -> None:
         super().__init__(JSON)
 
 
 class Csv(Output):
-    """CSV with a header: for frames, columns by name, objects with the same names, lists and values.
+    """CSV with a header, for data frames, dicts of columns, dicts with the same keys, lists and plain values.
 
-    All results of a call must have the same columns.
+    All results of a batch must have the same columns.
     """
 
     def __init__(self) -> None:
@@ -32,20 +32,20 @@ class Csv(Output):
 
 
 class Npy(Output):
-    """NumPy's file format: for arrays of numbers or booleans."""
+    """NumPy's ``.npy`` format, for arrays of numbers or booleans."""
 
     def __init__(self) -> None:
         super().__init__(NPY)
 
 
 class Image(Output):
-    """Files of images: for lists of Pillow's, one for each request of one row.
+    """Image files, for lists of Pillow images. A request must have exactly one row.
 
     Args:
-        format: png, jpeg or webp.
+        format: ``"png"``, ``"jpeg"`` or ``"webp"``.
 
     Raises:
-        DefinitionError: if it is another.
+        DefinitionError: if the format is not one of these.
     """
 
     def __init__(self, *, format: str = "png") -> None:
@@ -54,5 +54,4 @@ class Image(Output):
         super().__init__(f"image/{format}")
 
 
-UNASKED = (JSON, NPY, CSV)
-"""What an api offers that says nothing."""
+DEFAULT_MEDIA_TYPES = (JSON, NPY, CSV)

@@ -1,4 +1,4 @@
-"""What a handler has done wrong that returned no results, or not so many, or what cannot be written."""
+"""Error messages for handlers whose results are missing, too few or too many, or cannot be written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from uncork_workers.definition.outputs.answers import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.plural import plural
 
 _WRITABLE = (
@@ -17,7 +17,7 @@ _WRITABLE = (
 
 
 def no_results(returned: object, expected: int) -> WrongResult:
-    """The handler returned something that is not one result for each row."""
+    """Return the error for a value that is not a list of results."""
     name = returned.dtype.name if isinstance(returned, np.ndarray) else type(returned).__name__
     what = "None" if returned is None else f"a single {name}" if _is_single(returned) else name
     return WrongResult(
@@ -27,7 +27,7 @@ def no_results(returned: object, expected: int) -> WrongResult:
 
 
 def wrong_count(got: int, expected: int) -> WrongResult:
-    """The handler returned too few results, or too many."""
+    """Return the error for too few or too many results."""
     if got == 1 < expected:
         advice = "; it is called with all rows of a batch, and must return a result for each of them"
     elif expected == 1 < got:
@@ -40,7 +40,7 @@ def wrong_count(got: int, expected: int) -> WrongResult:
 
 
 def not_json(value: object) -> TypeError:
-    """A value inside of a result is of a type that JSON does not have."""
+    """Return the error for a value inside a result that JSON cannot represent."""
     advice = _advice_on_value(value) or f"; it can be made of {_WRITABLE}"
     return TypeError(f"{type(value).__name__} is not JSON{advice}")
 
@@ -62,7 +62,7 @@ def _advice_on_return(returned: object, expected: int) -> str:
 def _advice_on_value(value: Any) -> str:
     if inspect.isawaitable(value):
         return "; nobody has awaited it: write async def, and await what it calls"
-    # Those of torch, tensorflow and jax, which are not imported for the question.
+    # By attribute, as torch, tensorflow and jax may not be installed.
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         return "; make an array of it: .detach().cpu().numpy()"
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):

@@ -1,4 +1,4 @@
-"""Encoded rows, put together from several calls, and dealt out to the requests."""
+"""Join the encoded results of several handler calls, and split them into responses."""
 
 from __future__ import annotations
 
@@ -8,96 +8,92 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uncork_workers.definition.outputs import Answer, Array, Encoded
-from uncork_workers.definition.outputs.answers import WrongResult
+from uncork_workers.definition.outputs.encoding import OK, Array, CompleteResponse, Encoded
+from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.wire.messages import RowsForm, TensorForm
 
-_OK = 200
 
+class SplitResults(NamedTuple):
+    """For each request its encoded rows, or a complete response, and the form of its rows."""
 
-class Dealt(NamedTuple):
-    """The answer to each request, and the form of its rows."""
-
-    answers: Sequence[bytes | Answer]
+    bodies: Sequence[bytes | CompleteResponse]
     forms: Sequence[RowsForm]
 
 
-def joined(parts: Sequence[Encoded | Array]) -> Encoded | Array:
-    """The rows of several calls as those of one. Arrays that differ in datatype or shape become JSON.
+def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
+    """Join the results of several handler calls. Arrays that differ in datatype or shape become JSON.
 
     Raises:
-        WrongResult: if they are not of one kind.
+        WrongResult: if the calls' results differ in content type or columns.
     """
-    if len(parts) == 1:
-        return parts[0]
-    arrays = [part for part in parts if isinstance(part, Array)]
-    if len(arrays) == len(parts) and len({array.form for array in arrays}) == 1:
+    if len(chunks) == 1:
+        return chunks[0]
+    arrays = [chunk for chunk in chunks if isinstance(chunk, Array)]
+    if len(arrays) == len(chunks) and len({array.form for array in arrays}) == 1:
         return Array(np.concatenate([array.values for array in arrays]), arrays[0].form)
-    texts = [part.as_json() if isinstance(part, Array) else part for part in parts]
-    telling = [part for part in texts if part.has_rows] or texts[:1]
-    first = telling[0]
-    if len({(part.content_type, part.head) for part in telling}) > 1:
+    texts = [chunk.as_json() if isinstance(chunk, Array) else chunk for chunk in chunks]
+    with_rows = [chunk for chunk in texts if chunk.has_rows] or texts[:1]
+    first = with_rows[0]
+    if len({(chunk.content_type, chunk.head) for chunk in with_rows}) > 1:
         raise WrongResult("the results of several calls of the handler differ in kind or columns")
-    starts = accumulate((len(part.rows) for part in texts), initial=0)
+    starts = accumulate((len(chunk.rows) for chunk in texts), initial=0)
     return Encoded(
-        rows=list(chain.from_iterable(part.rows for part in texts)),
+        rows=list(chain.from_iterable(chunk.rows for chunk in texts)),
         content_type=first.content_type,
         head=first.head,
         between=first.between,
-        form=first.form if len({part.form for part in telling}) == 1 else None,
-        answers={
-            start + at: answer
-            for start, part in zip(starts, texts, strict=False)
-            for at, answer in part.answers.items()
+        form=first.form if len({chunk.form for chunk in with_rows}) == 1 else None,
+        responses={
+            start + at: response
+            for start, chunk in zip(starts, texts, strict=False)
+            for at, response in chunk.responses.items()
         },
     )
 
 
-def deal(results: Encoded | Array, counts: Sequence[int], raw: Sequence[bool] = ()) -> Dealt:
-    """The answer to each request of so many rows: its rows, or something of its own.
+def split_results(results: Encoded | Array, counts: Sequence[int], raw: Sequence[bool] = ()) -> SplitResults:
+    """Split results into one body per request.
 
     Args:
+        counts: the number of rows of each request.
         raw: for an array, whether each request gets its rows raw.
 
     Raises:
-        WrongResult: if a request of several rows would get several whole bodies.
+        WrongResult: if a request of several rows would get a complete response.
     """
     if isinstance(results, Array):
-        return _deal_array(results, counts, raw)
-    rows = results.rows
+        return _split_array(results, counts, raw)
     forms = [results.form] * len(counts)
-    if not results.answers and not results.content_type and len(rows) == len(counts):
-        return Dealt(rows, forms)
-    given: list[bytes | Answer] = []
-    end = 0
-    for count in counts:
-        start, end = end, end + count
-        given.append(_answer(results, start, end))
-    return Dealt(given, forms)
+    if not results.responses and not results.content_type and len(results.rows) == len(counts):
+        return SplitResults(results.rows, forms)
+    ends = accumulate(counts)
+    return SplitResults(
+        [_body(results, end - count, end) for count, end in zip(counts, ends, strict=True)], forms
+    )
 
 
-def _deal_array(array: Array, counts: Sequence[int], raw: Sequence[bool]) -> Dealt:
+def _split_array(array: Array, counts: Sequence[int], raw: Sequence[bool]) -> SplitResults:
     values = array.values.astype(array.values.dtype.newbyteorder("<"), copy=False)
     texts: Iterator[bytes] = iter(())
     if not all(raw):
         listed = values[np.repeat(np.logical_not(raw), counts)]
         texts = iter(array._replace(values=listed).as_json().rows)
-    answers = [
+    bodies = [
         values[end - count : end].tobytes() if is_raw else b",".join(islice(texts, count))
         for count, end, is_raw in zip(counts, accumulate(counts), raw, strict=True)
     ]
     tensor = TensorForm(array.form.datatype, array.form.shape)
-    return Dealt(answers, [tensor if is_raw else array.form for is_raw in raw])
+    return SplitResults(bodies, [tensor if is_raw else array.form for is_raw in raw])
 
 
-def _answer(encoded: Encoded, start: int, end: int) -> bytes | Answer:
-    own = [encoded.answers[at] for at in range(start, end) if at in encoded.answers]
-    refusal = next((answer for answer in own if not answer.content_type), None)
-    if refusal is not None:
-        return refusal
-    if own:
+def _body(encoded: Encoded, start: int, end: int) -> bytes | CompleteResponse:
+    responses = [encoded.responses[at] for at in range(start, end) if at in encoded.responses]
+    rejection = next((response for response in responses if not response.content_type), None)
+    if rejection is not None:
+        return rejection
+    if responses:
         if end - start > 1:
             raise WrongResult("a request of several rows cannot be answered with files or responses")
-        return own[0]
+        return responses[0]
     body = encoded.head + encoded.between.join(encoded.rows[start:end])
-    return Answer(_OK, body, encoded.content_type) if encoded.content_type else body
+    return CompleteResponse(OK, body, encoded.content_type) if encoded.content_type else body

@@ -1,4 +1,4 @@
-"""Results that are tables: pandas' frames and series, columns by name; and tables as CSV."""
+"""Results that are tables (pandas objects and dicts of columns), and encoding of results as CSV."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.outputs.answers import WrongResult
 from uncork_workers.definition.outputs.json import plain, values_of
+from uncork_workers.definition.outputs.responses import WrongResult
 
 
 def as_rows(results: object) -> object:
-    """A table as a list with an object for each row, a series as a list; anything else as it is.
+    """Convert a table to a list of dicts and a series to a list; return anything else unchanged.
 
     Raises:
-        WrongResult: if columns have different lengths or one name, or are no columns.
+        WrongResult: if columns differ in length, share a name, or are not lists or arrays.
     """
     if isinstance(results, Mapping):
         return _transposed(results)
-    # By name: a service without pandas does not import it.
+    # By module name, to avoid importing pandas.
     if type(results).__module__.partition(".")[0] == "pandas":
         if hasattr(results, "to_frame"):
             return results.tolist()  # type: ignore[attr-defined]
@@ -35,12 +35,12 @@ def as_rows(results: object) -> object:
 
 
 def encode_csv(results: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """The header of a table and a line for each row: of objects with the same names, lists, or values.
+    """Return the header of a table and one line per row; rows are dicts with the same keys, lists, or values.
 
-    Values are as in JSON, but NaN is an empty field. Lists and objects in a field are JSON.
+    Values are written as in JSON, but NaN is an empty field. Lists and dicts in a field are JSON.
 
     Raises:
-        WrongResult: if rows are not of one kind, or a value cannot be written.
+        WrongResult: if rows differ in their columns, or a value cannot be written.
     """
     try:
         names, rows = _columns(msgspec.to_builtins(list(results), enc_hook=plain))
@@ -87,7 +87,7 @@ def _listed(column: Any) -> Any:
 
 
 def _line(values: Sequence[Any]) -> bytes:
-    # Python quotes a field with a line break in it only for characters of the line end: this one has both.
+    # csv quotes a field with a line break only if the terminator contains that character: CRLF covers both.
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow(values)
     return text.getvalue().encode()

@@ -1,4 +1,4 @@
-"""What a handler may return in the place of a result, for one request alone."""
+"""Results that respond to a single request: ``Rejected`` and ``Response``."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _FIRST_STATUS, _FIRST_ERROR, _LAST_ERROR = 200, 400, 599
 _BODILESS = (204, 304)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# Written by the gateway.
+# Set by the gateway.
 _RESERVED = ("connection", "content-length", "content-type", "transfer-encoding")
 
 
 class WrongResult(Exception):
-    """The handler returned something that cannot be dealt out to its callers."""
+    """The handler's results cannot be split into responses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Refuses the request that this row belongs to; the others of the batch are answered.
+    """Rejects the request that this row belongs to; the others of the batch get their results.
 
     Args:
         status: an HTTP status from 400 to 599.
-        detail: what the client is told.
+        detail: the message for the client.
 
     Raises:
-        ValueError: if the status is no error, or the detail no text.
+        ValueError: if the status is out of range or the detail is not a ``str``.
     """
 
     status: int
@@ -43,18 +43,19 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer of its own to the request that this row belongs to, which must be its only row.
+    """A complete HTTP response to the request that this row belongs to, which must be its only row.
 
     Args:
-        body: bytes, text, an image, or anything that is JSON; None or empty for status 204 and 304.
+        body: ``bytes``, ``str``, a Pillow image, or any value that converts to JSON; None or empty for status
+            204 and 304.
         status: an HTTP status from 200 to 599.
-        headers: header fields beside content type, length and those of the connection.
-        content_type: of the body; ``application/octet-stream``, ``text/plain; charset=utf-8``, that of
-            the image or ``application/json`` if it is not given.
+        headers: additional headers. The gateway sets content type, length and connection headers.
+        content_type: content type of the body. Default, by type of the body: ``application/octet-stream``,
+            ``text/plain; charset=utf-8``, that of the image, or ``application/json``.
 
     Raises:
-        ValueError: if the status is none or has no body, or a header is not one line of Latin-1 under a
-            name that the handler may set.
+        ValueError: if the status is out of range or allows no body, or a header has a reserved or invalid
+            name, or a value that is not one line of Latin-1.
     """
 
     body: Any
@@ -80,7 +81,7 @@ class Response:
 
     @property
     def is_bodiless(self) -> bool:
-        """Whether HTTP allows no body with the status."""
+        """Whether the status allows no body."""
         return self.status in _BODILESS
 
 

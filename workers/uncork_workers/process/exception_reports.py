@@ -1,4 +1,4 @@
-"""Describes an exception that the code of a service raised, for operators."""
+"""Reports of exceptions in the code of a service, for operators."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _OURS = (str(Path(__file__).parents[1]), "<")
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
-def describe(error: BaseException, *, error_id: str = "", requests: int = 0) -> ExceptionReport:
-    """Return a report for the gateway about an exception that failed ``requests`` requests with 500."""
+def exception_report(error: BaseException, *, error_id: str = "", requests: int = 0) -> ExceptionReport:
+    """Return a report of an exception that failed ``requests`` requests with 500."""
     return ExceptionReport(
         error=type(error).__name__,
         place=_encodable(_place(error)),
@@ -25,9 +25,9 @@ def describe(error: BaseException, *, error_id: str = "", requests: int = 0) -> 
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the innermost call in the service's own code; empty if there is none.
+    """Return file and line of the innermost frame in the service's code; empty if there is none.
 
-    A service that is itself installed cannot be told from the libraries that it calls.
+    For an installed service this is the innermost frame of any library.
     """
     lines = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     lines = [one for one in lines if not one[0].startswith(_OURS)]

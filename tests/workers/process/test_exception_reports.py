@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from uncork_workers.definition.outputs import WrongResult
-from uncork_workers.process import raised
-from uncork_workers.process.raised import describe
+from uncork_workers.definition.outputs.responses import WrongResult
+from uncork_workers.process import exception_reports
+from uncork_workers.process.exception_reports import exception_report
 
 HERE = Path(__file__).name
 
@@ -39,15 +39,15 @@ def test_it_says_what_was_raised_and_where() -> None:
     def in_a_library() -> None:
         json.loads("{")
 
-    told = describe(caught(own), error_id="77", requests=3)
+    told = exception_report(caught(own), error_id="77", requests=3)
     assert (told.error, told.message, told.place) == ("KeyError", "'nope'", f"{HERE}:{line_of(own)}")
     assert (told.id, told.requests) == ("77", 3)
-    assert describe(caught(in_a_library)).place == f"{HERE}:{line_of(in_a_library)}"
+    assert exception_report(caught(in_a_library)).place == f"{HERE}:{line_of(in_a_library)}"
 
 
 def test_what_was_raised_after_the_handler_has_no_place() -> None:
     """There is no line to look at: the result was wrong."""
-    told = describe(WrongResult("the handler returned 1 result for 2 rows"))
+    told = exception_report(WrongResult("the handler returned 1 result for 2 rows"))
 
     assert (told.error, told.place) == ("WrongResult", "")
     assert told.message == "the handler returned 1 result for 2 rows"
@@ -59,8 +59,8 @@ def test_a_service_that_is_installed_has_its_lines_too(monkeypatch: pytest.Monke
     def own() -> None:
         raise KeyError("nope")
 
-    monkeypatch.setattr(raised, "_LIBRARIES", (str(Path(__file__).parent),))
-    assert describe(caught(own)).place == f"{HERE}:{line_of(own)}"
+    monkeypatch.setattr(exception_reports, "_LIBRARIES", (str(Path(__file__).parent),))
+    assert exception_report(caught(own)).place == f"{HERE}:{line_of(own)}"
 
 
 def test_hints_belong_to_the_message() -> None:
@@ -68,7 +68,7 @@ def test_hints_belong_to_the_message() -> None:
     error = ValueError("no")
     error.add_note("hint: yes")
 
-    assert describe(error).message == "no\nhint: yes"
+    assert exception_report(error).message == "no\nhint: yes"
 
 
 class _Unspeakable(Exception):
@@ -87,7 +87,7 @@ class _Unspeakable(Exception):
 )
 def test_any_message_fits_into_a_frame(error: Exception, message: str) -> None:
     """It is cut, and can be encoded."""
-    told = describe(error)
+    told = exception_report(error)
 
     assert told.message == message
     msgspec.msgpack.encode(told)

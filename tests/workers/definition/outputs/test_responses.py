@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.definition.outputs import Rejected, Response
+from uncork_workers.definition.outputs.responses import Rejected, Response
 
 
 @pytest.mark.parametrize("status", [400, 422, 599, HTTPStatus.NOT_FOUND])

@@ -1,0 +1,178 @@
+"""Encode a handler's results, one text per row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uncork_workers.definition.adapters.tensors import BYTES, form_of
+from uncork_workers.definition.outputs.images import DEFAULT_IMAGE, encode_image, is_image
+from uncork_workers.definition.outputs.json import encode_json, values_of
+from uncork_workers.definition.outputs.responses import Rejected, Response
+from uncork_workers.definition.outputs.result_errors import no_results, wrong_count
+from uncork_workers.definition.outputs.tables import as_rows, encode_csv
+from uncork_workers.wire.messages import ListForm, RowResult
+from uncork_workers.wire.schema import CSV, JSON
+
+OK = 200
+OCTETS = "application/octet-stream"
+TEXT = "text/plain; charset=utf-8"
+# Types that are always JSON.
+_PLAIN = frozenset((float, int, str, bool, list, dict, type(None)))
+# The header of a frame carries the result. For larger rows the gateway learns the outputs from responses.
+_MOST_RESULT_BYTES = 64 * 1024
+
+
+class CompleteResponse(NamedTuple):
+    """A response that replaces the rows of a request; without a content type the body is an error message."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    headers: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """Encoded results.
+
+    Attributes:
+        rows: one JSON text or line of CSV per row.
+        content_type: content type of a response; empty if the gateway composes its body.
+        head: bytes before the rows of a response.
+        between: bytes between its rows.
+        form: the form of JSON rows that come from an array.
+        responses: complete responses, by position of the row that they replace.
+    """
+
+    rows: list[bytes]
+    content_type: str = ""
+    head: bytes = b""
+    between: bytes = b","
+    form: ListForm | None = None
+    responses: Mapping[int, CompleteResponse] = field(default_factory=dict)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether a complete response does not replace every row."""
+        return len(self.responses) < len(self.rows)
+
+
+class Array(NamedTuple):
+    """Results that are one array of numbers or booleans, with the form of their rows as JSON."""
+
+    values: np.ndarray[Any, Any]
+    form: ListForm
+
+    def as_json(self) -> Encoded:
+        """Encode the rows as JSON texts."""
+        return encode(self.values, expected=len(self.values))
+
+
+def as_array(results: object, *, expected: int) -> Array | None:
+    """Return results whose rows can be sent raw; None if they are not an array of numbers or booleans.
+
+    Raises:
+        WrongResult: if there are not ``expected`` rows.
+    """
+    form = form_of(results)
+    if not isinstance(results, np.ndarray) or results.ndim == 0 or form is None or form.datatype == BYTES:
+        return None
+    _check_count(len(results), expected)
+    return Array(results, form)
+
+
+def encode(results: object, *, expected: int, accept: str = "") -> Encoded:
+    """Encode ``expected`` results in the media type ``accept`` if possible, else as JSON, files or bytes.
+
+    Raises:
+        WrongResult: if the number of results is wrong, or one cannot be written.
+    """
+    form = form_of(results)
+    rows = _listed(results, expected)
+    if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
+        return Encoded(rows=encode_json(rows), form=form)
+    responses = {at: _response(row, accept) for at, row in enumerate(rows) if _is_response(row)}
+    left = [at for at in range(len(rows)) if at not in responses]
+    others = [rows[at] for at in left]
+    if accept == CSV and others:
+        head, lines = encode_csv(others)
+        encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
+    else:
+        encoded = Encoded(rows=encode_json(others, places=left))
+    texts = iter(encoded.rows)
+    all_rows = [b"" if at in responses else next(texts) for at in range(len(rows))]
+    return replace(encoded, rows=all_rows, responses=responses)
+
+
+def row_result(results: object) -> RowResult | None:
+    """Return the result for the first row; None if it is a complete response, or its JSON is large."""
+    if (form := form_of(results)) is not None:
+        return RowResult(form=form)
+    first = _as_sequence(results)[0]
+    if _is_response(first):
+        return None
+    [body] = encode_json([first])
+    return RowResult(body=body) if len(body) <= _MOST_RESULT_BYTES else None
+
+
+def encode_each(results: object, *, expected: int) -> Encoded:
+    """Encode each of ``expected`` results as a complete response: bytes, text, JSON or a ``Response``.
+
+    Raises:
+        WrongResult: if the number of results is wrong, or one cannot be written.
+    """
+    rows = _listed(results, expected)
+    return Encoded(rows=[b""] * len(rows), responses={at: _response(row) for at, row in enumerate(rows)})
+
+
+def _is_response(row: Any) -> bool:
+    """Return whether a result is a complete response, which shares a body with no other."""
+    return isinstance(row, Rejected | Response | bytes | bytearray | memoryview) or is_image(row)
+
+
+def _response(row: Any, accept: str = "") -> CompleteResponse:
+    match row:
+        case Rejected(status, detail):
+            return CompleteResponse(status, detail.encode())
+        case Response(body, status, headers, content_type):
+            content, media_type = (b"", OCTETS) if row.is_bodiless else _content(body, accept)
+            return CompleteResponse(status, content, content_type or media_type, tuple(headers.items()))
+        case _:
+            return CompleteResponse(OK, *_content(row, accept))
+
+
+def _content(body: Any, accept: str) -> tuple[bytes, str]:
+    """Return an encoded body and its media type."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body), OCTETS
+    if isinstance(body, str):
+        return body.encode(), TEXT
+    if is_image(body):
+        media_type = accept if accept.startswith("image/") else DEFAULT_IMAGE
+        return encode_image(body, media_type), media_type
+    [text] = encode_json([body])
+    return text, JSON
+
+
+def _listed(results: object, expected: int) -> Sequence[Any]:
+    results = _as_sequence(results)
+    if not isinstance(results, list | tuple):
+        raise no_results(results, expected)
+    _check_count(len(results), expected)
+    return results
+
+
+def _as_sequence(results: object) -> Any:
+    """Convert arrays and tables to lists; return anything else unchanged."""
+    if isinstance(results, np.ndarray) and results.ndim > 0:
+        return values_of(results)
+    return results if isinstance(results, list) else as_rows(results)
+
+
+def _check_count(got: int, expected: int) -> None:
+    if got != expected:
+        raise wrong_count(got, expected)

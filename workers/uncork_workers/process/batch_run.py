@@ -1,0 +1,210 @@
+"""One batch inside the worker: merge its requests, call the handler, split the results."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from uncork_workers.definition.adapters import InvalidInput
+from uncork_workers.definition.outputs.encoding import (
+    OK,
+    Array,
+    CompleteResponse,
+    Encoded,
+    as_array,
+    encode,
+    encode_each,
+)
+from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
+from uncork_workers.definition.service import ApiDefinition
+from uncork_workers.plural import plural
+from uncork_workers.process.bisection import bisect
+from uncork_workers.process.chunks import cut_chunks
+from uncork_workers.process.exception_reports import exception_report
+from uncork_workers.process.merging import BatchRequests, merge
+from uncork_workers.process.padding import pad, padded_size, without_padding
+from uncork_workers.wire.messages import (
+    Batch,
+    ExceptionReport,
+    Reply,
+    RowPath,
+    RowsForm,
+    compact_forms,
+    expand_forms,
+)
+
+log = logging.getLogger("uncork.worker")
+
+_INVALID = 400
+_FAILED = 500
+_SHARE_OF_TIMEOUT = 0.9
+
+
+class BatchRun:
+    """The execution of one batch. Requests are identified by their position in the batch."""
+
+    def __init__(
+        self, api: ApiDefinition, handler: Callable[[Any], Any], batch: Batch, bodies: Sequence[bytes]
+    ) -> None:
+        self._adapter = api.adapter
+        self._handler = handler
+        self._batch = batch
+        costs = batch.rows if batch.costs is None else batch.costs
+        forms = expand_forms(batch.forms, len(bodies))
+        self._requests = BatchRequests(bodies, batch.rows, costs, forms, batch.metas or (), batch.raw or ())
+        self._valid: Sequence[int] = range(len(bodies))
+        self._statuses = [OK] * len(bodies)
+        self._content_types: list[str] | None = None
+        self._headers: list[list[tuple[str, str]]] | None = None
+        self._forms: list[RowsForm] = [None] * len(bodies)
+        self._reasons: dict[int, list[str | RowPath]] = {}
+        self._exceptions: list[ExceptionReport] = []
+        self.bodies = [b""] * len(bodies)
+        """The bodies of the responses."""
+        self.chunks: list[tuple[float, float]] = []
+        """(cost, seconds) of each successful handler call."""
+
+    def run(self) -> None:
+        """Answer all requests. If they cannot be merged, find the invalid ones and run the others.
+
+        Raises:
+            Exception: what the handler raised; :meth:`run_parts` answers the requests then.
+        """
+        requests = self._requests
+        try:
+            merged = merge(self._adapter, requests)
+        except InvalidInput:
+            self._valid = [at for at in self._valid if self._is_valid(at)]
+            requests = requests.pick(self._valid)
+            merged = merge(self._adapter, requests) if self._valid else ()
+        results = self._call(requests, merged)
+        if len(results.bodies) == len(self.bodies) and set(map(type, results.bodies)) == {bytes}:
+            self.bodies, self._forms = results  # type: ignore[assignment]
+            return
+        for at, body, form in zip(self._valid, *results, strict=True):
+            self._answer(at, body, form)
+
+    def run_parts(self, error: BaseException, *, took_s: float) -> None:
+        """Answer all requests after :meth:`run` failed; only requests that fail alone get 500.
+
+        Args:
+            took_s: how long the failed run took.
+        """
+        valid, api = self._valid, self._batch.api
+        if len(valid) == 1 or not self._batch.idempotent:
+            self._fail(valid, error)
+            return
+        log.warning("api %s failed on %d requests, looking for the culprit: %r", api, len(valid), error)
+        # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
+        # take as long as the failed run, so stop in time.
+        ends = time.perf_counter() + _SHARE_OF_TIMEOUT * self._batch.timeout_s - 2 * took_s
+        found = bisect(valid, lambda group: self._try(group) if time.perf_counter() < ends else error)
+        for at, (body, form) in found.results.items():
+            self._answer(at, body, form)
+        for at, reason in found.culprits.items():
+            self._fail([at], reason)
+        if found.given_up:
+            self._fail(found.given_up, error)
+
+    def reply(self, *, failure: BaseException | None, seconds: float) -> Reply:
+        """Return the reply that goes with ``bodies``."""
+        return Reply(
+            batch=self._batch.batch,
+            worked=failure is None,
+            seconds=seconds,
+            statuses=self._statuses,
+            lengths=list(map(len, self.bodies)),
+            chunks=self.chunks,
+            forms=compact_forms(self._forms),
+            content_types=self._content_types,
+            headers=self._headers,
+            exceptions=self._exceptions or ([] if failure is None else [exception_report(failure)]),
+            reasons=self._reasons,
+        )
+
+    def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm) -> None:
+        if isinstance(body, bytes):
+            self._statuses[at], self.bodies[at], self._forms[at] = OK, body, form
+            return
+        self._statuses[at], self.bodies[at] = body.status, body.body
+        if body.content_type:
+            self._content_types = self._content_types or [""] * len(self.bodies)
+            self._content_types[at] = body.content_type
+        if body.headers:
+            self._headers = self._headers or [[] for _ in self.bodies]
+            self._headers[at] = list(body.headers)
+
+    def _try(
+        self, group: Sequence[int]
+    ) -> Sequence[tuple[bytes | CompleteResponse, RowsForm]] | BaseException:
+        requests = self._requests.pick(group)
+        try:
+            # Merged again, as the handler may have changed its argument.
+            return list(zip(*self._call(requests, merge(self._adapter, requests)), strict=True))
+        except (Exception, SystemExit) as error:
+            return error
+
+    def _is_valid(self, at: int) -> bool:
+        """Return whether a request is valid; answer it with 400 if not."""
+        try:
+            merge(self._adapter, self._requests.pick([at]))
+        except InvalidInput as error:
+            self._statuses[at], self.bodies[at] = _INVALID, str(error).encode()
+            if any(isinstance(piece, RowPath) for piece in error.args):
+                self._reasons[at] = list(error.args)
+            return False
+        return True
+
+    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
+        """Call the handler with one chunk of the rows after the other; return one body per request."""
+        chunks = cut_chunks(requests.rows, requests.costs, self._batch.limit_rows)
+        encoded: list[Encoded | Array] = []
+        done = 0
+        for count, cost in chunks:
+            began = time.perf_counter()
+            rows = merged if len(chunks) == 1 else merged[done : done + count]
+            size = padded_size(count, self._batch.allowed_batch_sizes)
+            results = self._handler(pad(rows, size))
+            chunk = without_padding(self._encode(results, size, raw=any(requests.raw)), count)
+            if isinstance(chunk, Array) and len(chunks) > 1:
+                # The next call of the handler may reuse the same array.
+                chunk = chunk._replace(values=chunk.values.copy())
+            encoded.append(chunk)
+            self.chunks.append((cost, time.perf_counter() - began))
+            done += count
+        if not encoded:
+            return SplitResults([], [])
+        return split_results(join_chunks(encoded), requests.rows, requests.raw)
+
+    def _encode(self, results: object, expected: int, *, raw: bool) -> Encoded | Array:
+        if self._adapter.answers_each:
+            return encode_each(results, expected=expected)
+        array = as_array(results, expected=expected) if raw else None
+        return encode(results, expected=expected, accept=self._batch.accept) if array is None else array
+
+    def _fail(self, group: Sequence[int], error: BaseException) -> None:
+        """Answer requests with 500 and an error id that the log has too."""
+        error_id = uuid.uuid4().hex[:12]
+        api, rows = self._batch.api, sum(self._requests.rows[at] for at in group)
+        log.error("api %s failed on a batch of %s [%s]", api, plural(rows, "row"), error_id, exc_info=error)
+        self._exceptions.append(exception_report(error, error_id=error_id, requests=len(group)))
+        detail = f"the handler of api {api!r} failed; error id {error_id}".encode()
+        for at in group:
+            self._statuses[at], self.bodies[at] = _FAILED, detail
+
+
+class StreamRun(BatchRun):
+    """A batch of one request whose response is streamed while the handler runs.
+
+    The handler returns a ``Rejected`` instead of streaming, or None.
+    """
+
+    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
+        if not requests.bodies:
+            return SplitResults([], [])
+        rejected = self._handler(merged)
+        body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
+        return SplitResults([body], [None])

@@ -1,0 +1,97 @@
+"""Merge the bodies of several requests into the rows that the handler gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from uncork_workers.definition.adapters import Adapter, InvalidInput
+from uncork_workers.plural import plural
+from uncork_workers.wire.messages import Form, Meta, RawForm, TableForm, TensorForm
+
+T = TypeVar("T")
+
+
+class BatchRequests(NamedTuple):
+    """Some requests of a batch; every field has one value per request.
+
+    ``metas`` and ``raw`` (whether a request gets array rows raw) are empty if the batch has none.
+    """
+
+    bodies: Sequence[bytes]
+    rows: Sequence[int]
+    costs: Sequence[float]
+    forms: Sequence[Form]
+    metas: Sequence[Meta] = ()
+    raw: Sequence[bool] = ()
+
+    def pick(self, group: Sequence[int]) -> BatchRequests:
+        """Return the requests at some positions."""
+        return BatchRequests(
+            bodies=_pick(self.bodies, group),
+            rows=_pick(self.rows, group),
+            costs=_pick(self.costs, group),
+            forms=_pick(self.forms, group),
+            metas=_pick(self.metas, group),
+            raw=_pick(self.raw, group),
+        )
+
+
+def merge(adapter: Adapter, requests: BatchRequests) -> Any:
+    """Return the rows of all requests; the bodies of each form are parsed together.
+
+    Raises:
+        InvalidInput: if at least one request is not valid.
+    """
+    forms = requests.forms
+    if forms and forms.count(forms[0]) == len(forms):
+        return _merge_alike(adapter, requests, forms[0])
+    groups: dict[Form, list[int]] = {}
+    for at, form in enumerate(forms):
+        groups.setdefault(form, []).append(at)
+    merged = [_merge_alike(adapter, requests.pick(group), form) for form, group in groups.items()]
+    return _interleave([*groups.values()], merged, requests.rows)
+
+
+def _merge_alike(adapter: Adapter, requests: BatchRequests, form: Form) -> Any:
+    bodies, rows = requests.bodies, requests.rows
+    match form:
+        case None:
+            merged = adapter.merge(bodies)
+        case TensorForm():
+            merged = adapter.merge_tensors(bodies, form, rows)
+        case TableForm(header):
+            merged = adapter.merge_table(bodies, header, rows)
+        case RawForm():
+            merged = adapter.merge_raw(bodies, requests.metas)
+    if len(merged) != sum(rows):
+        raise InvalidInput(f"{plural(len(merged), 'row')} where {sum(rows)} were counted")
+    return merged
+
+
+def _interleave(groups: Sequence[Sequence[int]], merged: Sequence[Any], counts: Sequence[int]) -> Any:
+    """Restore the order of the requests.
+
+    Args:
+        groups: the positions of the requests in each group.
+        merged: the rows of each group: all arrays with the same row shape, or all lists.
+        counts: the number of rows of each request, by position.
+    """
+    ends = list(accumulate(counts))
+    first, total = merged[0], ends[-1]
+    is_array = isinstance(first, np.ndarray)
+    rows: Any = np.empty((total, *first.shape[1:]), first.dtype) if is_array else [None] * total
+    for group, group_rows in zip(groups, merged, strict=True):
+        start = 0
+        for at in group:
+            end = start + counts[at]
+            rows[ends[at] - counts[at] : ends[at]] = group_rows[start:end]
+            start = end
+    return rows
+
+
+def _pick(values: Sequence[T], group: Sequence[int]) -> Sequence[T]:
+    return [values[at] for at in group] if values else ()
