@@ -13,7 +13,7 @@
         def predict(self, rows):              # one call per batch
             return self.model.predict(rows)
 
-``uncork serve FILE.py:Digits --workers 2`` puts it behind a gateway that batches.
+``uncork serve FILE.py:Digits --workers 2`` serves it behind a batching gateway with two workers.
 """
 
 from uncork_dispatcher.batched import batched

@@ -1,4 +1,4 @@
-"""The input adapters, for ``@api(input=...)``."""
+"""Input adapters for ``@api(input=...)``."""
 
 from uncork_workers.definition.adapters import (
     Adapter,

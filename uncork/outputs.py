@@ -1,4 +1,4 @@
-"""The output adapters, for ``@api(output=...)``, and what a handler may return for one request alone."""
+"""Output adapters for ``@api(output=...)``, and results that respond to a single request."""
 
 from uncork_workers.definition.outputs.media_types import Csv, Image, Json, Npy, Output
 from uncork_workers.definition.outputs.responses import Rejected, Response

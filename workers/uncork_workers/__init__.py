@@ -1,4 +1,4 @@
-"""Service definition, input adapters, the worker process, and the supervisor of worker processes.
+"""Service definition, input and output adapters, the worker process, and its supervisor.
 
-The gateway imports only ``description`` and ``frames`` from here; it never loads the user's code.
+The gateway imports only ``uncork_workers.wire`` and never loads user code.
 """

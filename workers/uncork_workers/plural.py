@@ -1,8 +1,8 @@
-"""Numbers of things, in the singular where there is one."""
+"""Counts with nouns in messages."""
 
 from __future__ import annotations
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """Return a count with its noun, ``many`` if the plural is not formed with an s: 1 row, 2 rows."""
+    """Return a count with its noun: 1 row, 2 rows. ``many`` is an irregular plural."""
     return f"{count} {one if count == 1 else many or f'{one}s'}"

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from uncork_workers.supervision.cores import usable_cores
-from uncork_workers.supervision.processes import environment_of
+from uncork_workers.supervision.processes import worker_environment
 
 
 def test_only_the_cores_that_this_process_may_run_on_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_systems_that_bind_no_process_to_cores_have_all(monkeypatch: pytest.Monk
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     assert usable_cores() == 8
-    assert environment_of(2)["OMP_NUM_THREADS"] == "4"
+    assert worker_environment(2)["OMP_NUM_THREADS"] == "4"
 
 
 def test_there_is_a_core_even_if_nobody_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,16 +19,16 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
         Path(file).write_text("old")
     watch = FileWatcher({one, two})
     Path(one).read_text()
-    assert watch.look() == []
+    assert watch.changed_files() == []
 
     Path(two).write_text("changed")
-    assert (watch.look(), watch.look()) == ([two], [])
+    assert (watch.changed_files(), watch.changed_files()) == ([two], [])
 
     (tmp_path / "new").write_text("old")
     os.utime(tmp_path / "new", ns=(0, Path(one).stat().st_mtime_ns))
     (tmp_path / "new").replace(one)
     os.utime(two)
-    assert (watch.look(), watch.look()) == ([one, two], [])
+    assert (watch.changed_files(), watch.changed_files()) == ([one, two], [])
 
 
 def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
@@ -37,10 +37,10 @@ def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
     file.write_text("old")
     watch = FileWatcher({str(file)})
     file.unlink()
-    assert watch.look() == []
+    assert watch.changed_files() == []
 
     file.write_text("changed")
-    assert watch.look() == [str(file)]
+    assert watch.changed_files() == [str(file)]
 
 
 def test_files_may_be_added(tmp_path: Path) -> None:
@@ -50,10 +50,10 @@ def test_files_may_be_added(tmp_path: Path) -> None:
     files: set[str] = set()
     watch = FileWatcher(files)
     files.add(str(file))
-    assert watch.look() == []
+    assert watch.changed_files() == []
 
     file.write_text("changed")
-    assert watch.look() == [str(file)]
+    assert watch.changed_files() == [str(file)]
 
 
 def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path: Path) -> None:
@@ -63,21 +63,21 @@ def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path:
     other.write_text("")
     watch = FileWatcher({str(own)})
     other.write_text("changed")
-    assert watch.look() == []
+    assert watch.changed_files() == []
     watch.include_new_files()
     text.write_text("new")
-    assert watch.look() == []
+    assert watch.changed_files() == []
 
     new.write_text("new")
     other.write_text("changed again")
-    assert watch.look() == [str(new), str(other)]
+    assert watch.changed_files() == [str(new), str(other)]
     new.write_text("changed")
-    assert watch.look() == []
+    assert watch.changed_files() == []
 
     new.write_text("changed before it was asked for")
     watch.include_new_files()
     own.write_text("changed")
-    assert watch.look() == [str(new), str(own)]
+    assert watch.changed_files() == [str(new), str(own)]
 
 
 async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], object]) -> list[str]:
@@ -102,7 +102,7 @@ def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
             two.parent.mkdir()
             two.write_text("")
             files.add(str(two))
-            watch.look()
+            watch.changed_files()
             two.write_text("changed while nobody waited")
             # The first may be told of another touch from above.
             while await anext(changes) != [str(two)]:

@@ -35,13 +35,13 @@ def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
             recycler = Recycler(on.supervisor, RecyclingLimits(batches=5))
             run_batches(on, old[0], 4)
             run_batches(on, old[1], 5)
-            await recycler.look()
+            await recycler.check()
             new = await on.newcomers.get()
-            await recycler.look()
+            await recycler.check()
 
             assert new.hello.index == 1
             assert on.took_over == [{new.pid}]
-            assert {life.pid for life in on.supervisor.current_workers()} == {old[0].pid, new.pid}
+            assert {worker.pid for worker in on.supervisor.current_workers()} == {old[0].pid, new.pid}
             assert all(worker.alive() for worker in (*old.values(), new))
             assert (on.newcomers.empty(), on.exits.empty(), on.supervisor.restarts) == (True, True, 0)
 
@@ -56,11 +56,11 @@ def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
             old = await ready(on, 2)
             for worker in old.values():
                 run_batches(on, worker, 1)
-            await Recycler(on.supervisor, RecyclingLimits(batches=1)).look()
+            await Recycler(on.supervisor, RecyclingLimits(batches=1)).check()
 
             assert [len(pids) for pids in on.took_over] == [1, 1]
-            assert {life.index for life in on.supervisor.current_workers()} == {0, 1}
-            assert not {life.pid for life in on.supervisor.current_workers()} & on.leaving
+            assert {worker.index for worker in on.supervisor.current_workers()} == {0, 1}
+            assert not {worker.pid for worker in on.supervisor.current_workers()} & on.leaving
 
     asyncio.run(scenario())
 
@@ -73,14 +73,14 @@ def test_a_worker_above_its_memory_is_replaced_once(tmp_path: Path, caplog: pyte
         async with crowd(tmp_path, workers=1) as on:
             old = (await ready(on, 1))[0]
             recycler = Recycler(on.supervisor, RecyclingLimits(memory_bytes=1))
-            await recycler.look()
+            await recycler.check()
             assert on.took_over == []  # it has not run a batch yet
             run_batches(on, old, 1)
-            await recycler.look()
+            await recycler.check()
             new = await on.newcomers.get()
             assert on.took_over == [{new.pid}]
             run_batches(on, new, 1)
-            await recycler.look()
+            await recycler.check()
             assert on.took_over == [{new.pid}]
 
     asyncio.run(scenario())
@@ -98,7 +98,7 @@ def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
             worker = (await ready(on, 1))[0]
             run_batches(on, worker, 1000)
             assert resident_bytes(worker.pid) > 2**20
-            await Recycler(on.supervisor, RecyclingLimits(memory_bytes=2**40)).look()
+            await Recycler(on.supervisor, RecyclingLimits(memory_bytes=2**40)).check()
 
             assert on.took_over == []
 
@@ -117,13 +117,13 @@ def test_a_worker_goes_on_if_no_other_can_be_started(
             run_batches(on, old, 9)
             (tmp_path / "echo.py").write_text(BROKEN)
             recycler = Recycler(on.supervisor, RecyclingLimits(batches=9), clock=lambda: now)
-            await recycler.look()
-            await recycler.look()  # too early
+            await recycler.check()
+            await recycler.check()  # too early
             assert (on.took_over, old.alive(), len(caplog.records)) == ([], True, 1)
 
             (tmp_path / "echo.py").write_text(SERVICE)
             now += 1.3
-            await recycler.look()
+            await recycler.check()
             new = await on.newcomers.get()
             assert on.took_over == [{new.pid}]
 
@@ -141,7 +141,7 @@ def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
             old = (await ready(on, 1))[0]
             run_batches(on, old, 1)
             (tmp_path / "echo.py").write_text(slow)
-            looking = asyncio.create_task(Recycler(on.supervisor, RecyclingLimits(batches=1)).look())
+            looking = asyncio.create_task(Recycler(on.supervisor, RecyclingLimits(batches=1)).check())
             stuck = await on.newcomers.get()
             (tmp_path / "echo.py").write_text(SERVICE)
             await on.supervisor.replace_all()

@@ -16,7 +16,7 @@ from uncork_gateway.backends.worker_connection import Executed, OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.process.warmup import Example
-from uncork_workers.supervision.processes import environment_of
+from uncork_workers.supervision.processes import worker_environment
 from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.messages import Batch, Failed, Ready
@@ -84,7 +84,7 @@ async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
         on_exit=watch.exited,
         take_over=lambda pids: (),
         gpus=wanted.gpus,
-        environment=environment_of(wanted.workers),
+        environment=worker_environment(wanted.workers),
         arguments=wanted.arguments,
     )
     await pool.listen(socket_path)

@@ -1,4 +1,4 @@
-"""How many cores there are for workers."""
+"""The number of cores for workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may run on; all of them where the system binds none."""
-    if hasattr(os, "sched_getaffinity"):  # macOS has no such call
+    """Return the number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

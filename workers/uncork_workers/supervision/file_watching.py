@@ -1,4 +1,4 @@
-"""Notice that files of a service have changed."""
+"""Detect changes in the files of a service."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from pathlib import Path
 
-# Also where nothing is heard from the system, as on some network file systems.
-_LOOK_AT_LEAST_EVERY_MS = 1000
+# Some network file systems report no changes.
+_POLL_MS = 1000
 
 Stamp = tuple[int, int, int]
 
 
 class FileWatcher:
-    """Tells when some of ``files`` change; more may be added to them at any time.
+    """Reports changes in ``files``, to which the caller may add files at any time.
 
-    A file has changed if its time of modification, its size or its inode has. One that is gone counts when it
-    is back.
+    A file has changed if its modification time, size or inode has. A deleted file counts when it reappears.
     """
 
     def __init__(self, files: Collection[str]) -> None:
         self._files = files
         self._seen: dict[str, Stamp] = {}
-        self._takes_all = False
-        self.look()
+        self._includes_new = False
+        self.changed_files()
 
-    def look(self) -> list[str]:
-        """The files that have changed since the last look, or since they were first seen."""
-        beside = self._beside()
+    def changed_files(self) -> list[str]:
+        """Return the files that have changed since the last call, or since they were added."""
         changed = []
-        for file in sorted(beside.union(self._files)):
+        for file in sorted(self._python_files().union(self._files)):
             stamp = _stamp(file)
             if stamp is None:
                 continue
@@ -38,48 +36,47 @@ class FileWatcher:
             self._seen[file] = stamp
             if before == stamp:
                 continue
-            if self._takes_all or (before is not None and file in self._files):
+            if self._includes_new or (before is not None and file in self._files):
                 changed.append(file)
         if changed:
-            self._takes_all = False
+            self._includes_new = False
         return changed
 
     def include_new_files(self) -> None:
-        """Until something has changed, take all Python files beside the others for files of the service.
+        """Until the next change, also report all other Python files in the same folders.
 
-        To be called when it cannot be loaded: perhaps a file is not there yet. What has happened since the
-        last look counts.
+        Call this when the service cannot be loaded, as a file may still be missing.
         """
-        self._takes_all = True
+        self._includes_new = True
 
     async def changes(self) -> AsyncGenerator[list[str]]:
-        """Wait for changes, and yield the files; what changes in the meantime is yielded afterwards.
+        """Yield the changed files whenever some change, including changes during the caller's work.
 
         Raises:
             ImportError: if watchfiles is not installed.
         """
         from watchfiles import awatch
 
-        logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells of every file in these folders
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs every file in these folders
         while True:
             folders = self._folders
-            # Folders, because editors put new files in the place of old ones.
-            news = awatch(
+            # Watch folders, because editors replace files by new ones.
+            events = awatch(
                 *folders,
                 watch_filter=None,
                 recursive=False,
-                rust_timeout=_LOOK_AT_LEAST_EVERY_MS,
+                rust_timeout=_POLL_MS,
                 yield_on_timeout=True,
             )
-            async with aclosing(news):
-                async for _ in news:
-                    changed = self.look()
+            async with aclosing(events):
+                async for _ in events:
+                    changed = self.changed_files()
                     if changed:
                         yield changed
                     if self._folders != folders:
                         break
 
-    def _beside(self) -> set[str]:
+    def _python_files(self) -> set[str]:
         return {str(file) for folder in self._folders for file in folder.glob("*.py")}
 
     @property

@@ -1,4 +1,4 @@
-"""Which GPUs workers see, and which there are."""
+"""The GPUs of this machine, and those assigned to workers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _GPU_NAME = re.compile(r"[0-9]{1,4}|(GPU|MIG)-[0-9A-Za-z/-]+")
 _TOOL_TIMEOUT_S = 10.0
 _AMD = "dev/kfd"
 _NVIDIA = "0x10de"
-# PCI cards; GPUs of Windows inside WSL; GPUs that are part of a Jetson.
+# PCI cards, Windows GPUs inside WSL, and Jetson boards.
 _NVIDIA_DEVICES = ("dev/nvidia*", "dev/dxg", "dev/nvmap", "dev/nvhost*")
 
 
 class GpusHere(NamedTuple):
-    """The GPUs of this machine, as far as can be told.
+    """The GPUs of this machine.
 
     Attributes:
-        total: how many there are; None if that is not known.
-        evidence: how it is known, or why not.
+        total: their number; None if unknown.
+        evidence: how the number is known, or why it is not, for messages.
     """
 
     total: int | None
@@ -36,12 +36,12 @@ class GpusHere(NamedTuple):
 
 
 def read_gpus(text: str) -> list[str]:
-    """The GPUs that ``text`` names: a list with commas, or how many of those there are to be seen here.
+    """Read GPU names from a comma-separated list, or take the first N visible GPUs if ``text`` is a count.
 
-    Names are what ``CUDA_VISIBLE_DEVICES`` takes: numbers, or UUIDs such as ``GPU-8932f937``.
+    Names are values of ``CUDA_VISIBLE_DEVICES``: numbers, or UUIDs such as ``GPU-8932f937``.
 
     Raises:
-        ValueError: if it is neither; the message says what is accepted.
+        ValueError: if the text is neither; the message says what is accepted.
     """
     names = [name.strip() for name in text.split(",")]
     is_count = len(names) == 1
@@ -75,9 +75,9 @@ def _first_gpus(count: int) -> list[str]:
 def gpus_here(
     root: Path = Path("/"), *, find_library: Callable[[str], str | None] = ctypes.util.find_library
 ) -> GpusHere:
-    """Count the GPUs of this machine. It has none only if nothing at all hints at one.
+    """Count the GPUs of this machine; the count is 0 only if there is no sign of a GPU or driver at all.
 
-    Device files are no proof: a driver may make them when its first program starts.
+    Missing device files prove nothing: a driver may create them when the first program starts.
     """
     if sys.platform != "linux":
         return GpusHere(None, f"not known on {sys.platform}")
@@ -107,7 +107,7 @@ def missing_gpus(names: Sequence[str], total: int | None) -> list[str]:
 
 
 def _listed_by_tool() -> int:
-    """The number of GPUs that NVIDIA's tool lists; 0 also if it is not installed or fails."""
+    """Return the number of GPUs that nvidia-smi lists; 0 also if it is not installed or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return 0
@@ -121,7 +121,7 @@ def _listed_by_tool() -> int:
 
 
 def _sign_of_nvidia(root: Path) -> str | None:
-    """A file that only exists where there is an NVIDIA GPU, or its driver."""
+    """Return a file that exists only with an NVIDIA GPU or driver."""
     for pattern in _NVIDIA_DEVICES:
         for device in sorted(root.glob(pattern)):
             return f"/{device.relative_to(root)}"

@@ -1,4 +1,4 @@
-"""Starts and ends worker processes."""
+"""Start and kill worker processes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ _THREAD_VARIABLES = (
 
 
 @dataclass(slots=True, eq=False)
-class Life:
-    """One process.
+class WorkerProcess:
+    """One process of a worker.
 
     Attributes:
-        index: of the worker.
-        process: it.
-        ended: gives how it ended.
-        batches: how many it has finished.
+        index: number of the worker.
+        ended: completes when the process has ended, with a description of how.
+        batches: number of finished batches.
     """
 
     index: int
@@ -40,12 +39,11 @@ class Life:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
         return self.process.pid
 
 
 class Processes:
-    """All processes of the workers of one service; arguments as for the supervisor."""
+    """The worker processes of one service; see the supervisor for the arguments."""
 
     def __init__(
         self,
@@ -59,12 +57,16 @@ class Processes:
         self._target = target
         self._arguments = arguments
         self._gpus = gpus
-        self._environment = {**environment_of(workers), **environment}
-        self.lives: dict[int, Life] = {}
-        """Those that run, by their numbers."""
+        self._environment = {**worker_environment(workers), **environment}
+        self.running: dict[int, WorkerProcess] = {}
+        """By process id."""
 
-    async def launch(self, index: int, socket_path: str) -> Life:
-        """Start one that connects to a Unix socket; OSError if it cannot be started."""
+    async def launch(self, index: int, socket_path: str) -> WorkerProcess:
+        """Start a worker process that connects to a Unix socket.
+
+        Raises:
+            OSError: if it cannot be started.
+        """
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -78,34 +80,34 @@ class Processes:
             "--parent",
             str(os.getpid()),
             stdin=asyncio.subprocess.DEVNULL,
-            # Ctrl-C in the terminal is for the gateway, which lets the workers finish.
+            # Ctrl-C in the terminal must reach only the gateway, which lets the workers finish.
             start_new_session=True,
             env={**self._environment, **self._gpu(index)},
         )
-        life = Life(index, process, asyncio.create_task(self._outlive(process)))
-        self.lives[life.pid] = life
-        return life
+        ended = asyncio.create_task(self._wait_for_exit(process))
+        worker = self.running[process.pid] = WorkerProcess(index, process, ended)
+        return worker
 
     def kill(self, pid: int) -> None:
-        """End one at once; numbers of others are passed over."""
-        life = self.lives.get(pid)
-        if life is not None:
+        """Kill a worker process; do nothing for other pids."""
+        worker = self.running.get(pid)
+        if worker is not None:
             with contextlib.suppress(ProcessLookupError):
-                life.process.kill()
+                worker.process.kill()
 
-    async def _outlive(self, process: asyncio.subprocess.Process) -> str:
+    async def _wait_for_exit(self, process: asyncio.subprocess.Process) -> str:
         code = await process.wait()
-        del self.lives[process.pid]
+        del self.running[process.pid]
         return _describe_exit(code)
 
     def _gpu(self, index: int) -> dict[str, str]:
         return {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
 
 
-def environment_of(workers: int) -> dict[str, str]:
-    """Ours, with each worker's share of the cores for OpenMP and BLAS unless something is said there."""
+def worker_environment(workers: int) -> dict[str, str]:
+    """Return this process's environment, with each worker's share of the cores for OpenMP and BLAS."""
     share = str(max(1, usable_cores() // workers))
-    # Threads that spin while they wait for each other take the cores from the gateway and other workers.
+    # Threads that spin while waiting would take cores from the gateway and the other workers.
     return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive", **os.environ}
 
 

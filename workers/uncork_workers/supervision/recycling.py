@@ -1,4 +1,4 @@
-"""Replaces workers that have run many batches or take much memory, before they do harm."""
+"""Replace workers that have run many batches or use much memory."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import psutil
 
 from uncork_workers.plural import plural
 from uncork_workers.supervision.backoff import Backoff
-from uncork_workers.supervision.processes import Life
+from uncork_workers.supervision.processes import WorkerProcess
 from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
 
 log = logging.getLogger("uncork.gateway")
 
-_LOOK_EVERY_S = 1.0
-# Each attempt loads the service once more, beside the workers that there are.
+_CHECK_EVERY_S = 1.0
+# Each attempt loads the service once more, next to the running workers.
 _RETRIES = Backoff(first_s=1.0, longest_s=60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecyclingLimits:
-    """When a worker is replaced; None: never for this reason.
+    """When to replace a worker; None disables a limit.
 
     Attributes:
-        batches: how many it may have finished.
-        memory_bytes: how much resident memory it may have.
+        batches: the number of finished batches.
+        memory_bytes: resident memory.
     """
 
     batches: int | None = None
@@ -36,12 +36,11 @@ class RecyclingLimits:
 
     @property
     def any(self) -> bool:
-        """Whether there is a reason at all."""
         return self.batches is not None or self.memory_bytes is not None
 
 
 def resident_bytes(pid: int) -> int:
-    """The resident memory of a process; 0 if there is no such process any more."""
+    """Return the resident memory of a process; 0 if it has ended."""
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
@@ -49,9 +48,9 @@ def resident_bytes(pid: int) -> int:
 
 
 class Recycler:
-    """Looks at workers about once a second, and has new ones take over, one at a time.
+    """Checks workers about once a second and replaces them one at a time.
 
-    A worker that is above its memory before its first batch cannot be helped by another one, and goes on.
+    A worker that exceeds the memory limit before its first batch is kept: its successor would too.
     """
 
     def __init__(
@@ -66,37 +65,36 @@ class Recycler:
         self._clock = clock
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, float] = {}
-        self._too_large_anyway: set[int] = set()
+        self._always_too_large: set[int] = set()
+        """The pids of workers that exceeded the memory limit before their first batch."""
 
     async def run(self) -> None:
-        """Look again and again."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            await self.look()
+            await asyncio.sleep(_CHECK_EVERY_S)
+            await self.check()
 
-    async def look(self) -> None:
-        """Replace every worker that is beyond a limit, if it is time to try."""
-        lives = self._supervisor.current_workers()
-        self._too_large_anyway.intersection_update(life.pid for life in lives)
-        for life in lives:
-            reason = self._reason(life)
-            if reason and self._clock() >= self._not_before.get(life.index, 0.0):
-                await self._recycle(life, reason)
+    async def check(self) -> None:
+        """Replace every worker that exceeds a limit, unless a failed attempt was too recent."""
+        workers = self._supervisor.current_workers()
+        self._always_too_large.intersection_update(worker.pid for worker in workers)
+        for worker in workers:
+            reason = self._reason(worker)
+            if reason and self._clock() >= self._not_before.get(worker.index, 0.0):
+                await self._recycle(worker.index, reason)
 
-    def _reason(self, life: Life) -> str:
-        """Why a worker is to be replaced; empty if it is not."""
-        if not life.batches or life.ended.done():
+    def _reason(self, worker: WorkerProcess) -> str:
+        """Return why to replace a worker; empty if there is no reason."""
+        if not worker.batches or worker.ended.done():
             return ""
-        most, limits = self._limits.batches, self._limits
-        if most is not None and life.batches >= most:
-            return f"has run {plural(life.batches, 'batch', 'batches')}"
-        if limits.memory_bytes is None or life.pid in self._too_large_anyway:
+        limits = self._limits
+        if limits.batches is not None and worker.batches >= limits.batches:
+            return f"has run {plural(worker.batches, 'batch', 'batches')}"
+        if limits.memory_bytes is None or worker.pid in self._always_too_large:
             return ""
-        memory_bytes = resident_bytes(life.pid)
+        memory_bytes = resident_bytes(worker.pid)
         return f"takes {_mib(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
 
-    async def _recycle(self, life: Life, reason: str) -> None:
-        index = life.index
+    async def _recycle(self, index: int, reason: str) -> None:
         try:
             await self._supervisor.replace(index)
         except ReplacementFailed as error:
@@ -110,15 +108,15 @@ class Recycler:
             return
         self._failures.pop(index, None)
         log.info("worker %d %s: another has taken over", index, reason)
-        self._weigh(index)
+        self._check_new_worker(index)
 
-    def _weigh(self, index: int) -> None:
-        """Look at a worker that has taken over just now: what it takes, every other would take too."""
+    def _check_new_worker(self, index: int) -> None:
+        """Exempt a new worker that exceeds the memory limit already."""
         limit_bytes = self._limits.memory_bytes
-        [life] = [life for life in self._supervisor.current_workers() if life.index == index]
-        memory_bytes = resident_bytes(life.pid)
+        [worker] = [worker for worker in self._supervisor.current_workers() if worker.index == index]
+        memory_bytes = resident_bytes(worker.pid)
         if limit_bytes is not None and memory_bytes > limit_bytes:
-            self._too_large_anyway.add(life.pid)
+            self._always_too_large.add(worker.pid)
             log.warning(
                 "worker %d takes %s before its first batch, more than the %s above which workers are "
                 "replaced: it goes on",

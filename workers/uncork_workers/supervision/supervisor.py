@@ -1,9 +1,8 @@
-"""Keeps worker processes alive, and replaces them.
+"""Keep worker processes alive, and replace them.
 
-A dead worker is started again: at once if it had finished a batch, otherwise later each time. A replacement
-connects to a socket of its own and stands by there; when all that are to take over are ready they do so
-together, and if one of them fails, nothing has changed. So all workers are replaced at once when there is
-new code, and a single one that is to be recycled.
+A worker that exits is started again: at once if it had finished a batch, else after a growing delay.
+Replacement workers connect to a separate standby socket. When all of them are ready they take over together;
+if one fails, the old workers stay. Reloading replaces all workers this way, recycling a single one.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uncork_workers.supervision.backoff import Backoff
-from uncork_workers.supervision.processes import Life, Processes
+from uncork_workers.supervision.processes import Processes, WorkerProcess
 
 _RESTARTS = Backoff(first_s=0.1, longest_s=10.0)
 
 
 class ReplacementFailed(Exception):
-    """The new workers could not take over; the old ones go on. The message says why."""
+    """The new workers could not take over, so the old ones stay. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerExit:
-    """A worker process that ended, unless another had taken over from it.
+    """The exit of a worker process that was not replaced.
 
     Attributes:
-        index: of the worker.
-        how: it ended, for people.
-        failures: how often in a row this worker has ended without having finished a batch.
-        retry_s: seconds until it is started again.
+        index: number of the worker.
+        how: how the process ended, for messages.
+        failures: number of exits in a row without a finished batch.
+        retry_s: seconds until the worker is started again.
     """
 
     index: int
@@ -42,30 +41,30 @@ class WorkerExit:
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
-    """An index that is to have a living worker, until another worker has taken over."""
+class _WorkerHandle:
+    """A worker that is kept alive, across restarts of its process, until it is replaced."""
 
     index: int
-    life: Life | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    process: WorkerProcess | None = None
+    replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Supervisor:
     """Keeps ``workers`` processes of one service alive.
 
     Args:
-        target: what they serve.
-        workers: how many there are to be.
-        socket_path: the Unix socket to which they connect.
-        standby_path: the one to which those connect that are to replace them.
-        log_level: of the workers' own logs.
-        on_exit: told of every worker that ended.
-        take_over: has the processes that it is given take the places of those of the same indexes; returns
-            those that leave by themselves, when they have nothing to do any more. ValueError if it cannot be.
-        explain: says why the worker of an index could not stand by, if it has said so.
-        gpus: what a worker sees in ``CUDA_VISIBLE_DEVICES``, one after the other and from the start again.
-        environment: more variables for the workers.
-        arguments: more arguments of the workers.
+        target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
+        workers: number of workers.
+        socket_path: the Unix socket that workers connect to.
+        standby_path: the Unix socket that replacement workers connect to.
+        log_level: log level of the workers.
+        on_exit: called for every worker that exits without being replaced.
+        take_over: switches to the processes with these pids from those with the same indexes. Returns the
+            pids of old processes that exit by themselves when idle; raises ValueError if it cannot switch.
+        explain: returns why the replacement worker of an index failed, if the worker reported it.
+        gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
+        environment: additional environment variables of the workers.
+        arguments: additional arguments of the workers.
     """
 
     def __init__(
@@ -96,153 +95,155 @@ class Supervisor:
             gpus=gpus,
             environment=environment or {},
         )
-        self._places: dict[int, _Place] = {}
-        self._keepers: set[asyncio.Task[None]] = set()
-        self._standing_by: set[int] = set()
-        self._news = asyncio.Event()
-        """Something has become of a process that is to stand by."""
-        self._one_at_a_time = asyncio.Lock()
+        self._handles: dict[int, _WorkerHandle] = {}
+        self._monitors: set[asyncio.Task[None]] = set()
+        self._ready: set[int] = set()
+        """The pids of replacement processes that are ready."""
+        self._standby_changed = asyncio.Event()
+        self._replacing = asyncio.Lock()
         self._replacing_all = 0
-        """How many callers want all workers replaced, or are having it done."""
+        """The number of pending calls of :meth:`replace_all`."""
         self.restarts = 0
 
     def start(self) -> None:
-        """Start all workers, and go on healing them until :meth:`stop`."""
+        """Start all workers, and restart them until :meth:`stop`."""
         for index in range(self._workers):
-            self._fill(_Place(index))
+            self._monitor(_WorkerHandle(index))
 
     def kill(self, pid: int) -> None:
-        """End a process at once; a worker in force is started again like one that died."""
+        """Kill a process; unless it was replaced, its worker is started again."""
         self._processes.kill(pid)
 
     def mark_ready(self, pid: int) -> None:
-        """A process is ready to take over."""
-        self._standing_by.add(pid)
-        self._news.set()
+        """Note that a replacement process is ready to take over."""
+        self._ready.add(pid)
+        self._standby_changed.set()
 
     def finished_batch(self, pid: int) -> None:
-        """A process has finished a batch: if it dies now, it did not die of its start."""
-        life = self._processes.lives.get(pid)
-        if life is not None:
-            life.batches += 1
+        """Count a batch of a process; one that exits after its first batch is restarted at once."""
+        process = self._processes.running.get(pid)
+        if process is not None:
+            process.batches += 1
 
-    def current_workers(self) -> list[Life]:
-        """The processes that take batches, or will when they are ready."""
-        return [place.life for place in self._places.values() if place.life is not None]
+    def current_workers(self) -> list[WorkerProcess]:
+        """Return the running processes, without those that are being replaced or standing by."""
+        return [handle.process for handle in self._handles.values() if handle.process is not None]
 
     async def replace_all(self) -> None:
-        """Have new workers take over from all that there are. Callers are served one after the other.
+        """Replace all workers. Concurrent calls run one after the other.
 
         Raises:
-            ReplacementFailed: if one of the new workers ended before all were ready, or they could not take
-                over; none of them is left then, and the old ones go on.
+            ReplacementFailed: if a new worker exited before all were ready, or they could not take over; the
+                new workers are killed then.
         """
         self._replacing_all += 1
-        self._news.set()  # for a single one, which gives way
+        self._standby_changed.set()  # makes a pending replace() give way
         try:
-            async with self._one_at_a_time:
+            async with self._replacing:
                 await self._replace(range(self._workers), lambda: False)
         finally:
             self._replacing_all -= 1
 
     async def replace(self, index: int) -> None:
-        """Have a new worker take over from one; gives way when all are to be replaced.
+        """Replace one worker; gives way to :meth:`replace_all`.
 
         Raises:
             ReplacementFailed: as for :meth:`replace_all`.
         """
-        async with self._one_at_a_time:
+        async with self._replacing:
             await self._replace([index], lambda: self._replacing_all > 0)
 
     async def stop(self, *, grace_s: float = 2.0, hurry: asyncio.Event | None = None) -> None:
-        """Start no more workers, give the running ones time to leave by themselves, then kill them.
+        """Stop restarting workers, wait for the running ones to exit, then kill them.
 
-        ``hurry`` ends the time that they are given.
+        ``hurry`` ends the wait before ``grace_s``.
         """
-        keepers = list(self._keepers)
-        for keeper in keepers:
-            keeper.cancel()
-        await asyncio.gather(*keepers, return_exceptions=True)
-        lives = self._processes.lives
-        leaving = [life.ended for life in lives.values()]
+        monitors = list(self._monitors)
+        for monitor in monitors:
+            monitor.cancel()
+        await asyncio.gather(*monitors, return_exceptions=True)
+        running = self._processes.running
+        leaving = [process.ended for process in running.values()]
         if leaving:
             left = asyncio.create_task(asyncio.wait(leaving))
             hurried = asyncio.create_task((hurry or asyncio.Event()).wait())
             awaited: set[asyncio.Task[Any]] = {left, hurried}
             await asyncio.wait(awaited, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
-            for pid in list(lives):
+            for pid in list(running):
                 self.kill(pid)
             await left
 
     async def _replace(self, indexes: Sequence[int], gives_way: Callable[[], bool]) -> None:
-        candidates: list[Life] = []
+        candidates: list[WorkerProcess] = []
         try:
             for index in indexes:
                 candidates.append(await self._processes.launch(index, self._standby_path))
-            await self._all_stand_by(candidates, gives_way)
-            leaving = self._take_over([life.pid for life in candidates])
+            await self._wait_until_ready(candidates, gives_way)
+            leaving = self._take_over([process.pid for process in candidates])
         except BaseException as error:
-            for life in candidates:
-                self.kill(life.pid)
+            for process in candidates:
+                self.kill(process.pid)
             if isinstance(error, OSError | ValueError):
                 raise ReplacementFailed(str(error)) from error
             raise
         finally:
-            self._standing_by.clear()
-        for life in candidates:
-            old = self._places[life.index]
-            old.over.set()
-            if old.life is not None and old.life.pid not in leaving:
-                self.kill(old.life.pid)
-            self._fill(_Place(life.index, life))
+            self._ready.clear()
+        for process in candidates:
+            old = self._handles[process.index]
+            old.replaced.set()
+            if old.process is not None and old.process.pid not in leaving:
+                self.kill(old.process.pid)
+            self._monitor(_WorkerHandle(process.index, process))
 
-    async def _all_stand_by(self, candidates: Sequence[Life], gives_way: Callable[[], bool]) -> None:
-        for life in candidates:
-            life.ended.add_done_callback(lambda _: self._news.set())
+    async def _wait_until_ready(
+        self, candidates: Sequence[WorkerProcess], gives_way: Callable[[], bool]
+    ) -> None:
+        for process in candidates:
+            process.ended.add_done_callback(lambda _: self._standby_changed.set())
         while True:
-            self._news.clear()
+            self._standby_changed.clear()
             if gives_way():
                 raise ReplacementFailed("all workers are to be replaced")
-            for life in candidates:
-                if life.ended.done():
-                    why = self._explain(life.index) or f"new worker {life.index} {life.ended.result()}"
-                    raise ReplacementFailed(why)
-            if all(life.pid in self._standing_by for life in candidates):
+            for process in candidates:
+                if process.ended.done():
+                    how = f"new worker {process.index} {process.ended.result()}"
+                    raise ReplacementFailed(self._explain(process.index) or how)
+            if all(process.pid in self._ready for process in candidates):
                 return
-            await self._news.wait()
+            await self._standby_changed.wait()
 
-    def _fill(self, place: _Place) -> None:
-        self._places[place.index] = place
-        keeper = asyncio.create_task(self._keep(place))
-        self._keepers.add(keeper)
-        keeper.add_done_callback(self._keepers.discard)
+    def _monitor(self, handle: _WorkerHandle) -> None:
+        self._handles[handle.index] = handle
+        monitor = asyncio.create_task(self._keep_alive(handle))
+        self._monitors.add(monitor)
+        monitor.add_done_callback(self._monitors.discard)
 
-    async def _keep(self, place: _Place) -> None:
+    async def _keep_alive(self, handle: _WorkerHandle) -> None:
         failures = 0
         while True:
-            how, batches = await self._live(place)
-            if place.over.is_set():
+            how, batches = await self._run(handle)
+            if handle.replaced.is_set():
                 return
             failures = 0 if batches else failures + 1
             retry_s = _RESTARTS.after(failures) if failures else 0.0
-            self._on_exit(WorkerExit(index=place.index, how=how, failures=failures, retry_s=retry_s))
+            self._on_exit(WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(place.over.wait(), retry_s)
-            if place.over.is_set():
+                await asyncio.wait_for(handle.replaced.wait(), retry_s)
+            if handle.replaced.is_set():
                 return
             self.restarts += 1
 
-    async def _live(self, place: _Place) -> tuple[str, int]:
-        """One life of a worker; returns how it ended, and how many batches it had finished."""
-        if place.life is None:
+    async def _run(self, handle: _WorkerHandle) -> tuple[str, int]:
+        """Run a process until it ends; return how it ended, and how many batches it had finished."""
+        if handle.process is None:
             try:
-                place.life = await self._processes.launch(place.index, self._socket_path)
+                handle.process = await self._processes.launch(handle.index, self._socket_path)
             except OSError as error:
                 return f"could not be started ({error})", 0
-            if place.over.is_set():
-                self.kill(place.life.pid)
-        life = place.life
-        how = await asyncio.shield(life.ended)
-        place.life = None
-        return how, life.batches
+            if handle.replaced.is_set():
+                self.kill(handle.process.pid)
+        process = handle.process
+        how = await asyncio.shield(process.ended)
+        handle.process = None
+        return how, process.batches
