@@ -19,7 +19,7 @@ import uvicorn
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.service import ServiceUnusable
-from uncork_workers.definition.hints import Hinting
+from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.context import context
 from uncork_workers.process.execution import Executor
@@ -175,7 +175,7 @@ class _WorkerThread:
         try:
             service = self._service_class()
             service.worker_index = self._hello.index
-            with Hinting(service):
+            with adding_hints(service):
                 service.setup()
         except BaseException as error:
             self._settle(self._set_up, error)
@@ -186,7 +186,7 @@ class _WorkerThread:
             while (connection := self._connections.get()) is not None:
                 with connection:
                     self._serve(service, connection)
-            with Hinting(service):
+            with adding_hints(service):
                 service.teardown()
         except BaseException as error:
             self._settle(self._ended, error)

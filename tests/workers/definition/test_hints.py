@@ -12,7 +12,7 @@ import pytest
 
 from uncork_workers.definition import hints
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.hints import Hinting, hint_on_import
+from uncork_workers.definition.hints import adding_hints, hint_on_import
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.execution import Executor
 from uncork_workers.wire.messages import Batch
@@ -66,7 +66,7 @@ class Typo(Uses):
 def noted(service: Service, error: BaseException) -> list[str]:
     """The notes on an error that is raised twice in the code of a service."""
     for _ in range(2):
-        with pytest.raises(type(error)), Hinting(service):
+        with pytest.raises(type(error)), adding_hints(service):
             raise error
     return getattr(error, "__notes__", [])
 

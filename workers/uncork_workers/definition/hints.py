@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
 from types import FrameType, TracebackType
@@ -39,30 +40,18 @@ _BY_NAME = re.compile(r"(\w+)\.__init__\(\) takes 1 positional argument")
 _UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
-class Hinting:
-    """Adds hints to exceptions that leave the block; ``rows`` are the handler's argument, if it is called."""
-
-    def __init__(self, service: Service, rows: Any = None) -> None:
-        self._service = service
-        self._rows = rows
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        hint = (
-            _hint_on_attribute(error, self._service)
-            or hint_on_import(error)
-            or _hint_on_rows(error, self._rows)
-        )
+@contextmanager
+def adding_hints(service: Service, rows: Any = None) -> Iterator[None]:
+    """Add hints to exceptions that leave the block; ``rows`` are the handler's argument, if it is called."""
+    try:
+        yield
+    except BaseException as error:
+        hint = _hint_on_attribute(error, service) or hint_on_import(error) or _hint_on_rows(error, rows)
         note = f"hint: {hint}"
         # A service may raise the same exception object again.
         if hint and note not in getattr(error, "__notes__", ()):
             error.add_note(note)
+        raise
 
 
 def hint_on_import(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
-from uncork_workers.definition.hints import Hinting, warn_if_blocking
+from uncork_workers.definition.hints import adding_hints, warn_if_blocking
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batch_run import BatchRun, StreamRun
@@ -40,7 +40,7 @@ class Executor:
         handler = warn_if_blocking(method) if is_async else method
 
         def call(rows: Any) -> Any:
-            with Hinting(self._service, rows):
+            with adding_hints(self._service, rows):
                 if is_async:
                     return self._loop.run(handler(rows), context=copy_context())
                 return handler(rows)
@@ -49,10 +49,6 @@ class Executor:
 
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Execute a batch. Every request gets a status and a body, whatever the handler raises."""
-        with running(self._context(batch)):
-            return self._run(batch, bodies)
-
-    def _run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         began = time.perf_counter()
         definition, handler = self._apis[batch.api], self._handlers[batch.api]
         if definition.description.streams:
@@ -60,12 +56,13 @@ class Executor:
         else:
             run = BatchRun(definition, handler, batch, bodies)
         failure: BaseException | None = None
-        try:
-            run.run()
-        except (Exception, SystemExit) as error:
-            failure = error
-        if failure is not None:
-            run.run_parts(failure, took_s=time.perf_counter() - began)
+        with running(self._context(batch)):
+            try:
+                run.run()
+            except (Exception, SystemExit) as error:
+                failure = error
+            if failure is not None:
+                run.run_parts(failure, took_s=time.perf_counter() - began)
         return run.reply(failure=failure, seconds=time.perf_counter() - began), run.bodies
 
     def run_example(self, batch: Batch, bodies: Sequence[bytes]) -> object:
@@ -92,7 +89,7 @@ class Executor:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""
         assert self._sink is not None
         stream, pieces = Stream(batch, self._sink), handler(rows)
-        with Hinting(self._service, rows):
+        with adding_hints(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
                 self._loop.run(stream.run_async(pieces), context=copy_context())
             else:

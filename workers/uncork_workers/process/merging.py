@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from uncork_workers.definition.adapters import Adapter, InvalidInput
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import Form, Meta, RawForm, TableForm, TensorForm
-
-T = TypeVar("T")
 
 
 class BatchRequests(NamedTuple):
@@ -30,14 +28,7 @@ class BatchRequests(NamedTuple):
 
     def pick(self, group: Sequence[int]) -> BatchRequests:
         """Return the requests at some positions."""
-        return BatchRequests(
-            bodies=_pick(self.bodies, group),
-            rows=_pick(self.rows, group),
-            costs=_pick(self.costs, group),
-            forms=_pick(self.forms, group),
-            metas=_pick(self.metas, group),
-            raw=_pick(self.raw, group),
-        )
+        return BatchRequests._make([values[at] for at in group] if values else () for values in self)
 
 
 def merge(adapter: Adapter, requests: BatchRequests) -> Any:
@@ -91,7 +82,3 @@ def _interleave(groups: Sequence[Sequence[int]], merged: Sequence[Any], counts: 
             rows[ends[at] - counts[at] : ends[at]] = group_rows[start:end]
             start = end
     return rows
-
-
-def _pick(values: Sequence[T], group: Sequence[int]) -> Sequence[T]:
-    return [values[at] for at in group] if values else ()

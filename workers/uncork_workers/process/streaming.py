@@ -23,8 +23,6 @@ class PieceSink(Protocol):
 
 
 class Stream:
-    """One streamed response."""
-
     def __init__(self, batch: int, sink: PieceSink) -> None:
         self._batch = batch
         self._sink = sink

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.encoding import row_result
@@ -33,13 +32,6 @@ _RUNS_PER_SIZE = 2
 
 class WarmupFailed(Exception):
     """A handler failed on its example. The message names the API; the cause is the handler's exception."""
-
-
-class WarmUpResult(NamedTuple):
-    """The batch times of one API, and the result for one row if it is JSON."""
-
-    chunks: Chunks
-    result: RowResult | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +117,8 @@ def warm_up(
     seconds: float,
     on_size: Callable[[str, int], object],
     clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, WarmUpResult]:
-    """Run batches of each example and return the results by API.
+) -> dict[str, ApiWarmUp]:
+    """Run batches of each example and return the warm-ups by API.
 
     The smallest size of each API always runs; a larger one only if it is expected to end within ``seconds``
     from the start. ``on_size`` is called before each size, with the API and the number of rows.
@@ -135,17 +127,17 @@ def warm_up(
         WarmupFailed: if a handler raises.
     """
     ends = clock() + seconds
-    warm_ups = [_ApiWarmUp(executor, example, on_size, clock) for example in examples]
+    warm_ups = [ApiWarmUp(executor, example, on_size, clock) for example in examples]
     unfinished = warm_ups
     while unfinished:
         unfinished = [one for one in unfinished if one.run_next_size(ends)]
     for one in warm_ups:
         one.log_summary()
-    return {one.api: WarmUpResult(one.chunks, one.result) for one in warm_ups}
+    return {one.api: one for one in warm_ups}
 
 
-class _ApiWarmUp:
-    """The warm-up of one API."""
+class ApiWarmUp:
+    """The warm-up of one API: ``chunks`` are its batch times, ``result`` that for one row, if it is JSON."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 
 import msgspec
 
-from uncork_workers.definition.hints import Hinting
+from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.execution import Executor
@@ -75,17 +75,11 @@ def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
     except TargetError as error:
         gateway.send(_failed(index, "load", str(error), error.__cause__))
         return EXIT_LOAD
-    hello = Hello(
-        index=index,
-        pid=os.getpid(),
-        service=describe_service(service_class),
-        files=service_files(target),
-    )
-    gateway.send(hello)
+    gateway.send(Hello(index, os.getpid(), describe_service(service_class), service_files(target)))
     try:
         service = service_class()
         service.worker_index = index
-        with Hinting(service):
+        with adding_hints(service):
             service.setup()
     except (Exception, SystemExit) as error:
         gateway.send(_failed(index, "setup", f"{type(error).__name__}: {error}", error))
@@ -104,7 +98,7 @@ def _overrides(text: str) -> list[Override]:
 
 def _tear_down(service: Service) -> None:
     try:
-        with Hinting(service):
+        with adding_hints(service):
             service.teardown()
     except Exception:
         log.exception("teardown of %s failed; the worker ends all the same", type(service).__name__)

@@ -10,15 +10,13 @@ _IMAGES = ("png", "jpeg", "webp")
 class Output:
     """A media type for responses. Results that cannot be written in it are sent in their default format."""
 
-    def __init__(self, media_type: str) -> None:
-        self.media_type = media_type
+    media_type: str
 
 
 class Json(Output):
     """JSON: a single result, or a list of results."""
 
-    def __init__(self) -> None:
-        super().__init__(JSON)
+    media_type = JSON
 
 
 class Csv(Output):
@@ -27,15 +25,13 @@ class Csv(Output):
     All results of a batch must have the same columns.
     """
 
-    def __init__(self) -> None:
-        super().__init__(CSV)
+    media_type = CSV
 
 
 class Npy(Output):
     """NumPy's ``.npy`` format, for arrays of numbers or booleans."""
 
-    def __init__(self) -> None:
-        super().__init__(NPY)
+    media_type = NPY
 
 
 class Image(Output):
@@ -51,7 +47,7 @@ class Image(Output):
     def __init__(self, *, format: str = "png") -> None:
         if format not in _IMAGES:
             raise DefinitionError(f"Image: format must be {', '.join(_IMAGES)}, got {format!r}")
-        super().__init__(f"image/{format}")
+        self.media_type = f"image/{format}"
 
 
 DEFAULT_MEDIA_TYPES = (JSON, NPY, CSV)
