@@ -1,4 +1,4 @@
-"""What the tests of the workers' room share."""
+"""Fixtures of the workers' tests."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give an empty folder as the working directory; what is imported from it is forgotten afterwards."""
+    """Give an empty working directory; modules imported from it are removed afterwards."""
     monkeypatch.chdir(tmp_path)
     path = sys.path.copy()
     before = set(sys.modules)

@@ -9,36 +9,31 @@ from pathlib import Path
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Message
 
-# Nothing takes this long; a test that goes wrong should end all the same.
+# Far above any duration; ends a test that hangs.
 _PATIENCE_S = 10
 
 
 class Connection:
-    """One worker's connection."""
-
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._socket.settimeout(_PATIENCE_S)
         self._frames = self._receive()
 
     def next(self) -> Frame:
-        """The next frame that the worker sends."""
         return next(self._frames)
 
     def rest(self) -> list[Frame]:
-        """What the worker sends until it closes the connection."""
+        """Return what the worker sends until it closes the connection."""
         return list(self._frames)
 
     def send(self, *frames: tuple[Message, Sequence[bytes]]) -> None:
-        """Send frames, all at once."""
         self._socket.sendall(b"".join(encode_frame(message, bodies) for message, bodies in frames))
 
     def finish(self) -> None:
-        """Send no more, as a gateway that goes; what the worker says can still be read."""
+        """Close the sending side; the worker's messages can still be read."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Be gone."""
         self._socket.close()
 
     def _receive(self) -> Iterator[Frame]:
@@ -48,19 +43,18 @@ class Connection:
 
 
 class FakeGateway:
-    """Listens for one worker, and talks to it in a thread while the test runs the worker."""
+    """Listens for one worker and talks to it in a thread while the test runs the worker."""
 
     def __init__(self, listener: socket.socket, pool: ThreadPoolExecutor) -> None:
         self._listener = listener
         self._pool = pool
 
     def accept(self) -> Connection:
-        """Wait for the worker."""
         connected, _ = self._listener.accept()
         return Connection(connected)
 
     def say(self, *frames: tuple[Message, Sequence[bytes]]) -> Future[list[Frame]]:
-        """Send frames to the worker that comes, then finish; gives all that it sends."""
+        """Send frames to the worker that connects, then finish; return all that it sends."""
 
         def talk() -> list[Frame]:
             worker = self.accept()
@@ -75,13 +69,11 @@ class FakeGateway:
         return self._pool.submit(talk)
 
     def hang_up(self) -> Future[None]:
-        """Close the connection as soon as the worker comes."""
         return self._pool.submit(lambda: self.accept().close())
 
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[FakeGateway]:
-    """A gateway on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
         listener.settimeout(_PATIENCE_S)
         listener.bind(str(path))

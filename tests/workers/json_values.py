@@ -19,5 +19,5 @@ SPACES = st.text(alphabet=" \t\r\n", max_size=3).map(str.encode)
 
 
 def to_json(value: object) -> bytes:
-    """The value as JSON, characters beyond ASCII as themselves."""
+    """Return the value as JSON without escapes of non-ASCII characters."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()

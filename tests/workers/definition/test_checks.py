@@ -1,4 +1,4 @@
-"""Mistakes in a service that are told before it runs."""
+"""Checks of a service class before it runs."""
 
 import warnings
 from typing import Any
@@ -11,33 +11,26 @@ from uncork_workers.wire.schema import DefinitionError
 
 
 class Plain(Service):
-    """A service to make mistakes in."""
-
     @api(input=Json())
     def echo(self, items: list[Any]) -> list[Any]:
-        """Give items back."""
         return items
 
 
-async def asynchronous(self: Service) -> None:
-    """Await nothing."""
+async def asynchronous(self: Service) -> None: ...
 
 
 def generating(self: Service) -> Any:
-    """Yield nothing."""
     yield
 
 
-def wanting(self: Service, path: str, *, size: int, mode: str = "r") -> None:
-    """Take more than there is."""
+def wanting(self: Service, path: str, *, size: int, mode: str = "r") -> None: ...
 
 
-def selfless() -> None:
-    """Take less."""
+def selfless() -> None: ...
 
 
 def refusal(**members: Any) -> str:
-    """The message with which a service that has these members is refused."""
+    """Return the error message for a service with these members."""
     with pytest.raises(DefinitionError) as caught:
         describe_service(type("Odd", (Plain,), members))
     return str(caught.value)
@@ -45,7 +38,6 @@ def refusal(**members: Any) -> str:
 
 @pytest.mark.parametrize("method", ["setup", "teardown"])
 def test_setup_and_teardown_are_plain(method: str) -> None:
-    """What would never run, or fail in every worker, is refused with what to write."""
     assert refusal(**{method: asynchronous}) == (
         f"service Odd: {method} must be a plain method, not async; what it awaits can be run with "
         f"asyncio.run(...)"
@@ -59,15 +51,13 @@ def test_setup_and_teardown_are_plain(method: str) -> None:
 
 
 def test_a_service_is_made_without_arguments() -> None:
-    """The message names those that it wants."""
     assert refusal(__init__=wanting) == (
         "service Odd: it is made without arguments, but its __init__ wants path, size; "
         "load what is needed in setup(self)"
     )
 
 
-def loose(self: Service, *paths: str, size: int = 3, **more: int) -> None:
-    """Take what there is."""
+def loose(self: Service, *paths: str, size: int = 3, **more: int) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -79,13 +69,12 @@ def loose(self: Service, *paths: str, size: int = 3, **more: int) -> None:
     ],
 )
 def test_what_can_be_called_is_fine(members: dict[str, Any]) -> None:
-    """However it is written."""
     describe_service(type("Fine", (Plain,), members))
 
 
 @pytest.mark.parametrize("wrapper", [staticmethod, classmethod, property])
 def test_an_api_is_a_plain_method(wrapper: Any) -> None:
-    """Also when the other decorator stands above @api, where it would hide it."""
+    """Also if the other decorator is above @api and hides it."""
 
     def echo(self: Service, items: Any) -> Any: ...
 
@@ -100,7 +89,6 @@ def test_an_api_is_a_plain_method(wrapper: Any) -> None:
 
 
 def test_helpers_may_be_static() -> None:
-    """Only apis may not."""
     find_apis(type("Fine", (Plain,), {"help": staticmethod(selfless)}))
 
 
@@ -119,7 +107,7 @@ def test_helpers_may_be_static() -> None:
     ],
 )
 def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: str) -> None:
-    """At the line of the service."""
+    """The warning points at the line of the service."""
     with pytest.warns(UserWarning, match="^api 'echo': ") as caught:
 
         class Odd(Service):
@@ -133,7 +121,6 @@ def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: s
 
 
 def test_usual_values_are_not_warned_of() -> None:
-    """Up to the limits."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         api(input=Json(), mb_max_latency=1, timeout=3600)(lambda self, items: items)

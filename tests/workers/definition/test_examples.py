@@ -1,4 +1,4 @@
-"""What an api is shown with: a row that it takes."""
+"""Examples that /docs shows for an API."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from uncork_workers.wire.messages import Meta
 
 
 class Colour(enum.Enum):
-    """One of two."""
-
     RED, GREEN = "red", "green"
 
 
 class Tree(msgspec.Struct):
-    """What contains itself."""
+    """A recursive type."""
 
     colour: Colour
     data: bytes
@@ -37,8 +35,6 @@ class Tree(msgspec.Struct):
 
 
 class Order(pydantic.BaseModel):
-    """Bounds and formats of pydantic."""
-
     count: int = pydantic.Field(ge=3, lt=5)
     share: float = pydantic.Field(gt=0, lt=1)
     kind: Literal["large", "small"]
@@ -67,7 +63,6 @@ class Order(pydantic.BaseModel):
     ids=["array", "bool", "floats", "any table", "table", "any", "pydantic", "union", "map", "text"],
 )
 def test_one_is_made_that_the_adapter_takes(adapter: Adapter) -> None:
-    """From its schema, if the service gives none."""
     body, media_type = docs_example(adapter, None, None)
 
     assert media_type == "application/json"
@@ -75,14 +70,13 @@ def test_one_is_made_that_the_adapter_takes(adapter: Adapter) -> None:
 
 
 def test_a_table_is_shown_with_all_its_columns() -> None:
-    """In their order."""
     adapter = DataFrame(columns=["a", "b", "c"], dtypes={"a": "uint8", "b": "str"})
 
     assert msgspec.json.decode(docs_example(adapter, None, None)[0]) == {"a": 1, "b": "some text", "c": 0.5}
 
 
 def test_what_contains_itself_does_so_once() -> None:
-    """A field that may be left out says its default; a list that must have something in it has no end."""
+    """An optional field gets its default; a recursive list with a minimum length has no example."""
     with pytest.raises(NoExample, match="contain itself"):
         example_from_schema(
             {
@@ -107,7 +101,6 @@ def test_what_contains_itself_does_so_once() -> None:
     ids=["least", "below", "steps", "narrow", "narrower", "zero"],
 )
 def test_numbers_keep_within_their_bounds(schema: dict[str, Any]) -> None:
-    """All bounds that there are."""
     value = example_from_schema(schema)
 
     assert schema.get("minimum", value) <= value <= schema.get("maximum", value)
@@ -121,12 +114,11 @@ def test_numbers_keep_within_their_bounds(schema: dict[str, Any]) -> None:
     ids=["large", "not to be weighed", "file", "request"],
 )
 def test_none_is_better_than_a_bad_one(adapter: Adapter, cost_field: str | None) -> None:
-    """Where it would be huge, cannot be weighed, or is no JSON."""
     assert docs_example(adapter, None, cost_field) == (b"", "")
 
 
 def test_rules_that_a_schema_does_not_tell_are_kept() -> None:
-    """What a validator of the user's does not take is not shown, whatever it raises."""
+    """A validator of the user may reject the example with any exception."""
 
     class Odd(pydantic.BaseModel):
         number: int
@@ -157,5 +149,4 @@ def test_rules_that_a_schema_does_not_tell_are_kept() -> None:
 def test_the_example_of_the_service_is_shown(
     adapter: Adapter, sample: Sample, shown: tuple[bytes, str]
 ) -> None:
-    """If people can read it."""
     assert docs_example(adapter, sample, None) == shown

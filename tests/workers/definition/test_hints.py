@@ -1,4 +1,4 @@
-"""What the author of a service is told beside an exception."""
+"""Hints on exceptions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ from uncork_workers.wire.messages import Batch
 
 
 class Uses(Service):
-    """Needs a model."""
-
     @api(input=Json())
     def predict(self, items: list[Any]) -> list[Any]:
-        """Use it."""
         return [self.model for _ in items]  # type: ignore[attr-defined]
 
 
@@ -31,40 +28,27 @@ SERVICE = Uses()
 
 
 class Misnamed(Uses):
-    """Its setup has another name."""
+    def set_up(self) -> None: ...
 
-    def set_up(self) -> None:
-        """Never called."""
-
-    def predictions(self) -> None:
-        """No setup, nor like it."""
+    def predictions(self) -> None: ...
 
 
 class Forgetful(Uses):
-    """Loads a model, and drops it."""
-
-    def setup(self) -> None:
-        """Set nothing."""
+    def setup(self) -> None: ...
 
 
 class Others(Uses):
-    """Loads other things."""
-
     def setup(self) -> None:
-        """Set two."""
         self.words, self.labels = 1, 2
 
 
 class Typo(Uses):
-    """Loads a model under nearly the name."""
-
     def setup(self) -> None:
-        """Set it."""
         self.modle = 5
 
 
 def noted(service: Service, error: BaseException) -> list[str]:
-    """The notes on an error that is raised twice in the code of a service."""
+    """Return the notes on an error that the service raises twice."""
     for _ in range(2):
         with pytest.raises(type(error)), adding_hints(service):
             raise error
@@ -87,7 +71,7 @@ def noted(service: Service, error: BaseException) -> list[str]:
 def test_an_attribute_that_nothing_has_set(
     kind: type[Service], hint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says so below the traceback; the client's answer does not."""
+    """The log shows the hint below the traceback; the response does not."""
     service = kind()
     service.worker_index = 1
     service.setup()
@@ -101,7 +85,7 @@ def test_an_attribute_that_nothing_has_set(
 
 
 def test_a_hint_is_given_once() -> None:
-    """Also on an exception that is raised again."""
+    """Also on an exception object that is raised again."""
     error = AttributeError("no model", name="model", obj=SERVICE)
 
     assert len(noted(SERVICE, error)) == 1
@@ -118,12 +102,11 @@ def test_a_hint_is_given_once() -> None:
     ],
 )
 def test_nothing_is_said_of_other_errors(error: Exception) -> None:
-    """A hint that is a guess would send people astray."""
+    """A guess would mislead."""
     assert noted(SERVICE, error) == []
 
 
 def test_a_package_that_is_missing() -> None:
-    """Which one, and for which Python."""
     error = ModuleNotFoundError("No module named 'no_such.inner'", name="no_such.inner")
 
     hint = f"install it for the Python that runs the workers: {sys.executable} -m pip install no_such"
@@ -154,7 +137,6 @@ ANY_ARRAY: Any = NdArray
     ],
 )
 def test_a_call_that_is_written_wrongly(write: Any, hint: str) -> None:
-    """Python says what does not fit; the hint says what does."""
     with pytest.raises(TypeError) as caught:
         write()
 
@@ -164,16 +146,12 @@ def test_a_call_that_is_written_wrongly(write: Any, hint: str) -> None:
 
 
 class Blocking(Service):
-    """Has asynchronous handlers."""
-
     @api(input=Json())
     async def never(self, items: list[Any]) -> list[Any]:
-        """Await nothing; or fail."""
         return [1 / item for item in items]
 
     @api(input=Json())
     async def awaits(self, items: list[Any]) -> list[Any]:
-        """Let go once."""
         await asyncio.sleep(0)
         return items
 
@@ -190,7 +168,7 @@ def test_an_async_handler_that_blocks(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is warned of once, if it ran for long; in this test any time is long, or none."""
+    """One warning after a long call; the test sets the limit to zero or infinity."""
     monkeypatch.setattr(hints, "_LONG_S", long_s)
     executor = Executor(Blocking())
     for item in items:

@@ -21,22 +21,18 @@ ROWS = np.array([[1.0, 2.0]])
 
 
 def second(row: Any) -> Any:
-    """Take the second value of a row."""
     return row[1]
 
 
 class Model:
-    """Takes tables."""
-
     def predict(self, table: Any) -> Any:
-        """Refuse three axes, as models of scikit-learn do."""
         if np.ndim(table) > 2:
             raise ValueError("Found array with dim 3")
         return table
 
 
 def notes(handler: Callable[[Any], Any], rows: Any) -> list[str]:
-    """What is noted on the exception that a handler raises for some rows."""
+    """Return the notes on the exception that a handler raises for some rows."""
     with pytest.raises(Exception, match=r".") as caught, adding_hints(Service(), rows):
         handler(rows)
     return getattr(caught.value, "__notes__", [])
@@ -56,7 +52,7 @@ def notes(handler: Callable[[Any], Any], rows: Any) -> list[str]:
 def test_a_handler_that_treats_the_rows_as_one(
     handler: Callable[[Any], Any], rows: Any, expression: str
 ) -> None:
-    """The hint names the expression that failed, also where it is in a function that the handler calls."""
+    """The hint names the failed expression, also in a function that the handler calls."""
     [note] = notes(handler, rows)
 
     count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
@@ -66,7 +62,6 @@ def test_a_handler_that_treats_the_rows_as_one(
 
 
 def fails(rows: Any) -> None:
-    """Fail at something else."""
     labels = ["no", "yes"]
     labels[len(rows) + 5] = "never"
 
@@ -87,12 +82,11 @@ def fails(rows: Any) -> None:
     ],
 )
 def test_other_faults_get_no_such_hint(handler: Callable[[Any], Any], rows: Any) -> None:
-    """A hint that is a guess would send people astray."""
+    """A guess would mislead."""
     assert notes(handler, rows) == []
 
 
 def test_code_without_its_source_gets_no_hint() -> None:
-    """There is nothing to read what failed from."""
     namespace: dict[str, Any] = {}
     exec("def handler(row): return row[1]", namespace)
 
@@ -100,39 +94,29 @@ def test_code_without_its_source_gets_no_hint() -> None:
 
 
 class OneRow(Service):
-    """Was written for one row, four times."""
-
     @api(input=NdArray(shape=(2,)))
     def predict(self, row: Any) -> Any:
-        """Add its values."""
         return row[0] + row[1]
 
     @api(input=Json())
     async def asynchronous(self, row: Any) -> Any:
-        """Give one of its fields."""
         return row["size"]
 
     @api(input=Json(), policy="none")
     def stream(self, row: Any) -> Any:
-        """Yield one of its fields."""
         yield row["size"]
 
 
 class Unused:
-    """Takes pieces, of which there are none."""
-
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        """Take one."""
         raise AssertionError
 
     def is_cancelled(self, batch: int) -> bool:
-        """Whether nobody waits for more."""
         raise AssertionError
 
 
 @pytest.mark.parametrize("to", ["predict", "asynchronous", "stream"])
 def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever kind of handler it is; the client's answer does not have it."""
     body = b"[1,2]" if to == "predict" else b'{"size":4}'
     batch = Batch(batch=1, api=to, limit_rows=9, lengths=[len(body)], rows=[1], idempotent=False)
 
@@ -145,7 +129,7 @@ def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_file_that_was_edited_since_it_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place of the expression may hold half a character now; the handler's own error stays."""
+    """The positions may cut a character in two; the handler's error must survive."""
     monkeypatch.setattr(linecache, "getline", lambda *_: "\N{EURO SIGN}" * 100)
     with pytest.raises(IndexError), adding_hints(Service(), ROWS):
         second(ROWS)

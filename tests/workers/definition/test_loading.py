@@ -1,4 +1,4 @@
-"""From a target to a service class."""
+"""Loading of a service class from a target."""
 
 import sys
 from pathlib import Path
@@ -28,14 +28,14 @@ WRONG = GOOD.replace("input=Json()", "input=Json(), mb_max_latency=-1")
 
 
 def refusal(target: str) -> TargetError:
-    """The error with which a target is refused."""
+    """Return the error for a target."""
     with pytest.raises(TargetError) as caught:
         load_service(target)
     return caught.value
 
 
 def write(project: Path, name: str, text: str) -> str:
-    """Write a file; returns its path as a user would type it."""
+    """Write a file and return its path as a user would type it."""
     file = project / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -44,7 +44,6 @@ def write(project: Path, name: str, text: str) -> str:
 
 @pytest.mark.parametrize("where", ["service.py", "deep/service.py"])
 def test_a_file_is_loaded(project: Path, where: str) -> None:
-    """By a path from the working directory."""
     service = load_service(f"{write(project, where, GOOD)}:Echo")
 
     assert issubclass(service, Service)
@@ -53,14 +52,13 @@ def test_a_file_is_loaded(project: Path, where: str) -> None:
 
 
 def test_a_file_is_loaded_by_its_absolute_path(project: Path) -> None:
-    """Also from a working directory that is somewhere else, with a colon in its name."""
+    """Also from another working directory, and with a colon in its name."""
     write(project, "with:colon/service.py", GOOD)
 
     assert load_service(f"{project}/with:colon/service.py:Echo").__name__ == "Echo"
 
 
 def test_a_file_can_import_what_lies_beside_it(project: Path) -> None:
-    """As if the file were run."""
     write(project, "sub/beside_it.py", GOOD)
     write(project, "sub/service.py", "from beside_it import Echo")
 
@@ -68,7 +66,7 @@ def test_a_file_can_import_what_lies_beside_it(project: Path) -> None:
 
 
 def test_the_module_of_a_file_can_be_found_by_name(project: Path) -> None:
-    """Pickle and multiprocessing in the user's code look classes up by module and name."""
+    """Pickle and multiprocessing look classes up by module and name."""
     service = load_service(f"{write(project, 'findable.py', GOOD)}:Echo")
 
     assert sys.modules["findable"].__dict__["Echo"] is service
@@ -76,7 +74,6 @@ def test_the_module_of_a_file_can_be_found_by_name(project: Path) -> None:
 
 
 def test_a_module_is_loaded(project: Path) -> None:
-    """From the working directory, also from inside a package."""
     write(project, "my_services/inner.py", GOOD)
     write(project, "top_service.py", GOOD)
 
@@ -89,12 +86,10 @@ def test_a_module_is_loaded(project: Path) -> None:
     ["", "service", "service.py", ":Echo", "service:", "a:", "a:b c", "a:1", "a:B.C", "a: B", "a:b:"],
 )
 def test_a_target_has_two_parts(target: str) -> None:
-    """The message shows the form."""
     assert str(refusal(target)) == f"{target!r} is not of the form MODULE:SERVICE or FILE.py:SERVICE"
 
 
 def test_a_file_that_is_not_there_is_refused(project: Path) -> None:
-    """A folder is none either."""
     (project / "folder.py").mkdir()
 
     assert str(refusal("missing.py:Echo")) == "there is no file missing.py"
@@ -103,7 +98,6 @@ def test_a_file_that_is_not_there_is_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("module", ["no_such_module_xyz", "no_such_module_xyz.inner", "deep/service"])
 def test_a_module_that_is_not_there_is_refused(project: Path, module: str) -> None:
-    """Without a cause: there is nothing in a traceback to see."""
     error = refusal(f"{module}:Echo")
 
     missing = module.partition(".")[0]
@@ -112,7 +106,6 @@ def test_a_module_that_is_not_there_is_refused(project: Path, module: str) -> No
 
 
 def test_a_target_without_a_class(project: Path) -> None:
-    """The message has the target in full, if there is such a file."""
     form = "is not of the form MODULE:SERVICE or FILE.py:SERVICE"
     write(project, "service.py", GOOD)
     write(project, "unready.py", "class Echo(")
@@ -124,7 +117,6 @@ def test_a_target_without_a_class(project: Path) -> None:
 
 
 def test_a_file_that_is_nearly_there(project: Path) -> None:
-    """The message has its name, in the folder that was named."""
     write(project, "sub/service.py", GOOD)
 
     assert (
@@ -135,7 +127,6 @@ def test_a_file_that_is_nearly_there(project: Path) -> None:
 
 
 def test_an_object_is_no_class(project: Path) -> None:
-    """The message says which class it is of."""
     write(project, "made.py", f"{GOOD}\necho = Echo()\n")
 
     assert (
@@ -145,7 +136,6 @@ def test_an_object_is_no_class(project: Path) -> None:
 
 
 def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
-    """The message names what is missing, not what is there."""
     write(project, "half_there/__init__.py", "")
 
     assert str(refusal("half_there.rest:Echo")).startswith("there is no module 'half_there.rest' here")
@@ -176,7 +166,6 @@ def test_a_submodule_that_is_not_there_is_refused(project: Path) -> None:
 def test_what_the_users_code_raises_is_kept_as_the_cause(
     project: Path, target: str, code: str, cause: type[BaseException], message: str
 ) -> None:
-    """The message says what it was; the cause has the traceback."""
     place = target.partition(":")[0]
     write(project, "broken.py", code)
 
@@ -189,7 +178,7 @@ def test_what_the_users_code_raises_is_kept_as_the_cause(
 
 
 def test_an_interrupt_is_not_a_wrong_target(project: Path) -> None:
-    """Ctrl-C during a long import ends the program, whatever the target is."""
+    """Ctrl-C during a long import ends the program."""
     write(project, "interrupted.py", "raise KeyboardInterrupt")
 
     with pytest.raises(KeyboardInterrupt):
@@ -198,7 +187,6 @@ def test_an_interrupt_is_not_a_wrong_target(project: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Other", "nothing", "_"])
 def test_a_name_that_is_not_there_is_refused(project: Path, name: str) -> None:
-    """The message says what there is."""
     write(project, "useless.py", GOOD + USELESS)
 
     assert str(refusal(f"useless.py:{name}")) == f"useless.py has no {name!r}; it has Echo, Empty"
@@ -206,14 +194,13 @@ def test_a_name_that_is_not_there_is_refused(project: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("name", "meant"), [("echo_", "Echo"), ("Ecco", "Echo"), ("EMPTY", "Empty")])
 def test_a_name_that_is_nearly_there_is_told(project: Path, name: str, meant: str) -> None:
-    """In whatever case."""
     write(project, "nearly.py", GOOD + USELESS)
 
     assert str(refusal(f"nearly.py:{name}")) == f"nearly.py has no {name!r}; did you mean {meant}?"
 
 
 def test_a_file_without_any_service_is_refused(project: Path) -> None:
-    """The base class that it imports is not its own."""
+    """The imported base class does not count."""
     write(project, "imports.py", "from uncork_workers.definition.service import Service")
 
     assert str(refusal("imports.py:Echo")) == "imports.py has no 'Echo'; it has no service at all"
@@ -221,7 +208,6 @@ def test_a_file_without_any_service_is_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("name", ["number", "api", "Json"])
 def test_what_is_no_service_is_refused(project: Path, name: str) -> None:
-    """Neither a value, nor a function, nor another class."""
     write(project, "other_things.py", GOOD + USELESS)
 
     message = str(refusal(f"other_things.py:{name}"))
@@ -231,7 +217,6 @@ def test_what_is_no_service_is_refused(project: Path, name: str) -> None:
 
 @pytest.mark.parametrize("target", ["empty.py:Empty", "empty:Empty", "empty:Service"])
 def test_a_service_without_api_is_refused(project: Path, target: str) -> None:
-    """The message says how to make one; there is no cause, because nothing was raised by the user."""
     place, _, name = target.partition(":")
     write(project, "empty.py", USELESS)
 
@@ -242,7 +227,6 @@ def test_a_service_without_api_is_refused(project: Path, target: str) -> None:
 
 
 def test_a_service_that_cannot_be_set_up_is_refused(project: Path) -> None:
-    """Before any worker is started."""
     write(project, "late.py", f"{GOOD}\n    async def setup(self): ...\n")
 
     assert str(refusal("late.py:Echo")).startswith("late.py: service Echo: setup must be a plain method")
@@ -250,7 +234,7 @@ def test_a_service_that_cannot_be_set_up_is_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("target", ["wrong.py:Echo", "wrong:Echo"])
 def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None:
-    """Its message says everything: the argument, the range."""
+    """Its message is sufficient."""
     write(project, "wrong.py", WRONG)
 
     error = refusal(target)

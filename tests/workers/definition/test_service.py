@@ -1,4 +1,4 @@
-"""How a service is written: the decorator, and what is found of it."""
+"""The @api decorator and the service description."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -46,7 +46,6 @@ class Plain(Service):
 
 
 def test_an_api_has_the_name_of_its_method_and_the_defaults() -> None:
-    """The gateway is told name, route, input, settings and documentation."""
     service = describe_service(Plain)
 
     assert service.name == "Plain"
@@ -58,8 +57,6 @@ def test_an_api_has_the_name_of_its_method_and_the_defaults() -> None:
 
 
 def test_every_argument_arrives_in_the_description() -> None:
-    """None of them is mixed up with another."""
-
     class Tuned(Service):
         @api(
             input=NdArray(dtype="int8", shape=(4,)),
@@ -92,18 +89,16 @@ def test_every_argument_arrives_in_the_description() -> None:
 
 
 def test_the_method_stays_what_it_was() -> None:
-    """A service can be called in its own tests as if it were not decorated."""
+    """Tests of a service can call it directly."""
     assert Plain().predict([1]) == [1]
 
 
 def test_a_service_needs_no_setup() -> None:
-    """Setup of the base class does nothing."""
     Plain().setup()
 
 
 @pytest.mark.parametrize(("argument", "value", "accepted"), WRONG_SETTINGS)
 def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str) -> None:
-    """The message names api, argument and range, at the line where it is written."""
     wrong: dict[str, Any] = {argument: value}
 
     message = refusal(api(input=Json(), **wrong), predict)
@@ -112,7 +107,6 @@ def test_a_wrong_argument_is_refused(argument: str, value: object, accepted: str
 
 
 def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
-    """At the line where it is written."""
     message = refusal(api(input=NdArray(), cost="text"), predict)
 
     assert message.startswith("api 'predict': cost must be a number or 'bytes' for this input")
@@ -137,15 +131,13 @@ def test_a_cost_that_does_not_fit_the_input_is_refused() -> None:
     ],
 )
 def test_an_example_that_would_be_refused_is_refused(arguments: dict[str, Any], reason: str) -> None:
-    """At the line where it is written, with what a client would be told."""
+    """With the message that a client would get."""
     message = refusal(api(**arguments), predict)
 
     assert message.startswith(f"api 'predict': warmup must be an example of one row: {reason}")
 
 
 def test_an_example_is_kept_for_the_workers() -> None:
-    """The gateway is told of it only to show it."""
-
     class Warm(Service):
         @api(input=NdArray(shape=(2,)), warmup=np.ones(2))
         def predict(self, rows: Any) -> Any:
@@ -160,7 +152,6 @@ def test_an_example_is_kept_for_the_workers() -> None:
 
 @pytest.mark.parametrize("value", ["csv", [], [Csv(), "json"], Csv])
 def test_what_is_no_output_is_refused(value: Any) -> None:
-    """The message shows what was given."""
     message = refusal(api(input=Json(), output=value), predict)
 
     assert message == (
@@ -169,8 +160,6 @@ def test_what_is_no_output_is_refused(value: Any) -> None:
 
 
 def test_an_api_offers_what_its_outputs_say() -> None:
-    """In their order, each once; JSON first where nothing is said."""
-
     class Two(Service):
         @api(input=Json(), output=[Csv(), OutputJson(), Csv()])
         def tables(self, items: Any) -> Any:
@@ -187,13 +176,10 @@ def test_an_api_offers_what_its_outputs_say() -> None:
 
 @pytest.mark.parametrize("route", ["predict", "/{x}", "/metrics", "/v2/x", 5])
 def test_a_wrong_route_is_refused(route: Any) -> None:
-    """It is checked where it is written."""
     assert refusal(api(input=Json(), route=route), predict).startswith("api 'predict': route ")
 
 
 def test_a_method_with_a_reserved_name_needs_a_route() -> None:
-    """The default route would be one of the gateway's."""
-
     def metrics(self: Service, items: Any) -> Any: ...
 
     assert "route '/metrics' is taken by the gateway" in refusal(api(input=Json()), metrics)
@@ -202,7 +188,6 @@ def test_a_method_with_a_reserved_name_needs_a_route() -> None:
 
 @pytest.mark.parametrize("adapter", [Json, NdArray])
 def test_an_adapter_class_is_not_an_adapter(adapter: Any) -> None:
-    """The message shows what to write."""
     message = refusal(api(input=adapter), predict)
 
     assert message.startswith("api 'predict': input must be an adapter such as Json(), got ")
@@ -211,7 +196,6 @@ def test_an_adapter_class_is_not_an_adapter(adapter: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["json", None, 5, dict, object()])
 def test_what_is_no_adapter_is_refused(wrong: Any) -> None:
-    """The message shows what was given."""
     message = refusal(api(input=wrong), predict)
 
     assert message == f"api 'predict': input must be an adapter such as Json(), got {wrong!r}"
@@ -248,13 +232,11 @@ def with_keyword(self: Service, rows: Any, *, more: Any) -> Any:
 
 
 def test_coroutines_are_handlers() -> None:
-    """As plain functions are."""
     assert api(input=Json())(coroutine) is coroutine
 
 
 @pytest.mark.parametrize("handler", [generator, stream])
 def test_generators_stream(handler: Any) -> None:
-    """Which the gateway is told."""
     decorated = api(input=Json(), policy="none")(handler)
     service = type("Streaming", (Service,), {handler.__name__: decorated})
 
@@ -264,7 +246,6 @@ def test_generators_stream(handler: Any) -> None:
 
 
 def test_other_handlers_do_not_stream() -> None:
-    """Whatever their policy is."""
     service = type("Singly", (Service,), {"predict": api(input=Json(), policy="none")(predict)})
 
     [described] = describe_service(service).apis
@@ -287,7 +268,6 @@ def test_other_handlers_do_not_stream() -> None:
 def test_what_makes_no_sense_with_a_generator_is_refused(
     handler: Any, arguments: dict[str, Any], reason: str
 ) -> None:
-    """The message says what to write instead."""
     given = arguments if "policy" in arguments or not arguments else {"policy": "none", **arguments}
 
     message = refusal(api(input=Json(), **given), handler)
@@ -297,7 +277,6 @@ def test_what_makes_no_sense_with_a_generator_is_refused(
 
 @pytest.mark.parametrize("handler", [without_self, without_rows, with_more, with_keyword])
 def test_a_handler_takes_self_and_the_rows(handler: Any) -> None:
-    """The message shows the right signature beside the wrong one."""
     name = handler.__name__
 
     message = refusal(api(input=Json()), handler)
@@ -307,8 +286,6 @@ def test_a_handler_takes_self_and_the_rows(handler: Any) -> None:
 
 
 def test_a_handler_may_have_more_parameters_that_need_not_be_given() -> None:
-    """Only what must be given is too much."""
-
     def loose(self: Service, *rows: Any, verbose: bool = False, **more: Any) -> Any: ...
 
     api(input=Json())(loose)
@@ -316,7 +293,6 @@ def test_a_handler_may_have_more_parameters_that_need_not_be_given() -> None:
 
 @pytest.mark.parametrize("wrong", [5, Plain, len])
 def test_only_a_function_is_a_handler(wrong: object) -> None:
-    """Neither a class, nor what is not written in Python."""
     assert refusal(api(input=Json()), wrong).startswith("@api belongs on a method, got ")
 
 
@@ -355,26 +331,21 @@ class Hidden(Base):
 
 
 def test_apis_are_found_in_the_order_of_their_definition() -> None:
-    """Those of the base class first; helpers are none."""
     assert names(Base) == ["zebra", "ant"]
     assert names(Derived) == ["zebra", "ant", "bee"]
 
 
 def test_an_api_can_be_replaced() -> None:
-    """The subclass's word is the last, also about input and route; the base class keeps its own."""
     assert [described.route for described in describe_service(Derived).apis] == ["/new", "/ant", "/bee"]
     assert find_apis(Derived)[0].adapter.kind == "ndarray"
     assert find_apis(Base)[0].adapter.kind == "json"
 
 
 def test_an_api_can_be_taken_away() -> None:
-    """A plain method in its place is no api."""
     assert names(Hidden) == ["ant"]
 
 
 def test_a_service_without_api_is_refused() -> None:
-    """The message says how to make one."""
-
     class Nothing(Service):
         def predict(self, rows: Any) -> Any: ...
 
@@ -383,8 +354,6 @@ def test_a_service_without_api_is_refused() -> None:
 
 
 def test_two_apis_cannot_have_one_route() -> None:
-    """Both are named."""
-
     class Twice(Service):
         @api(input=Json())
         def one(self, items: Any) -> Any: ...
@@ -397,7 +366,7 @@ def test_two_apis_cannot_have_one_route() -> None:
 
 
 def test_an_api_under_another_name_than_its_function_is_refused() -> None:
-    """It would be described by one name and looked up by it, but the service has it under another."""
+    """The description would have one name, the service another."""
 
     class Renamed(Service):
         classify = api(input=Json())(lambda self, items: items)
@@ -407,8 +376,6 @@ def test_an_api_under_another_name_than_its_function_is_refused() -> None:
 
 
 def test_the_adapters_own_words_are_what_the_gateway_is_told() -> None:
-    """An adapter of the user's is described by itself."""
-
     class Shout(Json):
         def describe(self) -> dict[str, Any]:
             return {"kind": "json", "loud": True}

@@ -1,4 +1,4 @@
-"""One bad row must not fail its neighbours."""
+"""A bad row must not fail its neighbours."""
 
 import json
 import logging
@@ -19,14 +19,13 @@ POISON = 13
 
 
 class Fragile(Service):
-    """Doubles numbers, in place, and then fails if one was poison; notes what it was called with."""
+    """Doubles numbers in place and then fails if one of them is poison; records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
 
     @api(input=NdArray(dtype="int64", shape=()))
     def double(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Arrays."""
         self.calls.append(rows.tolist())
         poisoned = POISON in rows
         rows *= 2
@@ -36,7 +35,6 @@ class Fragile(Service):
 
     @api(input=Json())
     def twice(self, items: list[int]) -> list[int]:
-        """Lists."""
         self.calls.append(items.copy())
         poisoned = POISON in items
         items[:] = [2 * item for item in items]
@@ -46,7 +44,6 @@ class Fragile(Service):
 
     @api(input=NdArray(dtype="int64"))
     def lengths(self, rows: np.ndarray[Any, Any]) -> list[int]:
-        """Rows of any one length."""
         self.calls.append(list(rows.shape))
         return [rows.shape[1]] * len(rows)
 
@@ -60,7 +57,7 @@ def run(
     timeout_s: float = 60.0,
     service: Fragile | None = None,
 ) -> tuple[Reply, list[Any]]:
-    """Run requests, each of some rows; returns the reply, and the results of each or its status."""
+    """Run requests, given by their rows; return the reply, and per request its results or its status."""
     bodies = [json.dumps(rows)[1:-1].encode() for rows in requests]
     batch = Batch(
         batch=1,
@@ -82,7 +79,7 @@ def run(
 @pytest.mark.parametrize("to", ["double", "twice"])
 @given(count=st.integers(2, 33), data=st.data())
 def test_the_neighbours_of_a_bad_row_get_their_own_results(to: str, count: int, data: st.DataObject) -> None:
-    """Though the handler had changed what it was given before it failed; in at most 2*log2(n) extra calls."""
+    """In at most 2*log2(n) extra calls, although the handler had changed its argument."""
     at = data.draw(st.integers(0, count - 1))
     service = Fragile()
 
@@ -106,7 +103,7 @@ REQUESTS = st.lists(
 def test_requests_of_several_rows_fail_as_a_whole_and_alone(
     requests: list[list[int]], limit_rows: int, data: st.DataObject
 ) -> None:
-    """Wherever in a request its bad row is, and however calls are cut; nobody gets another's rows."""
+    """Wherever the bad row is, and however calls are cut."""
     bad = data.draw(st.sets(st.sampled_from(range(len(requests))), min_size=1, max_size=4))
     for at in bad:
         requests[at][data.draw(st.integers(0, len(requests[at]) - 1))] = POISON
@@ -124,7 +121,6 @@ def test_requests_of_several_rows_fail_as_a_whole_and_alone(
 
 
 def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    """And nothing of the first failure, which was only theirs."""
     service = Fragile()
     bodies = [b"1", b"13", b"2", b"3", b"13"]
     batch = Batch(batch=1, api="double", limit_rows=9, lengths=[1, 2, 1, 1, 2], rows=[1] * 5)
@@ -151,7 +147,7 @@ def test_each_culprit_has_an_id_and_a_traceback_of_its_own(caplog: pytest.LogCap
 
 
 def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixture) -> None:
-    """All get the same 500, logged once with the traceback."""
+    """All requests get the same 500, logged once."""
     service = Fragile()
 
     reply, answers = run([[POISON]] * 64, service=service)
@@ -166,7 +162,6 @@ def test_a_broken_model_is_not_searched_for_long(caplog: pytest.LogCaptureFixtur
 
 
 def test_what_is_not_idempotent_is_not_run_again(caplog: pytest.LogCaptureFixture) -> None:
-    """All get the 500 of the batch."""
     service = Fragile()
 
     reply, answers = run([[1], [POISON], [2]], idempotent=False, service=service)
@@ -181,7 +176,6 @@ def test_what_is_not_idempotent_is_not_run_again(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_request_alone_is_not_run_again(caplog: pytest.LogCaptureFixture) -> None:
-    """There is nobody to save."""
     service = Fragile()
 
     _, answers = run([[1, POISON, 2]], service=service)
@@ -192,7 +186,7 @@ def test_a_request_alone_is_not_run_again(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_requests_that_cannot_be_merged_are_run_apart() -> None:
-    """Each is valid; should the gateway have put them together, it is not for them to suffer."""
+    """Each is valid alone, so a wrong batch does not fail them."""
     bodies = [b"[1,2]", b"[1,2,3]", b"[4,5,6]", b"[]"]
     batch = Batch(batch=1, api="lengths", limit_rows=9, lengths=[5, 7, 7, 2], rows=[1] * 4)
 
@@ -205,7 +199,7 @@ def test_requests_that_cannot_be_merged_are_run_apart() -> None:
 
 
 def test_nobody_is_looked_for_when_the_gateway_has_no_time_to_wait() -> None:
-    """It would kill the worker, and nobody would be answered."""
+    """It would kill the worker at the timeout, and no request would get a response."""
     service = Fragile()
     reply, _ = run([[1], [POISON], [2]], timeout_s=0.0, service=service)
 

@@ -11,21 +11,20 @@ from uncork_workers.process.bisection import Bisected, bisect
 
 
 class Poisoned:
-    """A run that fails for each group with one of some requests, and notes what it was called with."""
+    """A run that fails for each group with a poisoned request, and records its calls."""
 
     def __init__(self, *poison: int) -> None:
         self.poison = set(poison)
         self.calls: list[list[int]] = []
 
     def __call__(self, group: Sequence[int]) -> list[str] | BaseException:
-        """Answer each request with its number."""
         self.calls.append(list(group))
         bad = self.poison & set(group)
         return ValueError(*sorted(bad)) if bad else [str(request) for request in group]
 
 
 def search(requests: Sequence[int], run: Poisoned) -> Bisected[str]:
-    """Bisect; whatever comes of it, each request has one outcome, and the right one."""
+    """Bisect, and check that each request has exactly one, correct outcome."""
     found = bisect(requests, run)
     assert sorted([*found.results, *found.culprits, *found.given_up]) == list(requests)
     assert all(found.results[request] == str(request) for request in found.results)
@@ -36,7 +35,6 @@ def search(requests: Sequence[int], run: Poisoned) -> Bisected[str]:
 
 @pytest.mark.parametrize("count", range(2, 34))
 def test_one_culprit_is_found_within_the_promised_calls(count: int) -> None:
-    """At each position, all others are answered."""
     for culprit in range(count):
         run = Poisoned(culprit)
 
@@ -49,7 +47,6 @@ def test_one_culprit_is_found_within_the_promised_calls(count: int) -> None:
 
 @given(requests=st.sets(st.integers(0, 200), min_size=2, max_size=100).map(sorted), data=st.data())
 def test_up_to_four_culprits_are_always_found(requests: list[int], data: st.DataObject) -> None:
-    """Wherever they are: on no level more than four groups can fail."""
     poison = data.draw(st.sets(st.sampled_from(requests), min_size=1, max_size=4))
     run = Poisoned(*poison)
 
@@ -61,7 +58,7 @@ def test_up_to_four_culprits_are_always_found(requests: list[int], data: st.Data
 
 @given(requests=st.sets(st.integers(0, 200), min_size=2, max_size=100).map(sorted), data=st.data())
 def test_culprits_beyond_count_do_not_make_the_search_long(requests: list[int], data: st.DataObject) -> None:
-    """No more than eight calls on a level, and nothing good is given up that was seen to work."""
+    """At most eight calls per level, and no request that succeeded is given up."""
     run = Poisoned(*data.draw(st.sets(st.sampled_from(requests), min_size=1)))
 
     found = search(requests, run)
@@ -72,7 +69,7 @@ def test_culprits_beyond_count_do_not_make_the_search_long(requests: list[int], 
 
 
 def test_the_search_is_given_up_when_all_fail() -> None:
-    """2 + 4 + 8 calls, then the model is broken rather than a row."""
+    """After 2 + 4 + 8 calls."""
     run = Poisoned(*range(64))
 
     found = search(range(64), run)
@@ -82,7 +79,7 @@ def test_the_search_is_given_up_when_all_fail() -> None:
 
 
 def test_those_found_before_it_is_given_up_keep_their_reason() -> None:
-    """Of five that fail on one level some stand alone, others do not."""
+    """Of five that fail on one level, some are alone already."""
     run = Poisoned(*range(9))
 
     found = search(range(9), run)
@@ -92,7 +89,7 @@ def test_those_found_before_it_is_given_up_keep_their_reason() -> None:
 
 
 def test_a_half_that_must_have_failed_is_not_run_again() -> None:
-    """The left half works, so it is the right one; it is cut at once."""
+    """If the left half succeeds, the right one must fail."""
     run = Poisoned(3)
 
     search(range(4), run)
@@ -101,7 +98,7 @@ def test_a_half_that_must_have_failed_is_not_run_again() -> None:
 
 
 def test_requests_that_only_fail_together_are_all_answered() -> None:
-    """A batch that was too large for the memory of a device has no culprit."""
+    """A batch may just be too large for the device's memory."""
     calls: list[int] = []
 
     def run(group: Sequence[int]) -> list[int] | BaseException:

@@ -1,4 +1,4 @@
-"""What a handler can know of its batch."""
+"""The context of a handler."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ log = logging.getLogger("a service")
 
 
 class Curious(Service):
-    """Notes what it can know."""
-
     worker_index = 3
 
     def __init__(self) -> None:
@@ -29,21 +27,19 @@ class Curious(Service):
 
     @api(input=Json())
     def plain(self, items: list[Any]) -> list[Any]:
-        """In a function."""
         self.seen.append(context())
         log.warning("here")
         return items
 
     @api(input=Json())
     async def slow(self, items: list[Any]) -> list[Any]:
-        """In a coroutine."""
         self.seen.append(context())
         return items
 
 
 @pytest.mark.parametrize("to", ["plain", "slow"])
 def test_a_handler_knows_its_batch(to: str) -> None:
-    """Each its own, also one after the other on one event loop; nobody knows one outside."""
+    """Also for batches in turn on one event loop; outside a batch there is no context."""
     service = Curious()
     executor = Executor(service)
     for name in ("x-1", "x-2"):
@@ -61,7 +57,7 @@ def test_a_handler_knows_its_batch(to: str) -> None:
 
 
 def test_a_handler_knows_how_much_time_is_left() -> None:
-    """From when the worker has the batch on; the first that is due counts, and late ones are below 0."""
+    """Counted from the start in the worker to the first deadline; negative if late."""
     service = Curious()
     batch = Batch(batch=1, api="plain", limit_rows=9, lengths=[1, 1], rows=[1, 1], left_s=[50.0, -5.0])
     before = time.monotonic()
@@ -75,14 +71,12 @@ def test_a_handler_knows_how_much_time_is_left() -> None:
 
 
 def test_where_nobody_waits_there_is_time() -> None:
-    """As during the warm-up."""
     batch = Context(batch_id="x", api="plain", worker_index=0, requests=1, rows=1)
 
     assert batch.deadline_left_s == math.inf
 
 
 def test_log_lines_say_which_batch_they_are_from(caplog: pytest.LogCaptureFixture) -> None:
-    """And nothing outside of one."""
     caplog.handler.addFilter(BatchOfRecord())
     log.warning("outside")
     Executor(Curious()).run(

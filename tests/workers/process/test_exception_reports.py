@@ -1,4 +1,4 @@
-"""What is told of an exception of a service."""
+"""Reports of exceptions in a service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ HERE = Path(__file__).name
 
 
 def caught(function: Callable[[], object]) -> BaseException:
-    """What a function raises."""
     try:
         function()
     except (Exception, SystemExit) as error:
@@ -26,12 +25,11 @@ def caught(function: Callable[[], object]) -> BaseException:
 
 
 def line_of(function: Callable[[], object]) -> int:
-    """The line after that of a function's head."""
     return function.__code__.co_firstlineno + 1
 
 
 def test_it_says_what_was_raised_and_where() -> None:
-    """The line of the service's own code, also where something that it calls has raised."""
+    """The line is in the service, also if a library that it calls raises."""
 
     def own() -> None:
         raise KeyError("nope")
@@ -46,7 +44,7 @@ def test_it_says_what_was_raised_and_where() -> None:
 
 
 def test_what_was_raised_after_the_handler_has_no_place() -> None:
-    """There is no line to look at: the result was wrong."""
+    """The result was wrong, so there is no line to show."""
     told = exception_report(WrongResult("the handler returned 1 result for 2 rows"))
 
     assert (told.error, told.place) == ("WrongResult", "")
@@ -54,8 +52,6 @@ def test_what_was_raised_after_the_handler_has_no_place() -> None:
 
 
 def test_a_service_that_is_installed_has_its_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They look like those of a library."""
-
     def own() -> None:
         raise KeyError("nope")
 
@@ -64,7 +60,6 @@ def test_a_service_that_is_installed_has_its_lines_too(monkeypatch: pytest.Monke
 
 
 def test_hints_belong_to_the_message() -> None:
-    """One line each."""
     error = ValueError("no")
     error.add_note("hint: yes")
 
@@ -86,7 +81,7 @@ class _Unspeakable(Exception):
     ],
 )
 def test_any_message_fits_into_a_frame(error: Exception, message: str) -> None:
-    """It is cut, and can be encoded."""
+    """It is cut and can be encoded."""
     told = exception_report(error)
 
     assert told.message == message

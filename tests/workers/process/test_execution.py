@@ -17,7 +17,7 @@ from uncork_workers.wire.messages import Batch, Reply
 
 
 class Request(NamedTuple):
-    """A body, the rows that the gateway counted in it, and what they cost if not their number."""
+    """A body, its number of rows as counted by the gateway, and its cost if that differs."""
 
     body: bytes
     rows: int = 1
@@ -25,20 +25,16 @@ class Request(NamedTuple):
 
 
 class Sums(Service):
-    """Answers sums, and notes what its handlers were called with."""
-
     def __init__(self) -> None:
         self.calls: list[int] = []
 
     @api(input=NdArray(dtype="int64", shape=(2,)))
     def add(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Add the two numbers of a row, and put the first one beside their sum."""
         self.calls.append(len(rows))
         return np.stack([rows[:, 0], rows.sum(axis=1)], axis=1)
 
     @api(input=Json())
     def echo(self, items: list[Any]) -> list[Any]:
-        """Give items back; refuse some words."""
         self.calls.append(len(items))
         if "raise" in items:
             raise RuntimeError("a secret of the handler")
@@ -74,7 +70,7 @@ def run(
     limit_rows: int = 1000,
     service: Sums | None = None,
 ) -> tuple[Reply, list[tuple[int, str]]]:
-    """Run a batch of the requests; returns the reply, and status and text of each answer."""
+    """Run a batch; return the reply, and status and text of each response."""
     batch = Batch(
         batch=7,
         api=to,
@@ -90,7 +86,6 @@ def run(
 
 
 def test_the_handler_is_called_once_for_the_whole_batch() -> None:
-    """Each request gets the results of its own rows, with commas between them."""
     service = Sums()
 
     reply, answers = run([Request(b"[1,2]"), Request(b"[3,4],[5,6]", 2), Request(b"[7,8]")], service=service)
@@ -107,7 +102,6 @@ def test_the_handler_is_called_once_for_the_whole_batch() -> None:
     ("limit_rows", "calls"), [(1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (4, [4, 1]), (5, [5]), (6, [5])]
 )
 def test_the_handler_gets_at_most_the_limit_at_a_time(limit_rows: int, calls: list[int]) -> None:
-    """Every call is timed by itself; the answers are the same."""
     service = Sums()
     requests = [Request(b"[0,0],[1,1],[2,2],[3,3]", 4), Request(b"[4,4]")]
 
@@ -132,7 +126,7 @@ FOUR = b"[0,0],[1,1],[2,2],[3,3]"
     ],
 )
 def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, float]]) -> None:
-    """Its rows have equal shares; the cost of each call is told, so that the estimate counts cost."""
+    """Its rows have equal shares; the reply has the cost of each call."""
     service = Sums()
 
     reply, answers = run([Request(FOUR, 4, cost=100.0)], limit_rows=limit, service=service)
@@ -142,7 +136,7 @@ def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, fl
 
 
 def test_what_was_not_run_costs_nothing() -> None:
-    """The cost of a refused request is not that of the call."""
+    """A rejected request does not count towards the cost of the call."""
     reply, answers = run([Request(b"[1,2]", 1, 30.0), Request(b"[1]", 1, 40.0), Request(b"[3,4]", 1, 2.5)])
 
     assert [status for status, _ in answers] == [200, 400, 200]
@@ -154,7 +148,6 @@ def test_what_was_not_run_costs_nothing() -> None:
     limit=st.integers(1, 50),
 )
 def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[tuple[int, float]], limit: int) -> None:
-    """Every row is run once, and all that they cost is told."""
     service = Sums()
 
     reply, answers = run(
@@ -171,7 +164,6 @@ def test_calls_cost_at_most_the_limit_or_are_one_row(requests: list[tuple[int, f
 
 
 def test_lists_are_cut_like_arrays() -> None:
-    """The limit holds for Json, too."""
     service = Sums()
 
     _, answers = run(
@@ -184,7 +176,6 @@ def test_lists_are_cut_like_arrays() -> None:
 
 @given(requests=st.lists(GOOD | BAD, min_size=1, max_size=6), limit_rows=st.integers(1, 6))
 def test_everybody_is_answered_as_if_alone(requests: list[Request], limit_rows: int) -> None:
-    """Bad requests get 400, good ones their own answers, whoever shares the batch and however it is cut."""
     alone = [run([request])[1][0] for request in requests]
     good = [request.rows for request, (status, _) in zip(requests, alone, strict=True) if status == 200]
     service = Sums()
@@ -200,7 +191,6 @@ def test_everybody_is_answered_as_if_alone(requests: list[Request], limit_rows: 
 
 @given(request=GOOD)
 def test_a_good_request_gets_the_right_answer(request: Request) -> None:
-    """What the handler says to its rows, in their order."""
     rows = json.loads(b"[" + request.body + b"]")
 
     _, ((status, text),) = run([request])
@@ -211,7 +201,6 @@ def test_a_good_request_gets_the_right_answer(request: Request) -> None:
 
 @given(request=BAD)
 def test_a_bad_request_is_told_what_is_wrong(request: Request) -> None:
-    """The reason comes from the adapter."""
     _, ((status, text),) = run([request])
 
     assert status == 400
@@ -219,7 +208,6 @@ def test_a_bad_request_is_told_what_is_wrong(request: Request) -> None:
 
 
 def test_the_handler_is_not_called_for_bad_requests_alone() -> None:
-    """There is nothing to call it with, and nothing to learn from."""
     service = Sums()
 
     reply, answers = run([Request(b"[1]"), Request(b"[null,1]")], service=service)
@@ -229,7 +217,7 @@ def test_the_handler_is_not_called_for_bad_requests_alone() -> None:
 
 
 def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
-    """Its neighbours neither fail nor get the answer of a row that is not theirs."""
+    """Its neighbours neither fail nor get each other's results."""
     _, answers = run([Request(b"[1,1],[2,2]", 1), Request(b"[3,3]")], limit_rows=1)
 
     assert answers[1] == (200, "[3,6]")
@@ -240,7 +228,7 @@ def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
 def test_a_request_that_makes_the_handler_fail_fails_alone(
     word: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets 500 with an id and nothing of the reason; the log has both. Its neighbours are answered."""
+    """It gets 500 with an id; only the log has the reason."""
     requests = [Request(b'"a"'), Request(b"nope"), Request(json.dumps(word).encode()), Request(b"[1]")]
 
     reply, answers = run(requests, to="echo")
@@ -263,7 +251,6 @@ def test_a_request_that_makes_the_handler_fail_fails_alone(
 
 
 def test_the_log_has_the_traceback_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
-    """Down to the line that raised."""
     run([Request(b'"raise"')], to="echo")
 
     assert "RuntimeError: a secret of the handler" in caplog.text
@@ -271,14 +258,13 @@ def test_the_log_has_the_traceback_of_the_handler(caplog: pytest.LogCaptureFixtu
 
 
 def test_every_failure_has_an_id_of_its_own() -> None:
-    """Two failures can be told apart in the log."""
     ids = {run([Request(b'"raise"')], to="echo")[1][0][1] for _ in range(20)}
 
     assert len(ids) == 20
 
 
 def test_every_call_that_worked_is_told() -> None:
-    """Before the batch failed and after; the gateway sees that it did not work as a whole."""
+    """Before and after a failure, while the batch as a whole counts as failed."""
     service = Sums()
     requests = [Request(b"1"), Request(b"2"), Request(b"3"), Request(b'"raise"'), Request(b"5")]
 
@@ -291,7 +277,6 @@ def test_every_call_that_worked_is_told() -> None:
 
 
 def test_a_failed_batch_leaves_nothing_behind() -> None:
-    """The next batch on the same worker is run as if nothing had been."""
     executor = Executor(Sums())
     bad = Batch(batch=1, api="echo", limit_rows=9, lengths=[7], rows=[1])
     good = Batch(batch=2, api="echo", limit_rows=9, lengths=[1], rows=[1])

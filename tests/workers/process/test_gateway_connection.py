@@ -16,24 +16,19 @@ HEAD = AnswerHead(status=200, content_type="text/plain")
 
 
 class Gateway:
-    """The other end."""
-
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
 
     def send(self, *messages: Message) -> None:
-        """Send frames, all at once; a batch with its body."""
         bodies = ([b"x"] if isinstance(message, Batch) else [] for message in messages)
         self.connection.sendall(b"".join(map(encode_frame, messages, bodies)))
 
     def frames(self) -> list[Frame]:
-        """What the worker has sent."""
         return list(FrameDecoder().feed(self.connection.recv(65536)))
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[GatewayConnection, Gateway]]:
-    """A worker's link, and the gateway."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(10)
@@ -41,7 +36,6 @@ def ends() -> Iterator[tuple[GatewayConnection, Gateway]]:
 
 
 def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
-    """The first with a head."""
     link, gateway = ends
     link.send_piece(1, HEAD, b"ab")
     link.send_piece(1, None, b"")
@@ -63,7 +57,6 @@ def test_a_cancel_is_noticed_when_it_comes(ends: tuple[GatewayConnection, Gatewa
 
 
 def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[GatewayConnection, Gateway]) -> None:
-    """A client may leave at once."""
     link, gateway = ends
     batches = link.batches()
     gateway.send(BATCH, Cancel(1))
@@ -80,7 +73,6 @@ def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[GatewayConnec
 
 
 def test_a_late_cancel_is_passed_over(ends: tuple[GatewayConnection, Gateway]) -> None:
-    """Its batch has ended; the next runs."""
     link, gateway = ends
     batches = link.batches()
     gateway.send(Cancel(9), BATCH, Cancel(1))
@@ -92,7 +84,7 @@ def test_a_late_cancel_is_passed_over(ends: tuple[GatewayConnection, Gateway]) -
 
 
 def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[GatewayConnection, Gateway]) -> None:
-    """Which is the end of the batches too, and no error of the handler's that happened to yield."""
+    """A lost connection cancels the stream and ends the batches, and does not raise in the handler."""
     link, gateway = ends
     batches = link.batches()
     gateway.send(BATCH)
@@ -105,7 +97,6 @@ def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[GatewayConnection, G
 
 
 def test_a_worker_that_waits_says_that_it_is_there(ends: tuple[GatewayConnection, Gateway]) -> None:
-    """Each time that it is asked; the batch comes after that."""
     link, gateway = ends
     gateway.send(Ping(), Ping(), BATCH)
 

@@ -1,4 +1,4 @@
-"""Lines of the log, for people and for machines."""
+"""JSON log lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from uncork_workers.process.logs import JsonFormatter
 
 
 def line(message: str = "hello", *, exc_info: Any = None, **extra: Any) -> dict[str, Any]:
-    """What is written of a record of the year 2000."""
     record = logging.LogRecord("a.b", logging.WARNING, "f.py", 1, message, (), exc_info)
     record.created = 946684800.25
     vars(record).update(extra)
@@ -24,7 +23,6 @@ def line(message: str = "hello", *, exc_info: Any = None, **extra: Any) -> dict[
 
 
 def test_a_line_says_when_who_and_what() -> None:
-    """And nothing of how Python's logging works."""
     assert line() == {
         "time": "2000-01-01T00:00:00.250Z",
         "level": "warning",
@@ -35,7 +33,7 @@ def test_a_line_says_when_who_and_what() -> None:
 
 
 def test_more_fields_are_beside() -> None:
-    """Those that are empty are not, and none replaces one of ours."""
+    """Empty fields are left out, and none replaces a standard field."""
     written = line(batch="x-7", rows=3, level="mine", nothing=None, empty="", batch_text=" [batch x-7]")
 
     assert (written["batch"], written["rows"], written["level"]) == ("x-7", 3, "warning")
@@ -43,7 +41,6 @@ def test_more_fields_are_beside() -> None:
 
 
 def test_an_exception_is_text() -> None:
-    """In one line, however many it has."""
     try:
         raise ValueError("of the user")
     except ValueError:
@@ -59,7 +56,7 @@ def test_an_exception_is_text() -> None:
     ids=["surrogate", "unknown", "nested"],
 )
 def test_what_json_does_not_know_is_text(value: object, text: object) -> None:
-    """A line that cannot be written would be lost, with all that it says."""
+    """A line that cannot be written would be lost."""
     written = line(value=value)
 
     assert (written["message"], written["value"]) == ("hello", text)

@@ -1,4 +1,4 @@
-"""Where logs go."""
+"""Logging to terminals and files."""
 
 import io
 import logging
@@ -11,12 +11,11 @@ from uncork_workers.process.logs import is_watched, log_to_stderr
 
 
 def console(environment: dict[str, str], *, terminal: bool = True) -> Console:
-    """One that writes into a text."""
     return Console(file=io.StringIO(), force_terminal=terminal, width=80, _environ=environment)
 
 
 def logged(on: Console, message: str = "it is very [bold]hot[/bold] today") -> str:
-    """What is on it after a warning, of a process that has logged nothing yet."""
+    """Return what the console shows of a warning in a fresh process."""
     root = logging.getLogger()
     level, handlers, root.handlers = root.level, root.handlers, []
     try:
@@ -31,7 +30,7 @@ def logged(on: Console, message: str = "it is very [bold]hot[/bold] today") -> s
 
 
 def test_a_terminal_has_colours() -> None:
-    """And what was shown in the last line before is overwritten; messages are no markup."""
+    """The current line is overwritten; messages are not markup."""
     text = logged(console({"TERM": "xterm-256color"}))
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
 
@@ -41,7 +40,6 @@ def test_a_terminal_has_colours() -> None:
 
 
 def test_a_traceback_has_the_whole_width() -> None:
-    """Its lines begin at the left."""
     long = "x" * 70
     text = logged(console({"TERM": "xterm", "NO_COLOR": "1"}), f"failed\nTraceback:\n  {long}")
 
@@ -54,14 +52,12 @@ def test_a_traceback_has_the_whole_width() -> None:
 def test_a_terminal_that_can_do_nothing_has_plain_lines(
     environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a file has."""
     assert logged(console(environment)) == ""
     line = r"[-\d]+ [:\d]+,\d+ WARNING worker 3: it is very \[bold\]hot\[/bold\] today\n"
     assert re.fullmatch(line, capsys.readouterr().err)
 
 
 def test_who_looks() -> None:
-    """At a terminal that can move its cursor."""
     assert is_watched(console({"TERM": "xterm", "NO_COLOR": "1"}))
     assert not is_watched(console({"TERM": "dumb"}))
     assert not is_watched(console({"TERM": "xterm"}, terminal=False))

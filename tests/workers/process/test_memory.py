@@ -1,4 +1,4 @@
-"""Blocks of memory that are kept: seen from the page faults that getting them again costs."""
+"""Reuse of freed memory, seen from page faults."""
 
 import ctypes
 import json
@@ -25,7 +25,7 @@ print(json.dumps([faults() for _ in range(5)]))
 
 
 def faults(**environment: str) -> list[int]:
-    """Page faults of getting 8 MB, five times one after the other, in a process of its own."""
+    """Count the page faults of allocating 8 MB five times in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", CHILD], env=environment, capture_output=True, check=True, timeout=60
     )
@@ -35,7 +35,6 @@ def faults(**environment: str) -> list[int]:
 
 @on_linux
 def test_a_block_that_was_freed_is_had_again_for_nothing() -> None:
-    """The first time it costs a fault for each page."""
     first, *others = faults()
 
     assert first > 1000
@@ -44,12 +43,11 @@ def test_a_block_that_was_freed_is_had_again_for_nothing() -> None:
 
 @on_linux
 def test_what_the_environment_says_is_left_alone() -> None:
-    """Here: give everything back at once."""
+    """Here: return all memory at once."""
     assert min(faults(MALLOC_MMAP_THRESHOLD_="65536")) > 1000
 
 
 def test_a_c_library_without_the_setting_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only glibc has it."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
 
     keep_freed_memory()

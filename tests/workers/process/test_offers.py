@@ -1,4 +1,4 @@
-"""Batches whose callers take one media type, and answers that are not rows."""
+"""Batches for one media type, and complete responses."""
 
 import io
 import json
@@ -24,7 +24,7 @@ OCTETS = "application/octet-stream"
 
 
 class Offers(Service):
-    """Handlers of results of every kind; 13 is poison to all of them."""
+    """Handlers with all kinds of results; 13 makes each of them fail."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -37,25 +37,21 @@ class Offers(Service):
 
     @api(input=NdArray(dtype="int64", shape=()))
     def halves(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Pairs of single precision."""
         self._note(rows)
         return np.stack([rows, rows / 2], axis=1).astype("f4")
 
     @api(input=NdArray(dtype="int64", shape=()), output=[Csv(), Npy()])
     def frame(self, rows: np.ndarray[Any, Any]) -> pd.DataFrame:
-        """A table."""
         self._note(rows)
         return pd.DataFrame({"n": rows, "text": [f"{row},\n" for row in rows]})
 
     @api(input=Json())
     def pictures(self, items: list[int]) -> list[Image.Image]:
-        """One of so many pixels for each number."""
         self._note(items)
         return [Image.new("L", (item, 1)) for item in items]
 
     @api(input=Json())
     def mixed(self, items: list[int]) -> list[Any]:
-        """A number, a rejection, a response or bytes, as the request says."""
         self._note(items)
         kinds = [
             1.5,
@@ -68,19 +64,16 @@ class Offers(Service):
 
     @api(input=NdArray(dtype="int64", shape=()))
     def lastless(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Loses a row."""
         self._note(rows)
         return rows[:-1]
 
     @api(input=NdArray(dtype="int64", shape=()))
     def reused(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The same memory in every call."""
         self._memory[: len(rows)] = rows
         return self._memory[: len(rows)]
 
     @api(input=NdArray(dtype="int64", shape=()))
     def uneven(self, rows: np.ndarray[Any, Any]) -> Any:
-        """Arrays whose shape, dtype or kind depends on the first row."""
         self._note(rows)
         match rows[0]:
             case 1:
@@ -102,7 +95,6 @@ def run(
     limit_rows: int = 100,
     service: Offers | None = None,
 ) -> tuple[Reply, list[bytes]]:
-    """Run requests, each of some rows."""
     bodies = [json.dumps(rows)[1:-1].encode() for rows in requests]
     batch = Batch(
         batch=1,
@@ -124,7 +116,6 @@ RAW, LISTED = TensorForm("FP32", (2,)), ListForm("FP32", (2,))
 
 @pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
 def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int) -> None:
-    """Raw or as JSON, in one batch; the gateway is told which is which."""
     requests = [[2], [4, 6, 8], [10], [12, 14]]
 
     reply, answers = run("halves", requests, raw=[True, False, False, True], limit_rows=limit_rows)
@@ -140,7 +131,6 @@ def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int)
 
 
 def test_the_form_of_all_is_told_once() -> None:
-    """Whether all are raw, or none is."""
     for raw, form in ((None, LISTED), ([False] * 2, LISTED), ([True] * 2, RAW)):
         reply, _ = run("halves", [[2], [4, 6]], raw=raw)
 
@@ -148,7 +138,7 @@ def test_the_form_of_all_is_told_once() -> None:
 
 
 def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
-    """As models do that write their output into memory of their own."""
+    """Some models reuse the memory of their output."""
     reply, answers = run("reused", [[2], [4], [6]], raw=[True] * 3, limit_rows=1)
 
     assert reply.forms == (TensorForm("FP64", ()),)
@@ -156,7 +146,7 @@ def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
 
 
 def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
-    """They are told so."""
+    """The form in the reply says so."""
     reply, answers = run("frame", [[1], [2, 3]], raw=[True, False])
 
     assert (reply.statuses, reply.forms) == ([200] * 2, (None,))
@@ -165,7 +155,6 @@ def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
 
 @pytest.mark.parametrize("limit_rows", [1, 2, 100])
 def test_each_request_gets_csv_of_its_own(limit_rows: int) -> None:
-    """The header once, then its rows."""
     for to, head, line in (
         ("frame", "n,text\r\n", '{0},"{0},\n"\r\n'),
         ("halves", "0,1\r\n", "{0}.0,{1}\r\n"),
@@ -179,7 +168,6 @@ def test_each_request_gets_csv_of_its_own(limit_rows: int) -> None:
 
 
 def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
-    """The gateway says what the callers take; nothing said is JSON, as other protocols have it."""
     for accept in ("", "application/json"):
         reply, answers = run("frame", [[1], [2, 3]], accept=accept)
 
@@ -191,7 +179,6 @@ def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
 
 @pytest.mark.parametrize("accept", ["", "image/jpeg"])
 def test_images_are_answers_of_their_own(accept: str) -> None:
-    """One for each request of one row."""
     reply, answers = run("pictures", [[1], [2], [3]], accept=accept, limit_rows=2)
 
     assert reply.content_types == [accept or "image/png"] * 3
@@ -199,7 +186,6 @@ def test_images_are_answers_of_their_own(accept: str) -> None:
 
 
 def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureFixture) -> None:
-    """500, and the log says why; the others get theirs."""
     reply, answers = run("pictures", [[1], [2, 3], [4]])
 
     assert reply.statuses == [200, 500, 200]
@@ -211,7 +197,6 @@ def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize("accept", ["", CSV, "image/png"])
 @pytest.mark.parametrize("limit_rows", [1, 3, 100])
 def test_each_request_gets_what_the_handler_gave_in_its_place(accept: str, limit_rows: int) -> None:
-    """Status, type and headers of one are not those of another, whatever comes first."""
     items = [0, 1, 2, 3, 0, 4, 1]
     row, kind = (b"0\r\n1.5\r\n", CSV) if accept == CSV else (b"1.5", "")
 
@@ -226,7 +211,6 @@ def test_each_request_gets_what_the_handler_gave_in_its_place(accept: str, limit
 
 
 def test_rejections_alone_are_told_without_types() -> None:
-    """As the reasons for 400 are."""
     reply, answers = run("mixed", [[0], [1]])
 
     assert (reply.statuses, answers) == ([200, 422], [b"1.5", b"not this"])
@@ -239,7 +223,6 @@ def test_rejections_alone_are_told_without_types() -> None:
     accept=st.sampled_from(["", CSV]),
 )
 def test_everybody_is_answered_as_if_alone(items: list[int], limit_rows: int, accept: str) -> None:
-    """Also where some make the handler fail, and the others are run again."""
     if items.count(13) > 1:
         items = [item for item in items if item != 13] or [0]
 
@@ -254,7 +237,6 @@ def test_everybody_is_answered_as_if_alone(items: list[int], limit_rows: int, ac
 
 
 def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:
-    """They are run again, for the same callers."""
     reply, answers = run("halves", [[2], [13], [4]], accept=CSV)
     assert (reply.statuses, answers[2]) == ([200, 500, 200], b"0,1\r\n4.0,2.0\r\n")
 
@@ -264,7 +246,7 @@ def test_the_neighbours_of_a_bad_row_get_what_they_take() -> None:
 
 
 def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
-    """All get 500 with an id, when each was tried alone; the log says what was expected and what came."""
+    """All requests get 500 after each was tried alone; the log has both counts."""
     service = Offers()
 
     reply, answers = run("lastless", [[1], [2, 3], [4]], service=service)
@@ -285,7 +267,6 @@ def test_a_batch_gets_too_few_results(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("odd", [[1, 2], [2, 1], [1, 3], [3, 1], [1, 0], [0, 1]])
 @pytest.mark.parametrize("raw", [True, False])
 def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw: bool) -> None:
-    """Each is told what it got: nobody's bytes are read as something else."""
     first, second = odd
 
     reply, answers = run("uneven", [[first, 9], [13], [second, 9]], raw=[raw] * 3)
@@ -306,7 +287,6 @@ def test_requests_that_are_run_apart_may_get_different_kinds(odd: list[int], raw
 
 @pytest.mark.parametrize("odd", [[1, 2], [3, 1], [1, 0], [0, 1]])
 def test_arrays_of_calls_that_differ_are_json(odd: list[int]) -> None:
-    """A batch has one form for all that was merged; everybody is answered."""
     reply, answers = run("uneven", [[each] for each in odd], raw=[True, False], limit_rows=1)
 
     assert (reply.statuses, reply.forms) == ([200, 200], (None,))

@@ -1,4 +1,4 @@
-"""Batches of allowed sizes only."""
+"""Allowed batch sizes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ POISON = 13
 
 
 class Compiled(Service):
-    """Notes the rows of every call. The sizes in its code are not in force: a batch says which are."""
+    """Records the rows of every call. The sizes in its code are overridden by those of the batch."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
     @api(input=Json())
     def items(self, items: list[Any]) -> list[Any]:
-        """Lists; odd ones are refused."""
         self.seen.append(list(items))
         if POISON in items:
             raise ValueError("poison")
@@ -38,13 +37,11 @@ class Compiled(Service):
 
     @api(input=NdArray(dtype="int64", shape=()), allowed_batch_sizes=[1, 8, 32])
     def arrays(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Arrays."""
         self.seen.append(rows.tolist())
         return rows * 10
 
     @api(input=DataFrame(columns=["a"]), allowed_batch_sizes=[3])
     def frames(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Tables."""
         assert list(frame.index) == list(range(len(frame)))
         self.seen.append(frame["a"].astype(int).tolist())
         return frame
@@ -53,7 +50,7 @@ class Compiled(Service):
 def run(
     to: str, values: list[Any], *, sizes: tuple[int, ...] | None = SIZES
 ) -> tuple[list[Any], list[int], list[Any]]:
-    """A request for each value: what the handler saw, the statuses, the answers."""
+    """Run one request per value; return what the handler saw, the statuses and the responses."""
     service = Compiled()
     bodies = [json.dumps(value).encode() for value in values]
     batch = Batch(
@@ -74,7 +71,6 @@ def run(
 
 @given(count=st.integers(1, 20))
 def test_the_last_row_fills_up_and_its_copies_are_dropped(count: int) -> None:
-    """Every call has an allowed size; every caller its own answer."""
     values = list(range(count))
     seen, statuses, answers = run("arrays", values)
 
@@ -86,7 +82,6 @@ def test_the_last_row_fills_up_and_its_copies_are_dropped(count: int) -> None:
 
 
 def test_lists_and_tables_are_filled_up_too() -> None:
-    """In their own form; one that is refused is refused once."""
     assert run("items", [2, 4, 5]) == ([[2, 4, 5, 5]], [200, 200, 422], [2, 4, b"odd"])
     seen, _, answers = run("frames", [{"a": 1}, {"a": 2}])
 
@@ -101,7 +96,6 @@ def test_lists_and_tables_are_filled_up_too() -> None:
 def test_the_sizes_in_force_count_not_those_of_the_code(
     sizes: tuple[int, ...] | None, rows: int, calls: list[int]
 ) -> None:
-    """The configuration may allow other sizes than the code, or be the only one to name sizes."""
     for to in ("items", "arrays"):
         seen, _, answers = run(to, [2] * rows, sizes=sizes)
         assert [len(call) for call in seen] == calls
@@ -109,7 +103,6 @@ def test_the_sizes_in_force_count_not_those_of_the_code(
 
 
 def test_parts_of_a_batch_that_failed_have_a_size_in_force() -> None:
-    """The search for the request to blame calls the handler with allowed sizes only."""
     seen, statuses, _ = run("items", [2, 4, POISON, 6, 8])
 
     assert statuses == [200, 200, 500, 200, 200]
@@ -119,7 +112,6 @@ def test_parts_of_a_batch_that_failed_have_a_size_in_force() -> None:
 
 @pytest.mark.parametrize("sizes", [(), (4, 1), (1, 1), (0, 2), (1.0,), (True,), "12", 5])
 def test_sizes_are_rising_numbers(sizes: Any) -> None:
-    """Anything else is told at the line where it is written."""
     with pytest.raises(
         DefinitionError, match="allowed_batch_sizes must be rising whole numbers of rows from 1"
     ):
@@ -127,13 +119,11 @@ def test_sizes_are_rising_numbers(sizes: Any) -> None:
 
 
 def test_sizes_and_cost_do_not_go_together() -> None:
-    """One counts rows, the other does not."""
     with pytest.raises(DefinitionError, match="allowed_batch_sizes counts rows, cost does not"):
         ApiSettings(allowed_batch_sizes=(1, 2), cost=2).check("predict")
 
 
 @pytest.mark.parametrize(("size", "limit"), [(1000, 6), (5, 5), (6, 6)])
 def test_the_largest_size_is_a_limit(size: int, limit: int) -> None:
-    """Beside that of the user."""
     assert ApiSettings(mb_max_batch_size=size, allowed_batch_sizes=SIZES).limit_rows == limit
     assert ApiSettings(mb_max_batch_size=size).limit_rows == size

@@ -1,4 +1,4 @@
-"""A process dies with its parent, whatever it is doing."""
+"""A process ends with its parent."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-# Its parent is told its number, and it sleeps without looking at anything.
+# It reports its pid to the parent, then sleeps.
 CHILD = """
 import os, sys, time
 from uncork_workers.process.parent import die_with
@@ -19,13 +19,12 @@ PARENT = f"""
 import os, subprocess, sys
 subprocess.run([sys.executable, "-c", {CHILD!r}, str(os.getpid()), sys.argv[1]])
 """
-# Only Linux ends it by itself; elsewhere a thread looks, and that works here too.
+# The thread that polls on other systems works on Linux too.
 PLATFORMS = ["linux", "darwin"] if sys.platform == "linux" else [sys.platform]
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_process_dies_when_its_parent_is_killed(platform: str) -> None:
-    """Although nobody tells it, and its own code does not look."""
     command = [sys.executable, "-c", PARENT, platform]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
@@ -36,7 +35,6 @@ def test_a_process_dies_when_its_parent_is_killed(platform: str) -> None:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_process_whose_parent_has_ended_already_goes_at_once(platform: str) -> None:
-    """Its parent now is another one."""
     command = [sys.executable, "-c", CHILD, "1", platform]
     done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
     assert done.stdout == ""

@@ -19,7 +19,6 @@ class Echo(Service):
 
 
 def write(project: Path, target: str, *modules: str, imports: str) -> None:
-    """Write empty modules, and a service that imports some of them."""
     for name in (*modules, target):
         file = project / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -28,13 +27,11 @@ def write(project: Path, target: str, *modules: str, imports: str) -> None:
 
 
 def files_of(project: Path, target: str) -> list[str]:
-    """The files of a service, seen from its project."""
     load_service(target)
     return [str(Path(file).relative_to(project)) for file in service_files(target)]
 
 
 def test_a_file_comes_with_what_it_imports_from_beside_and_below(project: Path) -> None:
-    """Not with what it does not import, nor with what lies elsewhere."""
     modules = ("app/near.py", "app/sub/deep.py", "app/unused.py", "elsewhere/outside.py")
     write(project, "app/echo.py", *modules, imports="near, sub.deep, outside")
     sys.path.append(str(project / "elsewhere"))
@@ -44,7 +41,6 @@ def test_a_file_comes_with_what_it_imports_from_beside_and_below(project: Path) 
 
 @pytest.mark.parametrize("name", ["service", "my.service", "app"])
 def test_the_name_of_the_file_does_not_matter(project: Path, name: str) -> None:
-    """Nor does that of its folder."""
     write(project, f"app/{name}.py", "app/near.py", "beside.py", imports="near, beside")
     sys.path.append(str(project))
 
@@ -55,7 +51,6 @@ def test_the_name_of_the_file_does_not_matter(project: Path, name: str) -> None:
     ("target", "own"), [("pkg.sub.mod:Echo", "pkg/sub/mod.py"), ("pkg:Echo", "pkg/__init__.py")]
 )
 def test_a_module_comes_with_what_it_imports_from_its_project(project: Path, target: str, own: str) -> None:
-    """That is the folder in which its package lies."""
     modules = ("pkg/__init__.py", "pkg/sub/__init__.py", "pkg/other.py", "lib/util.py")
     write(project, own, *modules, imports="pkg.other, lib.util")
 
@@ -63,7 +58,6 @@ def test_a_module_comes_with_what_it_imports_from_its_project(project: Path, tar
 
 
 def test_what_is_installed_does_not_count(project: Path) -> None:
-    """Even if it is installed below the project; but an installed service has its own package's files."""
     site = project / "env/lib/site-packages"
     write(project, "echo.py", imports="lib.code")
     write(site, "served/svc.py", "lib/code.py", "served/own.py", imports="lib.code, served.own")
@@ -74,7 +68,6 @@ def test_what_is_installed_does_not_count(project: Path) -> None:
 
 
 def test_what_has_no_file_has_none(project: Path) -> None:
-    """A module that was put together at run time."""
     sys.modules["made_up"] = ModuleType("made_up")
     try:
         assert service_files("made_up:Echo") == []

@@ -22,15 +22,12 @@ LINES = AnswerHead(status=200, content_type="application/x-ndjson")
 
 
 class Telling(Service):
-    """Yields what it is told to, and notes its ends."""
-
     def __init__(self) -> None:
         self.ended: list[str] = []
         self.calls: list[int] = []
 
     @api(input=Json(), policy="none")
     def plain(self, items: list[Any]) -> Iterator[Any]:
-        """From a function."""
         try:
             for item in items[0]:
                 yield made(item)
@@ -39,7 +36,7 @@ class Telling(Service):
 
     @api(input=Json(), policy="none")
     async def slow(self, items: list[Any]) -> AsyncIterator[Any]:
-        """From a coroutine, whose pieces are made by the same task."""
+        """An async handler, whose pieces are all made by the same task."""
         task = asyncio.current_task()
         try:
             for item in items[0]:
@@ -52,13 +49,11 @@ class Telling(Service):
 
     @api(input=NdArray(dtype="int64", shape=(1,)), policy="none", mb_max_batch_size=1)
     def rows(self, rows: Any) -> Iterator[Any]:
-        """Note with how many rows it is called."""
         self.calls.append(len(rows))
         yield rows.sum()
 
 
 def made(item: Any) -> Any:
-    """What an item of a request asks for."""
     match item:
         case "raise":
             raise RuntimeError("a secret of the handler")
@@ -73,19 +68,15 @@ def made(item: Any) -> Any:
 
 
 class Outlet:
-    """Keeps pieces, and wants no more after some."""
-
     def __init__(self, *, enough: int = 99) -> None:
         self.pieces: list[tuple[AnswerHead | None, bytes]] = []
         self._enough = enough
 
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        """Keep a piece."""
         assert batch == 7
         self.pieces.append((head, data))
 
     def is_cancelled(self, batch: int) -> bool:
-        """Whether there are enough."""
         assert batch == 7
         return len(self.pieces) >= self._enough
 
@@ -93,7 +84,6 @@ class Outlet:
 def run(
     to: str, body: bytes, outlet: Outlet, *, service: Telling | None = None, rows: int = 1
 ) -> tuple[Reply, bytes]:
-    """Run a batch of one request; the reply and what is in it."""
     batch = Batch(batch=7, api=to, limit_rows=1, lengths=[len(body)], rows=[rows], idempotent=False, id="x-7")
     with closing(Executor(service or Telling(), outlet)) as executor:
         reply, [answer] = executor.run(batch, [body])
@@ -106,7 +96,7 @@ BOTH = pytest.mark.parametrize("to", ["plain", "slow"])
 
 @BOTH
 def test_pieces_leave_as_they_are_yielded(to: str) -> None:
-    """What is left for the reply is nothing, and it teaches nothing about how long a batch takes."""
+    """The reply has an empty body and no batch times."""
     outlet, service = Outlet(), Telling()
 
     reply, answer = run(to, b'[1, {"a": 2}]', outlet, service=service)
@@ -118,7 +108,7 @@ def test_pieces_leave_as_they_are_yielded(to: str) -> None:
 
 @BOTH
 def test_a_generator_is_closed_when_nobody_waits_for_more(to: str) -> None:
-    """Its finally runs, and the piece after the last that was sent is not made."""
+    """Its finally block runs, and no further piece is made."""
     outlet, service = Outlet(enough=2), Telling()
 
     reply, _ = run(to, b'["a", "b", "raise"]', outlet, service=service)
@@ -131,7 +121,7 @@ def test_a_generator_is_closed_when_nobody_waits_for_more(to: str) -> None:
 def test_a_handler_that_raises_is_500_after_what_it_had_yielded(
     to: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not run again; the log has the traceback under the id in the answer."""
+    """It is not run again; the log has the traceback under the id in the response."""
     outlet, service = Outlet(), Telling()
 
     reply, answer = run(to, b'["a", "raise"]', outlet, service=service)
@@ -145,7 +135,6 @@ def test_a_handler_that_raises_is_500_after_what_it_had_yielded(
 
 @BOTH
 def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The generator is closed."""
     service = Telling()
 
     reply, _ = run(to, b'["a", 1]', Outlet(), service=service)
@@ -156,7 +145,6 @@ def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pyte
 
 @BOTH
 def test_a_request_may_be_refused_before_the_first_piece(to: str) -> None:
-    """Nothing after it is asked for."""
     outlet, service = Outlet(), Telling()
 
     reply, answer = run(to, b'["reject", "raise"]', outlet, service=service)
@@ -166,7 +154,6 @@ def test_a_request_may_be_refused_before_the_first_piece(to: str) -> None:
 
 
 def test_a_response_goes_before_the_rest() -> None:
-    """With its status and headers."""
     outlet = Outlet()
 
     run("plain", b'["respond", "b"]', outlet)
@@ -176,7 +163,6 @@ def test_a_response_goes_before_the_rest() -> None:
 
 
 def test_invalid_input_is_400() -> None:
-    """The handler is not called."""
     outlet, service = Outlet(), Telling()
 
     reply, answer = run("rows", b'["x"]', outlet, service=service)
@@ -186,7 +172,7 @@ def test_invalid_input_is_400() -> None:
 
 
 def test_the_handler_gets_all_rows_at_once() -> None:
-    """Also more than the limit: an answer cannot be put together from several streams."""
+    """Also above the limit, as several streams cannot be joined."""
     outlet, service = Outlet(), Telling()
 
     run("rows", b"[1],[2],[3]", outlet, service=service, rows=3)
@@ -196,7 +182,6 @@ def test_the_handler_gets_all_rows_at_once() -> None:
 
 @BOTH
 def test_a_generator_knows_its_batch(to: str, caplog: pytest.LogCaptureFixture) -> None:
-    """And so do its log lines."""
     caplog.handler.addFilter(BatchOfRecord())
     outlet = Outlet()
 

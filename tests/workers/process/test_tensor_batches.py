@@ -1,4 +1,4 @@
-"""Batches of raw tensors, alone and with JSON, and the datatype of results."""
+"""Batches of raw tensors, alone and with JSON, and the form of results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,29 +15,23 @@ from uncork_workers.wire.messages import Batch, Form, ListForm, Reply, TensorFor
 
 
 class Kinds(Service):
-    """Gives back what it gets, as one kind of results or another."""
-
     @api(input=NdArray(dtype="int16", shape=(2,)))
     def same(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """As it came; 13 is poison."""
         if 13 in rows:
             raise ValueError("poison")
         return rows
 
     @api(input=NdArray(dtype="float32", shape=()))
     def single(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Single precision."""
         return rows
 
     @api(input=NdArray(dtype="float32", shape=()))
     def rounded(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Integers, if they are."""
         whole = rows.astype("int64")
         return whole if (whole == rows).all() else rows
 
     @api(input=Json())
     def echo(self, items: list[Any]) -> list[Any]:
-        """Lists."""
         return items
 
 
@@ -49,7 +43,6 @@ def run(
     forms: Sequence[Form] = (None,),
     limit_rows: int = 100,
 ) -> tuple[Reply, list[str]]:
-    """Run a batch; returns the reply and the answers."""
     batch = Batch(
         batch=1,
         api=to,
@@ -66,13 +59,11 @@ PAIRS = TensorForm("UINT16", (2,))
 
 
 def pairs(*values: int) -> bytes:
-    """Values as a tensor of UINT16."""
     return np.array(values, "<u2").tobytes()
 
 
 @pytest.mark.parametrize("limit_rows", [1, 2, 3, 100])
 def test_tensors_share_a_batch(limit_rows: int) -> None:
-    """Each request gets the results of its own rows."""
     reply, answers = run(
         "same",
         [pairs(1, 2), pairs(3, 4, 5, 6), pairs(7, 8)],
@@ -102,7 +93,6 @@ def test_tensors_share_a_batch(limit_rows: int) -> None:
 def test_tensors_of_any_datatype_share_a_batch_with_json(
     sent: list[tuple[str, list[tuple[int, int]]]], limit_rows: int, to: str
 ) -> None:
-    """In whatever order they come, each request gets the results of its own rows."""
     texts = [",".join(f"[{a},{b}]" for a, b in rows) for _, rows in sent]
     bodies = [
         text.encode() if kind == "JSON" else np.array(rows, kind.lower()).tobytes()
@@ -118,7 +108,6 @@ def test_tensors_of_any_datatype_share_a_batch_with_json(
 
 
 def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:
-    """It is found among all, and 400; poison is 500."""
     bodies = [pairs(1), b"[2,3]", b"[4]", pairs(13, 0), pairs(5, 6), b"x", b"[7,8]"]
     forms = [None if body[:1] in b"[x" else PAIRS for body in bodies]
 
@@ -129,7 +118,7 @@ def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:
 
 
 def test_only_bad_tensors_are_refused() -> None:
-    """What one lacks and the other has too much of does not shift the rows of those between."""
+    """Bodies that are too short and too long by the same amount do not shift the rows between them."""
     bodies = [pairs(1), pairs(2, 3), pairs(4, 5, 6), pairs(7, 40000), pairs(13, 0), pairs(8, 9)]
 
     reply, answers = run("same", bodies, [1] * 6, forms=[PAIRS])
@@ -142,7 +131,6 @@ def test_only_bad_tensors_are_refused() -> None:
 
 
 def test_text_of_tensors_is_text() -> None:
-    """One element a row."""
     body = b"\2\0\0\0ab\0\0\0\0"
 
     reply, answers = run("echo", [body], [2], forms=[TensorForm("BYTES", ())])
@@ -165,14 +153,12 @@ def test_text_of_tensors_is_text() -> None:
 def test_the_form_of_results_is_told(
     to: str, bodies: list[bytes], limit_rows: int, form: ListForm | None
 ) -> None:
-    """If it is one; nothing is told of lists, nor where calls differ, nor where there was none."""
     reply, _ = run(to, bodies, [1] * len(bodies), limit_rows=limit_rows)
 
     assert reply.forms == (form,)
 
 
 def test_good_requests_have_a_form_though_another_failed() -> None:
-    """They are answered like any."""
     reply, _ = run("same", [b"[1,2]", b"[13,0]"], [1, 1])
 
     assert reply.statuses == [200, 500]

@@ -1,4 +1,4 @@
-"""The warm-up: which batches are run, for how long, and what is learned from them."""
+"""The warm-up: which batches run, for how long, and what is learned."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings
 
 
-def to_nobody(api: str, rows: int) -> None:
-    """Nobody wants to know."""
+def to_nobody(api: str, rows: int) -> None: ...
 
 
 def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
-    """An example of an api with these settings."""
     return Example(api="predict", sample=Sample(body), settings=ApiSettings(**settings))
 
 
@@ -51,13 +49,12 @@ def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
     ],
 )
 def test_sizes_double_up_to_the_limit(settings: dict[str, Any], sizes: list[int]) -> None:
-    """In rows; where a row has a weight, or batches a size in bytes, that is the limit."""
+    """The limit is in rows, in cost or in bytes."""
     assert example(**settings).sizes() == sizes
 
 
 @given(limit=st.integers(1, 5000), allowed=st.none() | st.sets(st.integers(1, 300), min_size=1))
 def test_sizes_rise_and_end_with_the_largest_batch(limit: int, allowed: set[int] | None) -> None:
-    """Each once; so that all sizes that the handler will be called with are among them after padding."""
     sizes = None if allowed is None else tuple(sorted(allowed))
     made = example(mb_max_batch_size=limit, allowed_batch_sizes=sizes)
 
@@ -79,7 +76,6 @@ def test_sizes_rise_and_end_with_the_largest_batch(limit: int, allowed: set[int]
 def test_the_row_has_the_weight_that_the_gateway_would_find(
     body: bytes, cost: float | str | None, weight: float | None
 ) -> None:
-    """Of an empty body, too; and batches say it for each request."""
     made = example(body, cost=cost)
 
     assert made.cost == weight
@@ -88,45 +84,39 @@ def test_the_row_has_the_weight_that_the_gateway_would_find(
 
 @pytest.mark.parametrize("sizes", [None, (4, 16)])
 def test_a_batch_has_the_sizes_in_force(sizes: tuple[int, ...] | None) -> None:
-    """The handler is warmed up with the sizes that clients' batches will have."""
     assert example(allowed_batch_sizes=sizes).batch(3).allowed_batch_sizes == sizes
 
 
 class Clocked(Service):
-    """Takes 2 s and 1 s a row; its first call takes 50 s more, the first of 4 rows 20 s more."""
+    """Takes 2 s + 1 s per row; its first call takes 50 s more, the first one of 4 rows 20 s more."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.calls: list[tuple[str, int]] = []
 
     def took(self, name: str, rows: int) -> None:
-        """Let time pass."""
         fresh = (name, rows) not in self.calls
         self.now += 2 + rows + (50 if not self.calls else 20 if fresh and rows == 4 else 0)
         self.calls.append((name, rows))
 
     @api(input=NdArray(shape=(2,)), warmup=np.ones(2), mb_max_batch_size=16)
     def first(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """One."""
         assert rows.tolist() == [[1.0, 1.0]] * len(rows)
         self.took("first", len(rows))
         return rows
 
     @api(input=Json(), warmup={"n": 3}, cost="n")
     async def second(self, items: list[Any]) -> list[Any]:
-        """The other one; its example is refused."""
         assert items == [{"n": 3}] * len(items)
         self.took("second", len(items))
         return [Rejected(422, "no")] * len(items)
 
     @api(input=Json())
     def third(self, items: list[Any]) -> list[Any]:
-        """One that gives no example."""
         raise AssertionError
 
 
 def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list[tuple[str, int]]]:
-    """What is learned of the service above in so many seconds, and how it was called."""
     service = Clocked()
     executor = Executor(service)
     examples = examples_of(Clocked, for_all_apis({"mb_max_batch_size": 12, **overrides}))
@@ -144,7 +134,7 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
 
 
 def test_what_is_slow_once_does_not_count() -> None:
-    """The quickest of the runs of a size is the time of that size; costs are counted where there are any."""
+    """The faster run of each size counts."""
     profile, calls = warmed_up(1000)
 
     assert profile == {
@@ -159,7 +149,7 @@ def test_what_is_slow_once_does_not_count() -> None:
     [(0.1, (1, 1)), (73.9, (1, 1)), (74, (2, 1)), (82, (2, 2)), (93.9, (2, 2)), (94, (4, 2))],
 )
 def test_a_size_that_would_not_end_in_time_is_not_begun(seconds: float, largest: tuple[int, int]) -> None:
-    """Nor a larger one; the smallest is run all the same. The apis take turns."""
+    """The smallest size always runs, and the APIs take turns."""
     profile, calls = warmed_up(seconds)
 
     assert (int(profile["first"][-1][0]), int(profile["second"][-1][0] / 3)) == largest
@@ -167,7 +157,6 @@ def test_a_size_that_would_not_end_in_time_is_not_begun(seconds: float, largest:
 
 
 def test_the_log_says_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
-    """A line for each api, with its own time."""
     caplog.set_level(logging.INFO, logger="uncork.worker")
     warmed_up(75)
 
@@ -178,17 +167,14 @@ def test_the_log_says_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def refusing(items: Any) -> Any:
-    """Raise."""
     raise ValueError("no such thing")
 
 
 def leaving(items: Any) -> Any:
-    """Leave the process, or try to."""
     raise SystemExit(3)
 
 
-def silent(items: Any) -> Any:
-    """Return nothing."""
+def silent(items: Any) -> Any: ...
 
 
 @pytest.mark.parametrize(
@@ -200,8 +186,6 @@ def silent(items: Any) -> Any:
     ],
 )
 def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str) -> None:
-    """Clients would fare no better; the message names the api."""
-
     class Broken(Service):
         @api(input=Json(), warmup=1)
         def predict(self, items: list[Any]) -> Any:
@@ -215,7 +199,6 @@ def test_a_handler_that_fails_ends_it(handler: Callable[[Any], Any], reason: str
 
 
 def test_files_and_requests_come_as_clients_send_them() -> None:
-    """One row each, whatever the size of the batch."""
     seen: list[Any] = []
 
     class Raw(Service):
@@ -237,7 +220,6 @@ def test_files_and_requests_come_as_clients_send_them() -> None:
 
 
 def frame(rows: int) -> pd.DataFrame:
-    """A table."""
     return pd.DataFrame({"a": np.ones(rows, np.float32), "b": ["text"] * rows})
 
 
@@ -257,8 +239,6 @@ def frame(rows: int) -> pd.DataFrame:
     ],
 )
 def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: RowResult | None) -> None:
-    """The gateway learns from it what the api returns: of an array its kind is enough, of others the JSON."""
-
     class Any_(Service):
         @api(input=Json(), warmup=1, mb_max_batch_size=2)
         def predict(self, items: list[Any]) -> Any:
@@ -270,7 +250,7 @@ def test_a_result_for_one_row_is_kept(handler: Callable[[Any], Any], result: Row
 
 
 def test_an_example_that_is_not_valid_any_more_is_told() -> None:
-    """An adapter of a service's own may change its mind; nothing would be warm then."""
+    """A custom adapter may reject an example that it accepted at the definition."""
 
     class Fickle(Json):
         def merge(self, bodies: Any) -> list[Any]:
@@ -287,8 +267,6 @@ def test_an_example_that_is_not_valid_any_more_is_told() -> None:
 
 
 def test_an_example_must_fit_the_cost_in_force() -> None:
-    """A configuration may ask for a field that it does not have."""
-
     class Costly(Service):
         @api(input=Json(), warmup={"text": "a"})
         def predict(self, items: list[Any]) -> list[Any]:

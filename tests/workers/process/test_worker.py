@@ -1,4 +1,4 @@
-"""The worker process: what it says to the gateway, and how it ends."""
+"""The worker process: its messages to the gateway, and its exit."""
 
 import os
 import signal
@@ -127,7 +127,6 @@ BATCH = Batch(batch=1, api="shout", limit_rows=9, lengths=[3, 4], rows=[1, 1])
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    """Put back the signal handlers that a worker changes in its process."""
     saved = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in saved.items():
@@ -136,7 +135,6 @@ def signals() -> Iterator[None]:
 
 @pytest.fixture
 def place(project: Path, signals: None) -> Path:
-    """Give a folder with a service, to run a worker in."""
     (project / "shout.py").write_text(SERVICE)
     return project
 
@@ -144,7 +142,7 @@ def place(project: Path, signals: None) -> Path:
 def serve(
     place: Path, target: str, *frames: tuple[Message, Sequence[bytes]], arguments: Sequence[str] = ()
 ) -> tuple[int, list[Frame]]:
-    """Run a worker in this process against a gateway that sends frames and goes; exit code, what it said."""
+    """Run a worker in this process; the gateway sends frames and closes. Return exit code and messages."""
     socket = place / "s"
     with listening(socket) as gateway:
         said = gateway.say(*frames)
@@ -153,7 +151,7 @@ def serve(
 
 
 def test_a_service_knows_its_number_and_is_told_of_the_end(place: Path) -> None:
-    """Before setup, and when it takes no more batches; also when the end is that somebody talks nonsense."""
+    """Also if the worker ends because of an invalid frame."""
     (place / "told.py").write_text(TOLD)
 
     serve(place, "told.py:Told")
@@ -165,7 +163,6 @@ def test_a_service_knows_its_number_and_is_told_of_the_end(place: Path) -> None:
 
 
 def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
-    """Under the settings in force; the gateway is told how long each size took."""
     (place / "warm.py").write_text(WARM)
     batch = Batch(batch=1, api="echo", limit_rows=9, lengths=[1], rows=[1], id="x-1")
     arguments = ["--warmup-seconds", "60", "--overrides", '[{"argument": "mb_max_batch_size", "value": 3}]']
@@ -185,7 +182,6 @@ def test_a_worker_warms_up_before_it_is_ready(place: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--warmup-seconds", "0"]])
 def test_a_worker_need_not_warm_up(place: Path, arguments: list[str]) -> None:
-    """Then its handlers are called for clients only."""
     (place / "warm.py").write_text(WARM)
     _, (_, (ready, _)) = serve(place, "warm.py:Wrong", arguments=arguments)
 
@@ -194,7 +190,7 @@ def test_a_worker_need_not_warm_up(place: Path, arguments: list[str]) -> None:
 
 
 def test_a_warm_up_that_fails_is_told_with_its_traceback(place: Path) -> None:
-    """The worker never was ready, and leaves as one whose setup failed; but setup is undone."""
+    """The worker was never ready, and exits as after a failed setup, but with teardown."""
     (place / "warm.py").write_text(WARM)
     code, said = serve(place, "warm.py:Wrong", arguments=["--warmup-seconds", "60"])
 
@@ -208,7 +204,6 @@ def test_a_warm_up_that_fails_is_told_with_its_traceback(place: Path) -> None:
 
 
 def test_asynchronous_handlers_share_one_loop(place: Path) -> None:
-    """What one batch has begun the next can go on with; an exception is the batch's, as ever."""
     (place / "slow.py").write_text(ASYNCHRONOUS)
     first, second, third = (
         Batch(batch=number, api="wait", limit_rows=9, lengths=[1], rows=[1]) for number in (1, 2, 3)
@@ -222,7 +217,6 @@ def test_asynchronous_handlers_share_one_loop(place: Path) -> None:
 
 
 def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
-    """It says hello, then ready, answers batches in order, and ends with 0."""
     second = Batch(batch=2, api="shout", limit_rows=9, lengths=[4], rows=[1])
 
     code, said = serve(place, "shout.py:Shout", (BATCH, BODIES[:2]), (second, BODIES[1:2]))
@@ -241,7 +235,6 @@ def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
 
 
 def test_a_handler_that_raises_does_not_end_the_worker(place: Path) -> None:
-    """The next batch is answered."""
     bad = Batch(batch=5, api="shout", limit_rows=9, lengths=[1], rows=[1])
 
     code, said = serve(place, "shout:Shout", (bad, BODIES[2:]), (BATCH, BODIES[:2]))
@@ -255,7 +248,6 @@ def test_a_handler_that_raises_does_not_end_the_worker(place: Path) -> None:
 
 
 def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
-    """The gateway hears why, without a traceback, and the exit code says that trying again is no use."""
     code, said = serve(place, "shout.py:Whisper")
 
     message = "shout.py has no 'Whisper'; it has Shout"
@@ -264,7 +256,6 @@ def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
 
 
 def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Path) -> None:
-    """The user sees where in the code it was."""
     (place / "broken.py").write_text("def fail():\n    raise KeyError('x')\nfail()")
 
     code, said = serve(place, "broken.py:Shout")
@@ -279,7 +270,7 @@ def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Pat
 @pytest.mark.parametrize("error", ["OSError", "SystemExit"])
 @pytest.mark.parametrize("method", ["setup", "__init__"])
 def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str, error: str) -> None:
-    """After hello, since the apis are known by then; the constructor counts as setup."""
+    """After Hello; the constructor counts as setup."""
     code = f"class Late(Shout):\n    def {method}(self):\n        raise {error}('no model')"
     (place / "late.py").write_text(f"{SERVICE}\n{code}")
 
@@ -294,7 +285,6 @@ def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str,
 
 
 def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
-    """Below the traceback."""
     code = "class Late(Shout):\n    def setup(self):\n        self.mark = self.mrk"
     (place / "late.py").write_text(f"{SERVICE}\n{code}")
 
@@ -305,7 +295,6 @@ def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
 
 
 def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With its traceback; it is the end of the worker in any case."""
     code = "class Late(Shout):\n    def teardown(self):\n        raise OSError('gone')"
     (place / "late.py").write_text(f"{SERVICE}\n{code}")
 
@@ -319,24 +308,21 @@ def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("message", [Ready(), HELLO])
 def test_a_worker_takes_batches_only(place: Path, message: Message) -> None:
-    """Anything else is a fault of the gateway's, and the worker stops."""
     with pytest.raises(FrameError, match=f"a worker takes batches, not {type(message).__name__}"):
         serve(place, "shout.py:Shout", (message, []))
 
 
 def test_bodies_must_add_up(place: Path) -> None:
-    """A batch whose payload cannot be cut is a fault of the gateway's, too."""
     with pytest.raises(FrameError, match="cannot be cut"):
         serve(place, "shout.py:Shout", (BATCH, BODIES))
 
 
 def test_a_gateway_that_is_not_there_is_no_error(place: Path) -> None:
-    """The worker was started by a gateway that has gone since."""
+    """It was running when it started the worker."""
     assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"]) == 0
 
 
 def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:
-    """Whatever the worker was about to say, nobody wants to hear it."""
     with listening(place / "s") as gateway:
         gone = gateway.hang_up()
         code = main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"])
@@ -346,7 +332,7 @@ def test_a_gateway_that_hangs_up_is_no_error(place: Path) -> None:
 
 
 def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
-    """Ctrl-C and SIGTERM do not end it while it may still have batches to run; the gateway's going does."""
+    """Ctrl-C and SIGTERM do not end it; a closed connection does."""
     with listening(place / "s") as gateway:
         command = [sys.executable, "-m", "uncork_workers", "shout.py:Shout", "--socket", "s", "--index", "4"]
         process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE)
@@ -368,7 +354,6 @@ def test_a_real_process_leaves_signals_to_the_gateway(place: Path) -> None:
 
 
 def test_what_a_handler_prints_is_seen_at_once(place: Path) -> None:
-    """Before its batch is answered, also where it goes into a pipe."""
     code = "class Loud(Shout):\n    def setup(self):\n        print('loading')\n        super().setup()"
     (place / "loud.py").write_text(f"{SERVICE}\n{code}")
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -389,7 +374,6 @@ def test_what_a_handler_prints_is_seen_at_once(place: Path) -> None:
 
 
 def test_a_real_process_exits_with_the_code(place: Path) -> None:
-    """What main returns is what the supervisor sees."""
     with listening(place / "s") as gateway:
         said = gateway.say()
         command = [

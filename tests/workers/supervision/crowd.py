@@ -12,7 +12,7 @@ from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.frames import FrameDecoder
 from uncork_workers.wire.messages import Hello, Ready
 
-# The documentation of its api carries the worker's environment; a file says that it left by itself.
+# The API's docstring carries the worker's environment; a file shows that the worker exited by itself.
 SERVICE = """
 import atexit, json, os
 from pathlib import Path
@@ -30,24 +30,20 @@ class Echo(Service):
     def setup(self):
         atexit.register(Path(f"{__file__}.{os.getpid()}").touch)
 """
-# Nothing takes this long; a test that goes wrong should end all the same.
+# Far above any duration; ends a test that hangs.
 PATIENCE_S = 10
 
 
 @dataclass
 class Worker:
-    """A worker that has said hello."""
-
     hello: Hello
     connection: asyncio.StreamWriter
 
     @property
     def pid(self) -> int:
-        """Of its process."""
         return self.hello.pid
 
     def alive(self) -> bool:
-        """Whether there still is such a process."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -56,7 +52,7 @@ class Worker:
 
 
 class Crowd:
-    """A supervisor, the gateway's socket, and everything that is heard of the workers."""
+    """A supervisor, the gateway's socket, and everything the workers send."""
 
     def __init__(self, folder: Path, *, workers: int, target: str, gpus: list[str]) -> None:
         self.arrivals: asyncio.Queue[Worker] = asyncio.Queue()
@@ -85,23 +81,19 @@ class Crowd:
         self._open: set[asyncio.StreamWriter] = set()
 
     def exited(self, end: WorkerExit) -> None:
-        """Note that a worker ended."""
         self.exits.put_nowait((end.index, end.how))
         self.ends.put_nowait(end)
 
     def take_over(self, pids: Collection[int]) -> set[int]:
-        """Let new workers take over, unless the test wants something else."""
         if self.refusal is not None:
             raise ValueError(self.refusal)
         self.took_over.append(set(pids))
         return self.leaving
 
     async def worker_came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Listen to a worker in force until it goes."""
         await self._listen(reader, writer, self.arrivals)
 
     async def newcomer_came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Listen to a worker that is to take over until it goes."""
         await self._listen(reader, writer, self.newcomers)
 
     async def _listen(
@@ -123,12 +115,10 @@ class Crowd:
         self._open.discard(writer)
 
     async def workers(self, count: int) -> dict[int, Worker]:
-        """Wait for so many workers, by index."""
         came = [await self.arrivals.get() for _ in range(count)]
         return {worker.hello.index: worker for worker in came}
 
     def hang_up(self) -> None:
-        """Close all connections, as a gateway that goes."""
         for writer in self._open:
             writer.close()
 
@@ -137,7 +127,6 @@ class Crowd:
 async def crowd(
     folder: Path, *, workers: int, target: str = "", gpus: list[str] | None = None
 ) -> AsyncIterator[Crowd]:
-    """A started supervisor with a listening gateway."""
     (folder / "echo.py").write_text(SERVICE)
     made = Crowd(folder, workers=workers, target=target or f"{folder}/echo.py:Echo", gpus=gpus or [])
     servers = [
@@ -156,13 +145,13 @@ async def crowd(
 
 
 async def goes(worker: Worker) -> None:
-    """Wait until there is no such process any more."""
+    """Wait until the process has ended."""
     for _ in itertools.takewhile(lambda _: worker.alive(), itertools.count()):
         await asyncio.sleep(0)
 
 
 async def only_alive(folder: Path, *workers: Worker) -> None:
-    """Wait until no other worker process of this test is left; fails if one of these goes."""
+    """Wait until no other worker process of this test is left; fail if one of these ends."""
     for _ in itertools.takewhile(
         lambda _: len(processes_with(str(folder))) > len(workers), itertools.count()
     ):
@@ -171,12 +160,12 @@ async def only_alive(folder: Path, *workers: Worker) -> None:
 
 
 def left_in_peace(folder: Path) -> set[int]:
-    """The numbers of the processes that were not killed."""
+    """Return the pids of the processes that were not killed."""
     return {int(file.suffix.removeprefix(".")) for file in folder.glob("echo.py.*")}
 
 
 def processes_with(argument: str) -> list[str]:
-    """The command lines of running processes in which something occurs."""
+    """Return the command lines of running processes that contain a text."""
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has just ended

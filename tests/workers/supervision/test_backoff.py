@@ -1,4 +1,4 @@
-"""How long is waited before another try."""
+"""Delays between retries."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,16 +10,14 @@ BACKOFF = Backoff(first_s=0.1, longest_s=10.0)
 
 @given(st.integers(1, 1000))
 def test_waits_double_up_to_the_longest(failures: int) -> None:
-    """However many failures there are; and nobody waits for less than three quarters, or more than five."""
+    """Within the jitter of 25 %."""
     mean_s = min(10.0, 0.1 * 2 ** (failures - 1))
     assert 0.75 * mean_s <= BACKOFF.after(failures) <= 1.25 * mean_s
 
 
 def test_no_number_of_failures_is_too_large() -> None:
-    """A worker may fail for years."""
     assert 7.5 <= BACKOFF.after(10**9) <= 12.5
 
 
 def test_workers_that_fail_together_do_not_all_try_together() -> None:
-    """The waits differ."""
     assert len({BACKOFF.after(3) for _ in range(10)}) > 1

@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""The number of cores that this process may use."""
 
 import os
 
@@ -16,7 +16,6 @@ def test_only_the_cores_that_this_process_may_run_on_count(monkeypatch: pytest.M
 
 
 def test_systems_that_bind_no_process_to_cores_have_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As macOS; workers share them all the same."""
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -26,7 +25,6 @@ def test_systems_that_bind_no_process_to_cores_have_all(monkeypatch: pytest.Monk
 
 
 def test_there_is_a_core_even_if_nobody_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python may not know."""
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
 

@@ -1,4 +1,4 @@
-"""Changes of real files."""
+"""Detection of changes in real files."""
 
 import asyncio
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from uncork_workers.supervision.file_watching import FileWatcher
 
-# Nothing takes this long; a test that goes wrong should end all the same.
+# Far above any duration; ends a test that hangs.
 PATIENCE_S = 10
 
 
 def test_a_change_is_seen_once(tmp_path: Path) -> None:
-    """Whether a file was written or another one put in its place; not if it was only read."""
+    """Also if a file was replaced, but not if it was only read."""
     one, two = (str(tmp_path / name) for name in ("one.py", "two.py"))
     for file in (one, two):
         Path(file).write_text("old")
@@ -32,7 +32,7 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
-    """Some editors take the old one away first; and a service without one of its files would not load."""
+    """Some editors remove the old file first."""
     file = tmp_path / "one.py"
     file.write_text("old")
     watch = FileWatcher({str(file)})
@@ -44,7 +44,6 @@ def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
 
 
 def test_files_may_be_added(tmp_path: Path) -> None:
-    """They count from when they are first seen."""
     file = tmp_path / "one.py"
     file.write_text("old")
     files: set[str] = set()
@@ -57,7 +56,6 @@ def test_files_may_be_added(tmp_path: Path) -> None:
 
 
 def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path: Path) -> None:
-    """Changed ones and new ones, until something has changed."""
     own, other, new, text = (tmp_path / name for name in ("own.py", "other.py", "new.py", "new.txt"))
     own.write_text("")
     other.write_text("")
@@ -81,7 +79,7 @@ def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path:
 
 
 async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], object]) -> list[str]:
-    """What is told of something that happens while it is waited for."""
+    """Return the changes reported for an action that happens during the wait."""
     waiting = asyncio.create_task(anext(changes))
     while not waiting.done():
         make()
@@ -90,7 +88,7 @@ async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], obj
 
 
 def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
-    """Also those in folders that are new, and those that happened while nobody waited."""
+    """Also in new folders, and changes during the caller's work."""
     one, two = tmp_path / "one.py", tmp_path / "sub" / "two.py"
     one.write_text("")
     files = {str(one)}
@@ -104,7 +102,7 @@ def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
             files.add(str(two))
             watch.changed_files()
             two.write_text("changed while nobody waited")
-            # The first may be told of another touch from above.
+            # The first report may be of an earlier touch.
             while await anext(changes) != [str(two)]:
                 pass
             assert await next_change(changes, two.touch) == [str(two)]

@@ -1,4 +1,4 @@
-"""What ``--gpus`` takes, and which GPUs there are."""
+"""The --gpus option, and the GPUs of a machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from uncork_workers.supervision.gpus import GpusHere, gpus_here, missing_gpus, r
 def test_gpus_are_a_count_or_names(
     monkeypatch: pytest.MonkeyPatch, text: str, visible: str | None, gpus: list[str]
 ) -> None:
-    """A count is of those that can be seen here; one number with a comma behind it is a name."""
+    """A count selects from the visible GPUs; one number with a trailing comma is a name."""
     set_visible(monkeypatch, visible)
 
     assert read_gpus(text) == gpus
@@ -52,7 +52,6 @@ def test_gpus_are_a_count_or_names(
 def test_other_gpus_are_refused(
     monkeypatch: pytest.MonkeyPatch, text: str, visible: str | None, says: str
 ) -> None:
-    """The message says what is accepted."""
     set_visible(monkeypatch, visible)
 
     with pytest.raises(ValueError, match=says):
@@ -61,7 +60,6 @@ def test_other_gpus_are_refused(
 
 @given(st.text())
 def test_any_text_is_gpus_or_an_error(text: str) -> None:
-    """And what they are is what a worker can be given."""
     try:
         gpus = read_gpus(text[:3])
     except ValueError:
@@ -71,7 +69,6 @@ def test_any_text_is_gpus_or_an_error(text: str) -> None:
 
 
 def set_visible(monkeypatch: pytest.MonkeyPatch, visible: str | None) -> None:
-    """Have these GPUs be visible; None for all."""
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
@@ -83,7 +80,6 @@ LISTED = "GPU 0: H200 (UUID: GPU-1)\n  MIG 1g.18gb Device 0: (UUID: MIG-2)\nGPU 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A Linux machine without GPUs, drivers and tools."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr("sys.platform", "linux")
@@ -91,30 +87,26 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 class Machine:
-    """What there is of GPUs below a folder that stands for the root of the file system."""
+    """A folder that stands for the root of the file system."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.has_library = False
 
     def file(self, path: str, content: str = "") -> None:
-        """Put a file there."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
 
     def tool(self, says: str, code: int = 0) -> None:
-        """Have nvidia-smi."""
         self.file("bin/nvidia-smi", f"#!/bin/sh\necho '{says}'\nexit {code}\n")
         (self.root / "bin/nvidia-smi").chmod(0o755)
 
     def gpus(self) -> GpusHere:
-        """What is found."""
         return gpus_here(self.root, find_library=lambda name: f"lib{name}.so" if self.has_library else None)
 
 
 def test_a_machine_without_any_sign_of_a_gpu_has_none(machine: Machine) -> None:
-    """It is said what was looked for."""
     machine.file("sys/bus/pci/devices/0000:00:01.0/vendor", "0x8086\n")
 
     assert machine.gpus() == GpusHere(
@@ -125,7 +117,6 @@ def test_a_machine_without_any_sign_of_a_gpu_has_none(machine: Machine) -> None:
 
 
 def test_the_tool_counts_gpus_but_not_their_parts(machine: Machine) -> None:
-    """That of NVIDIA knows what a container may use."""
     machine.tool(LISTED)
 
     assert machine.gpus() == GpusHere(2, "nvidia-smi lists 2")
@@ -145,7 +136,7 @@ def test_the_tool_counts_gpus_but_not_their_parts(machine: Machine) -> None:
 def test_a_sign_of_a_gpu_leaves_it_open(
     machine: Machine, path: str, content: str, sign: str, code: int | None
 ) -> None:
-    """Without a tool that works nobody can count; a machine with GPUs is never said to have none."""
+    """Without a working tool the count is unknown, never 0."""
     machine.file(path, content)
     if code is not None:
         machine.tool("No devices were found", code)
@@ -154,7 +145,7 @@ def test_a_sign_of_a_gpu_leaves_it_open(
 
 
 def test_other_signs_that_leave_it_open(machine: Machine) -> None:
-    """GPUs of AMD are not listed by the tool of NVIDIA, which may be there as well."""
+    """AMD's GPUs are unknown to nvidia-smi, which may be installed too."""
     machine.has_library = True
     assert machine.gpus().total is None
 
@@ -164,7 +155,6 @@ def test_other_signs_that_leave_it_open(machine: Machine) -> None:
 
 
 def test_other_systems_leave_it_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their devices have other names."""
     monkeypatch.setattr("sys.platform", "darwin")
 
     assert machine.gpus().total is None
@@ -181,5 +171,5 @@ def test_other_systems_leave_it_open(machine: Machine, monkeypatch: pytest.Monke
     ],
 )
 def test_what_is_missing_is_known_by_number(names: list[str], total: int | None, missing: list[str]) -> None:
-    """UUIDs may be abbreviated, and are only missing where there is no GPU at all."""
+    """UUIDs may be abbreviated, so they are missing only on a machine without GPUs."""
     assert missing_gpus(names, total) == missing

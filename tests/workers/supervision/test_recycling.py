@@ -1,4 +1,4 @@
-"""Workers that have done enough, or grown too large, are replaced; real processes."""
+"""Recycling of workers after many batches or with much memory; real processes."""
 
 import asyncio
 import logging
@@ -14,21 +14,17 @@ BROKEN = SERVICE + "\nraise OSError('no weights')"
 
 
 async def ready(on: Crowd, count: int) -> dict[int, Worker]:
-    """So many workers; those that leave when another takes over do so by themselves."""
     workers = await on.workers(count)
     on.leaving = {worker.pid for worker in workers.values()}
     return workers
 
 
 def run_batches(on: Crowd, worker: Worker, count: int) -> None:
-    """Have a worker be known to have run batches."""
     for _ in range(count):
         on.supervisor.finished_batch(worker.pid)
 
 
 def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
-    """It alone, by one of its index, which starts to count anew."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as on:
             old = await ready(on, 2)
@@ -49,8 +45,6 @@ def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
 
 
 def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
-    """Never is there more than one that is not in force."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as on:
             old = await ready(on, 2)
@@ -66,7 +60,7 @@ def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_a_worker_above_its_memory_is_replaced_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One that takes as much before its first batch goes on: no other would take less."""
+    """A successor that exceeds the limit before its first batch stays."""
     caplog.set_level(logging.INFO)
 
     async def scenario() -> None:
@@ -91,8 +85,6 @@ def test_a_worker_above_its_memory_is_replaced_once(tmp_path: Path, caplog: pyte
 
 
 def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
-    """Whatever it has run."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as on:
             worker = (await ready(on, 1))[0]
@@ -108,7 +100,7 @@ def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
 def test_a_worker_goes_on_if_no_other_can_be_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried again after a while."""
+    """The next attempt follows after a delay."""
 
     async def scenario() -> None:
         now = 100.0
@@ -133,7 +125,7 @@ def test_a_worker_goes_on_if_no_other_can_be_started(
 
 
 def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
-    """One that is being recycled may be stuck in its setup; whoever reloads does not wait for it."""
+    """The recycled worker may be stuck in its setup, so a reload does not wait for it."""
     slow = SERVICE.replace("def setup(self):", "def setup(self):\n        import time; time.sleep(600)")
 
     async def scenario() -> None:
@@ -155,6 +147,5 @@ def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_process_that_has_gone_takes_no_memory() -> None:
-    """It may end while it is looked at."""
     assert resident_bytes(2**30) == 0
     assert resident_bytes(os.getpid()) > 2**20

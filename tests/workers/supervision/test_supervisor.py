@@ -1,4 +1,4 @@
-"""The supervisor of worker processes, with real ones."""
+"""The supervisor, with real worker processes."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as asked for, each with its share of the cores; those who leave by themselves need no kill."""
+    """Each gets its share of the cores; workers that exit by themselves are not killed."""
     monkeypatch.setenv("MKL_NUM_THREADS", "77")
     for name in (
         "OMP_NUM_THREADS",
@@ -55,7 +55,7 @@ def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
-    """Under its index, as another process; the other is left alone. Those who stay too long are killed."""
+    """With its index, as another process; workers that exceed the grace period are killed."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as all_of_them:
@@ -81,8 +81,6 @@ def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
 
 
 def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
-    """A worker that has finished one is started again at once, whatever was before."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as on:
             for batches in (0, 0, 2, 0):
@@ -101,7 +99,7 @@ def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
-    """Here because there is nothing to serve; and it is started again, in case that there is later."""
+    """It is started again, as its file may appear later."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as all_of_them:
@@ -118,7 +116,7 @@ def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> None:
-    """After 0.1 s, 0.2 s, 0.4 s, about: a crash loop leaves some air. Here it cannot even be started."""
+    """After about 0.1 s, 0.2 s and 0.4 s. Here it cannot even be started."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -139,8 +137,6 @@ def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> 
 
 
 def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -> None:
-    """Whether it was never there, or has gone."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as all_of_them:
             (worker,) = (await all_of_them.workers(1)).values()
@@ -156,7 +152,7 @@ def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize("turns", range(4))
 def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: int) -> None:
-    """Also while workers are only being started, on both kinds of event loop."""
+    """Also while workers start, on both kinds of event loop."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as all_of_them:
@@ -164,7 +160,7 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
                 await asyncio.sleep(0)
             await all_of_them.supervisor.stop(grace_s=0)
 
-            # uvloop kills them without waiting for their end; the timeout ends this if they do not.
+            # uvloop kills them without waiting for their exit; the timeout ends a test that hangs.
             for _ in itertools.takewhile(lambda _: processes_with(str(tmp_path)), itertools.count()):
                 await asyncio.sleep(0)
 
@@ -172,7 +168,7 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
 
 
 def test_workers_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their index, so that one that is started again gets the same; what was visible before is gone."""
+    """By index, so a restarted worker gets the same GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""The supervisor has new workers take over from old ones; real processes."""
+"""Replacement of workers, with real processes."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from uncork_workers.supervision.supervisor import ReplacementFailed
 
 
 def test_new_workers_take_over_together(tmp_path: Path) -> None:
-    """The old ones leave by themselves, and that is no failure; the new ones are healed from then on."""
+    """The old ones exit by themselves, which is not a failure; the new ones are restarted from then on."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as on:
@@ -40,7 +40,7 @@ def test_new_workers_take_over_together(tmp_path: Path) -> None:
 
 
 def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> None:
-    """Whoever had not come so far that the gateway could let it go; nobody is started in its place."""
+    """They had not connected yet; they are not started again."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as on:
@@ -58,8 +58,6 @@ def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> None:
 
 
 def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp_path: Path) -> None:
-    """Those who are on their way out are left alone."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as on:
             workers = [(await on.workers(1))[0]]
@@ -83,7 +81,7 @@ def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp_path:
     ],
 )
 def test_new_workers_that_fail_leave_the_old_ones_in_force(tmp_path: Path, change: str, says: str) -> None:
-    """Nothing is left of the new ones, and the next attempt may work."""
+    """All new workers are killed, and the next attempt may succeed."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as on:
@@ -107,7 +105,7 @@ def test_new_workers_that_fail_leave_the_old_ones_in_force(tmp_path: Path, chang
 
 
 def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
-    """Those that are ready, too: either all of them take over, or none."""
+    """Either all new workers take over, or none."""
     picky = SERVICE + "\nimport sys\nif sys.argv[sys.argv.index('--index') + 1] == '1': raise OSError"
 
     async def scenario() -> None:
@@ -124,8 +122,6 @@ def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
 
 
 def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
-    """The reason is the gateway's."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as on:
             old = (await on.workers(1))[0]
@@ -142,8 +138,6 @@ def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
 
 
 def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -> None:
-    """That is told like any other reason; the place that was empty stays so."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1, target="x" * 200_000) as on:
             await on.exits.get()
@@ -154,7 +148,7 @@ def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -> None
 
 
 def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
-    """Nobody is started there any more by whoever waited to do so."""
+    """The pending restart is cancelled."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as on:
@@ -173,7 +167,7 @@ def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
 
 
 def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
-    """If whoever wanted it gives it up; new workers are not left behind."""
+    """New workers are not left behind when the caller is cancelled."""
     slow = SERVICE.replace("def setup(self):", "def setup(self):\n        import time; time.sleep(600)")
 
     async def scenario() -> None:
@@ -194,7 +188,7 @@ def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
 
 
 def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path: Path) -> None:
-    """The second may know of newer code."""
+    """The second caller may have newer code."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as on:
@@ -215,8 +209,6 @@ def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path: Path
 
 
 def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
-    """The other is left in peace, and both are healed from then on."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as on:
             old = await on.workers(2)
@@ -234,7 +226,7 @@ def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
 
 
 def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> None:
-    """Nobody closes their connections here, and they would stay."""
+    """The connections stay open here, so the workers would not exit."""
 
     async def scenario() -> None:
         async with crowd(tmp_path, workers=1) as on:

@@ -123,13 +123,12 @@ HELLO = Hello(
 
 
 def wire(frames: Iterable[Frame]) -> bytes:
-    """The frames as bytes, end to end."""
     return b"".join(encode_frame(message, [payload]) for message, payload in frames)
 
 
 @given(frames=st.lists(FRAMES, max_size=4), data=st.data())
 def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st.DataObject) -> None:
-    """What was encoded comes out in order, whatever pieces the bytes arrive in."""
+    """Whatever pieces the bytes arrive in."""
     sent = wire(frames)
     cuts = data.draw(st.lists(st.integers(0, len(sent)), max_size=6).map(sorted))
     decoder = FrameDecoder()
@@ -145,7 +144,6 @@ def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st
 
 @given(forms=st.lists(st.none() | st.sampled_from([RawForm(), TensorForm("INT8", ())]), min_size=1))
 def test_the_forms_of_bodies_are_given_once_if_they_are_alike(forms: list[Form]) -> None:
-    """And are those of each again on the other side."""
     given = compact_forms(forms)
 
     assert len(given) == (1 if len(set(forms)) == 1 else len(forms))
@@ -154,7 +152,6 @@ def test_the_forms_of_bodies_are_given_once_if_they_are_alike(forms: list[Form])
 
 @given(frame=FRAMES)
 def test_a_frame_is_given_with_its_last_byte(frame: Frame) -> None:
-    """Neither earlier nor later."""
     sent = wire([frame])
     decoder = FrameDecoder()
 
@@ -166,7 +163,7 @@ def test_a_frame_is_given_with_its_last_byte(frame: Frame) -> None:
 
 
 def test_the_first_frames_are_given_although_a_later_one_is_broken() -> None:
-    """A worker's last words before it talks nonsense are heard."""
+    """A worker's last messages before an invalid frame count."""
     decoder = FrameDecoder()
     given = decoder.feed(wire([Frame(Ready(), b"")]) + b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0")
 
@@ -176,7 +173,6 @@ def test_the_first_frames_are_given_although_a_later_one_is_broken() -> None:
 
 
 def test_the_payload_is_the_bodies_end_to_end() -> None:
-    """Several bodies become one payload."""
     frame = encode_frame(Ready(), [b"ab", b"", b"c"])
 
     assert list(FrameDecoder().feed(frame)) == [Frame(Ready(), b"abc")]
@@ -192,7 +188,7 @@ def test_the_payload_is_the_bodies_end_to_end() -> None:
     ],
 )
 def test_lengths_are_limited_before_the_bytes_come(lengths: tuple[int, int], *, over: bool) -> None:
-    """The eight bytes of the lengths alone are refused, so that no memory is taken for the rest."""
+    """The lengths alone are rejected, so no memory is allocated."""
     head = b"".join(length.to_bytes(4, "big") for length in lengths)
 
     if over:
@@ -203,7 +199,6 @@ def test_lengths_are_limited_before_the_bytes_come(lengths: tuple[int, int], *, 
 
 
 def test_a_frame_that_the_other_side_would_refuse_is_not_made() -> None:
-    """The sender finds out, not the receiver."""
     with pytest.raises(FrameError, match="over the limit"):
         encode_frame(Failed(index=0, stage="load", message="x" * (MAX_HEADER_BYTES + 1)))
 
@@ -223,13 +218,12 @@ def test_a_frame_that_the_other_side_would_refuse_is_not_made() -> None:
     ids=["nothing", "nil", "no tag", "unknown tag", "fields missing", "cut off", "too long", "wrong type"],
 )
 def test_what_is_not_a_known_header_is_refused(header: bytes) -> None:
-    """A header must be one of the messages, whole and with fields of the right types."""
+    """Also truncated ones, and fields of wrong types."""
     with pytest.raises(FrameError, match="not a header that is known here"):
         list(FrameDecoder().feed(framed(header)))
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
-    """A name in a header that is not text is a broken frame like any other."""
     header = encode_frame(HELLO)[8:].replace(b"Digits", b"Dig\xff\xffs")
 
     with pytest.raises(FrameError, match="not a header that is known here"):
@@ -237,7 +231,6 @@ def test_text_that_is_not_utf8_is_refused() -> None:
 
 
 def test_nesting_without_end_is_refused() -> None:
-    """A header nested deeper than anybody needs is a broken frame like any other."""
     header = encode_frame(HELLO)[8:].replace(b"\xa7ndarray", b"\x91" * 100_000 + b"\xc0")
 
     with pytest.raises(FrameError, match="not a header that is known here"):
@@ -246,7 +239,6 @@ def test_nesting_without_end_is_refused() -> None:
 
 @given(garbage=st.binary(max_size=200))
 def test_garbage_gives_nothing_but_frames_and_frame_errors(garbage: bytes) -> None:
-    """No other exception comes out of the decoder, however wild the bytes."""
     _decode_all(garbage)
 
 
@@ -254,7 +246,6 @@ def test_garbage_gives_nothing_but_frames_and_frame_errors(garbage: bytes) -> No
 def test_mutated_frames_give_nothing_but_frames_and_frame_errors(
     frames: list[Frame], data: st.DataObject
 ) -> None:
-    """No other exception comes out of the decoder when bytes of good frames are changed."""
     sent = bytearray(wire(frames))
     for _ in range(data.draw(st.integers(1, 4))):
         sent[data.draw(st.integers(8, len(sent) - 1))] = data.draw(st.integers(0, 255))
@@ -265,19 +256,16 @@ def test_mutated_frames_give_nothing_but_frames_and_frame_errors(
 @given(bodies=st.lists(st.binary(max_size=10)))
 @example(bodies=[])
 def test_a_payload_is_cut_into_the_bodies_it_was_made_of(bodies: list[bytes]) -> None:
-    """Empty bodies included."""
     assert split_payload(b"".join(bodies), [len(body) for body in bodies]) == bodies
 
 
 @pytest.mark.parametrize("lengths", [[], [2], [4], [1, 1], [1, 3], [-1, 4], [4, -1]])
 def test_lengths_must_add_up_to_the_payload(lengths: list[int]) -> None:
-    """Nothing is left over, nothing is missing, nothing is negative."""
     with pytest.raises(FrameError, match="3 bytes of payload cannot be cut"):
         split_payload(b"abc", lengths)
 
 
 def framed(header: bytes) -> bytes:
-    """A frame around a header, whatever that is."""
     return len(header).to_bytes(4, "big") + bytes(4) + header
 
 

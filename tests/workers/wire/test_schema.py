@@ -1,4 +1,4 @@
-"""What a service tells the gateway about itself, and the checks of it."""
+"""The service description and its checks."""
 
 import math
 from typing import Any
@@ -40,7 +40,7 @@ WRONG_SETTINGS: list[tuple[str, object, str]] = [
     ],
 )
 def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told: str) -> None:
-    """It is of the wrong type, but what was meant is plain."""
+    """The type is wrong but the intention clear."""
     wrong: dict[str, Any] = {argument: value}
 
     with pytest.raises(DefinitionError) as caught:
@@ -50,7 +50,7 @@ def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
-    """300 ms, 1000 rows, 64 MiB, cork, 60 s, may be run again, rows are counted."""
+    """300 ms, 1000 rows, 64 MiB, cork, 60 s, idempotent, cost in rows."""
     settings = ApiSettings()
 
     settings.check("predict")
@@ -68,7 +68,6 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
 
 @pytest.mark.parametrize(("argument", "value", "accepted"), WRONG_SETTINGS)
 def test_a_wrong_setting_is_refused(argument: str, value: object, accepted: str) -> None:
-    """The message names the api, the argument, what is accepted, and what was given."""
     wrong: dict[str, Any] = {argument: value}
 
     with pytest.raises(DefinitionError) as caught:
@@ -95,7 +94,7 @@ def test_a_wrong_setting_is_refused(argument: str, value: object, accepted: str)
     ],
 )
 def test_a_setting_within_its_range_is_accepted(right: dict[str, Any]) -> None:
-    """The ends of the ranges included."""
+    """Including the ends of the ranges."""
     ApiSettings(**right).check("predict")
 
 
@@ -111,7 +110,7 @@ def test_a_setting_within_its_range_is_accepted(right: dict[str, Any]) -> None:
     ],
 )
 def test_only_rows_that_have_fields_are_weighed_by_one(kind: str, cost: float | str, *, fits: bool) -> None:
-    """Lists of numbers have none; the message says what there is instead."""
+    """Lists of numbers have no fields."""
     settings = ApiSettings(cost=cost)
     described = ApiDescription(name="predict", route="/predict", input={"kind": kind}, settings=settings)
 
@@ -128,7 +127,6 @@ def test_only_rows_that_have_fields_are_weighed_by_one(kind: str, cost: float | 
 
 @pytest.mark.parametrize("cost", [None, 3, 2.5, "bytes", "text"])
 def test_a_cost_survives_the_wire(cost: float | str | None) -> None:
-    """Number or name."""
     sent = msgspec.msgpack.encode(ApiSettings(cost=cost))
 
     assert msgspec.msgpack.decode(sent, type=ApiSettings).cost == cost
@@ -136,13 +134,12 @@ def test_a_cost_survives_the_wire(cost: float | str | None) -> None:
 
 @pytest.mark.parametrize("route", ["/predict", "/a/b", "/v1", "/v3/x", "/dash", "/livez/x", "/a-b_c.d~e"])
 def test_a_path_of_its_own_is_a_route(route: str) -> None:
-    """Also one that merely begins like a reserved one."""
+    """Also one that starts like a reserved one."""
     check_route("predict", route)
 
 
 @pytest.mark.parametrize("route", ["", "/", "predict", "http://h/predict", None, 5, b"/predict"])
 def test_a_route_is_a_path(route: object) -> None:
-    """The message shows how one looks."""
     with pytest.raises(DefinitionError) as caught:
         check_route("predict", route)
 
@@ -151,20 +148,17 @@ def test_a_route_is_a_path(route: object) -> None:
 
 @pytest.mark.parametrize("route", ["/{x}", "/a}", "/a?b=1", "/a#b", "/a b", "/a\tb", "/a\r", "/a\n"])
 def test_a_route_is_plain(route: str) -> None:
-    """No patterns, no query, no white space."""
     with pytest.raises(DefinitionError, match=r"api 'predict': route .* must be a plain path"):
         check_route("predict", route)
 
 
 @pytest.mark.parametrize("route", [*RESERVED_ROUTES, *(f"{prefix}x" for prefix in RESERVED_PREFIXES)])
 def test_the_gateways_own_routes_are_taken(route: str) -> None:
-    """Those of DESIGN 4.3, now or later; the message lists them."""
     with pytest.raises(DefinitionError, match=rf"api 'predict': route '{route}' is taken .*/livez.*/v2/"):
         check_route("predict", route)
 
 
 def test_reserved_are_the_routes_of_the_design() -> None:
-    """None of the paths that DESIGN 4.3 promises can be taken by an api."""
     promised = ("livez", "readyz", "healthz", "metrics", "status", "openapi.json", "docs", "dashboard")
     for path in ("/v1/models/m:predict", "/v2/models/m/infer", *(f"/{name}" for name in promised)):
         with pytest.raises(DefinitionError, match="is taken by the gateway"):
@@ -172,7 +166,7 @@ def test_reserved_are_the_routes_of_the_design() -> None:
 
 
 def test_a_description_survives_the_wire_with_defaults() -> None:
-    """What a worker leaves out is what the gateway takes for it."""
+    """The gateway assumes the same defaults as the worker."""
     short = msgspec.msgpack.encode({"name": "a", "route": "/a", "input": {"kind": "json"}})
 
     description = msgspec.msgpack.decode(short, type=ApiDescription)

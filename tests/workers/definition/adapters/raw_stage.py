@@ -14,14 +14,14 @@ Files = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
 
 class Sent(NamedTuple):
-    """A body and what came with it."""
+    """A body with its content type, query and headers."""
 
     body: bytes
     meta: Meta
 
 
 class Answered(NamedTuple):
-    """What one request gets."""
+    """The response to one request."""
 
     status: int
     body: bytes
@@ -30,18 +30,17 @@ class Answered(NamedTuple):
 
 
 def raw(body: bytes, content_type: str = "application/octet-stream", query: str = "") -> Sent:
-    """A request with a body of this type."""
     return Sent(body, Meta(content_type, query, [("content-type", content_type)]))
 
 
 def form(files: Files, data: Mapping[str, Any] | None = None) -> Sent:
-    """A request with a form in multipart/form-data, as httpx writes it."""
+    """Return a request with a multipart form, as httpx writes it."""
     request = httpx.Request("POST", "http://uncork", files=files, data=data)
     return raw(request.read(), request.headers["content-type"])
 
 
 def merge(adapter: Adapter, *requests: Sent) -> Any:
-    """What the handler gets for these requests."""
+    """Return the handler's argument for these requests."""
     return adapter.merge_raw([sent.body for sent in requests], [sent.meta for sent in requests])
 
 
@@ -52,7 +51,7 @@ def run(
     *,
     limit_rows: int = 1000,
 ) -> list[Answered]:
-    """Run a batch through an Executor, with a service whose only api has this input and handler."""
+    """Run a batch with a service whose only API has this input and handler."""
 
     class Served(Service):
         @api(input=adapter)

@@ -1,4 +1,4 @@
-"""Adapters of a service's own."""
+"""Custom adapters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,25 +16,23 @@ Array = np.ndarray[Any, Any]
 
 
 class Points(RequestAdapter):
-    """Two floats each; one call for all of them."""
+    """Rows of two floats, built in one call for all requests."""
 
     accepts = ("application/x-points",)
 
     def handle_batch_request(self, requests: Sequence[Request]) -> Array:
-        """Read all at once; raise if one is wrong."""
         if any(len(request.body) != 8 for request in requests):
             raise InvalidInput("a point is 8 bytes")
         return np.frombuffer(b"".join(request.body for request in requests), "<f4").reshape(-1, 2)
 
 
 class Numbers(RequestAdapter):
-    """Text of a number each; refuses one by one, and notes how often it is called."""
+    """Rows of text numbers; rejects single rows and records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
 
     def handle_batch_request(self, requests: Sequence[Request]) -> list[Any]:
-        """Put the error in the place of the row."""
         self.calls.append(len(requests))
         return [
             int(request.body) if request.body.isdigit() else InvalidInput(f"no number: {request.body!r}")
@@ -43,10 +41,9 @@ class Numbers(RequestAdapter):
 
 
 class Forgetful(RequestAdapter):
-    """Loses a row."""
+    """An adapter with a bug: it loses a row."""
 
     def handle_batch_request(self, requests: Sequence[Request]) -> list[int]:
-        """One too few."""
         return [1] * (len(requests) - 1)
 
 
@@ -56,18 +53,16 @@ POINTS = st.tuples(st.integers(-99, 99), st.integers(-99, 99)).map(
 
 
 def sums(points: Array) -> list[float]:
-    """Of each point."""
     return [float(value) for value in points.sum(axis=1)]
 
 
 def double(numbers: list[int]) -> list[int]:
-    """Each number."""
     return [2 * number for number in numbers]
 
 
 @given(bodies=st.lists(POINTS | st.binary(max_size=9), min_size=1, max_size=6), limit_rows=st.integers(1, 6))
 def test_everybody_is_answered_as_if_alone(bodies: list[bytes], limit_rows: int) -> None:
-    """Whoever is wrong in the batch, and however it is cut: what is merged is an array."""
+    """Invalid requests and the cut of the batch do not change the responses of the others."""
     requests = list(map(raw, bodies))
 
     with np.errstate(all="ignore"):
@@ -79,7 +74,7 @@ def test_everybody_is_answered_as_if_alone(bodies: list[bytes], limit_rows: int)
 
 
 def test_one_bad_request_among_fifty_fails_alone() -> None:
-    """The error in the place of a row goes to its client."""
+    """An InvalidInput in place of a row goes to its client."""
     adapter = Numbers()
     requests = [raw(b"%d" % n) for n in range(51)]
     requests[20] = raw(b"twenty")
@@ -94,7 +89,6 @@ def test_one_bad_request_among_fifty_fails_alone() -> None:
 
 
 def test_good_batches_are_made_in_one_call() -> None:
-    """Which is what batches are for."""
     adapter = Numbers()
 
     answers = run(adapter, double, [raw(b"1"), raw(b"2")], limit_rows=1)
@@ -104,7 +98,7 @@ def test_good_batches_are_made_in_one_call() -> None:
 
 
 def test_an_adapter_that_loses_rows_is_no_fault_of_the_clients(caplog: pytest.LogCaptureFixture) -> None:
-    """They get 500, and the log says what was wrong; nobody gets the row of another."""
+    """They get 500, the log has the reason, and no client gets another's row."""
     answers = run(Forgetful(), double, [raw(b"1"), raw(b"2")])
 
     assert [answer.status for answer in answers] == [500, 500]
@@ -112,7 +106,6 @@ def test_an_adapter_that_loses_rows_is_no_fault_of_the_clients(caplog: pytest.Lo
 
 
 def test_requests_have_all_that_was_sent() -> None:
-    """Body, content type, query and headers; the payload is there for who wants it."""
     seen: list[Request] = []
 
     class Watching(RequestAdapter):
@@ -134,8 +127,6 @@ def test_requests_have_all_that_was_sent() -> None:
 
 
 def test_an_adapter_may_let_each_result_be_an_answer() -> None:
-    """As those of Requests are."""
-
     class Answering(Numbers):
         answers_each = True
 
@@ -145,7 +136,6 @@ def test_an_adapter_may_let_each_result_be_an_answer() -> None:
 
 
 def test_the_gateway_is_told_what_bodies_are_taken() -> None:
-    """All, unless the adapter says which."""
     assert Points().describe() == {"kind": "raw", "accepts": ["application/x-points"]}
     assert Numbers().describe() == {"kind": "raw", "accepts": ["application/octet-stream", "*"]}
     assert not Json.answers_each
@@ -153,7 +143,7 @@ def test_the_gateway_is_told_what_bodies_are_taken() -> None:
 
 @pytest.mark.parametrize("wrong", ["text/csv", (), []])
 def test_media_types_must_be_a_list(wrong: Any) -> None:
-    """One as text is a mistake that is easily made."""
+    """A single string is an easy mistake."""
 
     class Wrong(Numbers):
         accepts = wrong

@@ -1,4 +1,4 @@
-"""The File adapter: whole bodies, and parts of forms."""
+"""The File adapter: complete bodies and parts of forms."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,26 +16,23 @@ NAMES = st.text(alphabet=st.characters(categories=["L", "N"], include_characters
 
 
 def files(data: bytes = b"data", filename: str = "name.bin") -> dict[str, tuple[str, bytes, str]]:
-    """A form with one file."""
     return {"any name": (filename, data, "application/x-thing")}
 
 
 def test_a_file_is_the_whole_body() -> None:
-    """With the content type that the client gave."""
     assert merge(File(), raw(b"\0\xff", "image/png; a=b")) == [
         UploadedFile(data=b"\0\xff", filename="", content_type="image/png; a=b")
     ]
 
 
 def test_a_file_is_the_only_part_of_a_form() -> None:
-    """With its own name and content type; the name of the part does not matter."""
     assert merge(File(), form(files())) == [
         UploadedFile(data=b"data", filename="name.bin", content_type="application/x-thing")
     ]
 
 
 def test_a_part_without_a_content_type_is_text() -> None:
-    """So RFC 7578 says."""
+    """As RFC 7578 specifies."""
     body = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--b--\r\n'
 
     (file,) = merge(File(), raw(body, 'multipart/form-data; boundary="b"'))
@@ -45,7 +42,6 @@ def test_a_part_without_a_content_type_is_text() -> None:
 
 @given(contents=st.lists(st.tuples(st.binary(), NAMES, st.booleans()), max_size=5))
 def test_merging_is_the_same_as_reading_each_alone(contents: list[tuple[bytes, str, bool]]) -> None:
-    """Whatever is in the files, in either form."""
     requests = [form(files(data, name)) if as_form else raw(data) for data, name, as_form in contents]
 
     merged = merge(File(), *requests)
@@ -57,7 +53,6 @@ def test_merging_is_the_same_as_reading_each_alone(contents: list[tuple[bytes, s
 
 @given(pairs=st.lists(st.tuples(st.binary(), st.binary()), max_size=4))
 def test_named_parts_are_dicts(pairs: list[tuple[bytes, bytes]]) -> None:
-    """In whatever order the client sends them."""
     requests = [form({"mask": second, "image": first}) for first, second in pairs]
 
     merged = merge(PAIR, *requests)
@@ -84,21 +79,18 @@ BOUNDARY = WHOLE.meta.content_type
     ],
 )
 def test_a_form_that_is_not_one_file_is_refused(sent: Sent, reason: str) -> None:
-    """The message says what is wrong with it."""
     with pytest.raises(InvalidInput, match=reason):
         merge(File(), sent)
 
 
 @pytest.mark.parametrize("length", range(0, len(WHOLE.body) - 2, 7))
 def test_a_form_that_was_cut_off_is_never_a_file(length: int) -> None:
-    """Wherever it ends."""
     with pytest.raises(InvalidInput, match=r"^the body is not valid multipart/form-data: "):
         merge(File(), raw(WHOLE.body[:length], BOUNDARY))
 
 
 @given(body=st.binary(max_size=40), boundary=st.sampled_from(["b", '"a b"', "", "\xff", "b; boundary=c"]))
 def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
-    """Nothing else is raised."""
     for text in (body, b"--b\r\n" + body + b"\r\n--b--"):
         try:
             merged = merge(File(), raw(text, f"multipart/form-data; boundary={boundary}"))
@@ -108,7 +100,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
 
 
 def test_a_form_of_endless_parts_is_refused() -> None:
-    """Before they are all in memory."""
+    """Before all parts are in memory."""
     many = b"".join(b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' for _ in range(1001))
 
     with pytest.raises(InvalidInput, match="segment count"):
@@ -126,13 +118,12 @@ def test_a_form_of_endless_parts_is_refused() -> None:
     ],
 )
 def test_parts_must_be_those_of_the_api(sent: Sent, reason: str) -> None:
-    """All of them, once, and no others."""
     with pytest.raises(InvalidInput, match=reason):
         merge(PAIR, sent)
 
 
 def test_large_files_are_refused() -> None:
-    """The limit is on each file, not on all together."""
+    """The limit applies to each file."""
     limited = File(max_bytes=3)
     pair = File(parts=["image", "mask"], max_bytes=3)
 
@@ -148,7 +139,6 @@ def test_large_files_are_refused() -> None:
 
 @pytest.mark.parametrize("limit_rows", [7, 100])
 def test_one_bad_form_among_fifty_fails_alone(limit_rows: int) -> None:
-    """The others get the answers that they would get alone."""
     requests = [form(files(b"x" * n)) if n % 2 else raw(b"x" * n) for n in range(51)]
     requests[20] = raw(WHOLE.body[:50], BOUNDARY)
 
@@ -165,13 +155,11 @@ def test_one_bad_form_among_fifty_fails_alone(limit_rows: int) -> None:
 
 
 def test_the_gateway_is_told_what_bodies_are_taken() -> None:
-    """Named parts are in forms; a single file may be anything."""
     assert File().describe() == {"kind": "raw", "accepts": ["application/octet-stream", "*"]}
     assert PAIR.describe() == {"kind": "raw", "accepts": ["multipart/form-data"]}
 
 
 def test_the_schema_names_the_parts() -> None:
-    """All are required."""
     schema = PAIR.schema()
 
     assert list(schema["properties"]) == schema["required"] == ["image", "mask"]
@@ -190,6 +178,5 @@ def test_the_schema_names_the_parts() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], reason: str) -> None:
-    """When the class of the service is defined."""
     with pytest.raises(DefinitionError, match=f"^File: {reason}"):
         File(**arguments)

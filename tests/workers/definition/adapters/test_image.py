@@ -20,20 +20,19 @@ RED, BLUE = (255, 0, 0), (0, 0, 255)
 
 
 def picture(width: int = 4, height: int = 2, mode: str = "RGB") -> PIL.Image.Image:
-    """A gradient, different in each pixel."""
+    """Return a gradient that differs in each pixel."""
     pixels = np.arange(width * height * 3, dtype=np.uint8).reshape(height, width, 3)
     return PIL.Image.fromarray(pixels).convert(mode)
 
 
 def file_of(image: PIL.Image.Image, kind: str = "PNG", **options: Any) -> bytes:
-    """The image as a file."""
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
 
 
 def png_that_says(width: int, height: int) -> bytes:
-    """A small file whose header promises an image of this size."""
+    """Return a small file whose header announces an image of this size."""
     header = b"IHDR" + struct.pack("!IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"IDAT" + zlib.compress(b"")
     chunks = (
@@ -43,7 +42,7 @@ def png_that_says(width: int, height: int) -> bytes:
 
 
 def decoded(adapter: Image, sent: Sent) -> PIL.Image.Image:
-    """The only image of the only request."""
+    """Return the image of a single request."""
     (image,) = merge(adapter, sent)
     assert isinstance(image, PIL.Image.Image)
     return image
@@ -51,7 +50,6 @@ def decoded(adapter: Image, sent: Sent) -> PIL.Image.Image:
 
 @pytest.mark.parametrize("kind", ["BMP", "GIF", "PNG", "TIFF"])
 def test_the_handler_gets_images(kind: str) -> None:
-    """With the pixels that the client sent."""
     image = picture(mode="L")
 
     got = decoded(Image(mode="L"), raw(file_of(image, kind), "image/x-whatever"))
@@ -62,7 +60,6 @@ def test_the_handler_gets_images(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
 def test_formats_that_lose_a_little_are_taken_too(kind: str) -> None:
-    """One colour comes back as nearly that."""
     got = decoded(Image(), raw(file_of(PIL.Image.new("RGB", (9, 5), RED), kind)))
 
     assert (got.mode, got.size) == ("RGB", (9, 5))
@@ -70,7 +67,6 @@ def test_formats_that_lose_a_little_are_taken_too(kind: str) -> None:
 
 
 def test_an_image_may_be_the_part_of_a_form() -> None:
-    """The only one."""
     got = decoded(Image(), form({"photo": ("me.png", file_of(picture()), "image/png")}))
 
     assert np.array_equal(np.asarray(got), np.asarray(picture()))
@@ -81,7 +77,6 @@ def test_an_image_may_be_the_part_of_a_form() -> None:
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "F", "I"])
 @pytest.mark.parametrize("sent", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 def test_images_are_converted_to_the_mode(sent: str, mode: str) -> None:
-    """Whatever they were sent in."""
     image = PIL.Image.new(sent, (3, 2))
 
     got = decoded(Image(mode=mode), raw(file_of(image)))
@@ -90,7 +85,7 @@ def test_images_are_converted_to_the_mode(sent: str, mode: str) -> None:
 
 
 def test_of_16_bits_the_upper_8_are_kept() -> None:
-    """Not everything bright is white."""
+    """Pillow alone would turn most values white."""
     values = np.array([[0, 256, 0x8000, 0xFFFF]], dtype=np.uint16)
     sent = raw(file_of(PIL.Image.fromarray(values)))
 
@@ -100,21 +95,19 @@ def test_of_16_bits_the_upper_8_are_kept() -> None:
 
 
 def test_images_are_resized_so_that_they_fit_into_one_array() -> None:
-    """Whatever their proportions."""
     images = merge(Image(size=(6, 5)), raw(file_of(picture(4, 2))), raw(file_of(picture(1, 9))))
 
     assert np.stack(images).shape == (2, 5, 6, 3)
 
 
 def test_images_keep_their_size_if_none_is_given() -> None:
-    """Each its own."""
     images = merge(Image(), raw(file_of(picture(4, 2))), raw(file_of(picture(1, 9))))
 
     assert [image.size for image in images] == [(4, 2), (1, 9)]
 
 
 def test_images_are_turned_upright() -> None:
-    """Cameras say in EXIF data how they were held; the size is that of the upright image."""
+    """By their EXIF orientation, and the size changes with it."""
     image = PIL.Image.new("RGB", (2, 1), BLUE)
     image.putpixel((0, 0), RED)
     exif = PIL.Image.Exif()
@@ -131,7 +124,7 @@ PNG = file_of(picture(20, 20))
 
 @pytest.mark.parametrize("kind", ["GIF", "JPEG", "PNG", "TIFF", "WEBP"])
 def test_a_truncated_image_is_refused(kind: str) -> None:
-    """Also one whose header is whole, so that only decoding finds out."""
+    """Also one with a complete header, where only decoding fails."""
     rng = np.random.default_rng(1)
     noise = PIL.Image.fromarray(rng.integers(0, 255, (40, 40, 3), dtype=np.uint8))
     data = file_of(noise, kind)
@@ -145,20 +138,19 @@ def test_a_truncated_image_is_refused(kind: str) -> None:
     [b"", b"no image", b"%PDF-1.7", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg/>"],
 )
 def test_what_is_no_image_is_refused(data: bytes) -> None:
-    """So is what only other programs can make an image of."""
+    """Also formats that Pillow reads with other programs."""
     with pytest.raises(InvalidInput, match=r"^the body is not an image; it may be BMP, GIF, JPEG, PNG,"):
         merge(Image(), raw(data, "image/png"))
 
 
 @pytest.mark.parametrize("size", [(10_000, 10_000), (20_000, 20_000), (2**31 - 1, 2**31 - 1)])
 def test_a_decompression_bomb_is_refused(size: tuple[int, int]) -> None:
-    """Those that Pillow only warns of, too; before memory is taken for the pixels."""
+    """Before memory is allocated for the pixels, also where Pillow only warns."""
     with pytest.raises(InvalidInput, match=r"^the image .*pixels"):
         merge(Image(), raw(png_that_says(*size)))
 
 
 def test_an_api_may_take_fewer_pixels() -> None:
-    """The limit itself is fine."""
     assert len(merge(Image(max_pixels=400), raw(PNG))) == 1
     with pytest.raises(InvalidInput, match=r"^the image has 20 x 20 pixels, 399 are accepted$"):
         merge(Image(max_pixels=399), raw(PNG))
@@ -171,7 +163,6 @@ def test_an_api_may_take_fewer_pixels() -> None:
 def test_merging_is_the_same_as_decoding_each_alone(
     sizes: list[tuple[int, int]], size: tuple[int, int] | None
 ) -> None:
-    """Nothing of an image depends on its neighbours."""
     adapter = Image(size=size)
     requests = [raw(file_of(picture(*one))) for one in sizes]
 
@@ -188,7 +179,7 @@ def test_merging_is_the_same_as_decoding_each_alone(
     kind=st.sampled_from(["PNG", "GIF", "TIFF"]),
 )
 def test_a_damaged_image_is_decoded_or_refused(at: int, bytes_: bytes, kind: str) -> None:
-    """Nothing else is raised, whatever a decoder makes of it."""
+    """No other exception escapes."""
     data = file_of(picture(5, 5), kind)
     try:
         merged = merge(Image(), raw(data[:at] + bytes_ + data[at + len(bytes_) :]))
@@ -198,7 +189,6 @@ def test_a_damaged_image_is_decoded_or_refused(at: int, bytes_: bytes, kind: str
 
 
 def test_one_bad_image_among_fifty_fails_alone() -> None:
-    """The others get the answers that they would get alone."""
     requests = [raw(file_of(picture(n + 1, 1))) for n in range(51)]
     requests[20] = raw(PNG[:60])
 
@@ -214,7 +204,6 @@ def test_one_bad_image_among_fifty_fails_alone() -> None:
 
 
 def test_the_gateway_is_told_what_bodies_are_taken() -> None:
-    """Images of all kinds, forms, and bodies of no type in particular."""
     assert Image().describe() == {
         "kind": "raw",
         "accepts": ["image/*", "multipart/form-data", "application/octet-stream"],
@@ -235,6 +224,5 @@ def test_the_gateway_is_told_what_bodies_are_taken() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], reason: str) -> None:
-    """When the class of the service is defined."""
     with pytest.raises(DefinitionError, match=f"^Image: {reason}"):
         Image(**arguments)

@@ -11,13 +11,11 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 def test_the_gateway_needs_to_know_the_kind_only() -> None:
-    """Json says nothing but its kind."""
     assert Json().describe() == {"kind": "json"}
 
 
 @given(requests=st.lists(st.tuples(SPACES, VALUES, SPACES), max_size=6))
 def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, object, bytes]]) -> None:
-    """The handler gets the values in order, whatever they are and whatever space is around them."""
     bodies = [before + to_json(value) + after for before, value, after in requests]
 
     merged = Json().merge(bodies)
@@ -29,7 +27,6 @@ def test_merging_is_the_same_as_parsing_each_alone(requests: list[tuple[bytes, o
 
 @given(value=VALUES)
 def test_any_json_value_is_accepted(value: object) -> None:
-    """There is nothing else to check."""
     assert len(Json().merge([to_json(value)])) == 1
 
 
@@ -49,7 +46,6 @@ def test_any_json_value_is_accepted(value: object) -> None:
     ids=["word", "NaN", "comma", "open", "closed", "injection", "not UTF-8", "too large", "deep"],
 )
 def test_what_is_not_json_is_invalid_input(body: bytes, reason: str) -> None:
-    """Alone and among others; the message says what is wrong with it."""
     with pytest.raises(InvalidInput, match=f"^not valid JSON: .*({reason})"):
         Json().merge([body])
     with pytest.raises(InvalidInput, match=r"^not valid JSON: "):
@@ -58,7 +54,7 @@ def test_what_is_not_json_is_invalid_input(body: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("body", [b"1,2", b"", b" ", b"1,", b",1"])
 def test_a_body_that_is_not_one_value_is_seen(body: bytes) -> None:
-    """It would shift the answers of its neighbours: it is refused, or counted for what it is."""
+    """It would shift the results of its neighbours."""
     try:
         merged = Json().merge([body])
     except InvalidInput:

@@ -20,8 +20,6 @@ from uncork_workers.wire.schema import DefinitionError
 
 
 class Struct(msgspec.Struct):
-    """A person, for msgspec."""
-
     name: str
     age: Annotated[int, msgspec.Meta(ge=0)] = 0
     tags: list[str] = []
@@ -29,23 +27,17 @@ class Struct(msgspec.Struct):
 
 @dataclass
 class Data:
-    """A person, for nobody in particular."""
-
     name: str
     age: Annotated[int, msgspec.Meta(ge=0)] = 0
     tags: list[str] | None = None
 
 
 class Typed(TypedDict):
-    """A person without defaults."""
-
     name: str
     age: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Model(pydantic.BaseModel):
-    """A person, for pydantic."""
-
     name: str
     age: Annotated[int, pydantic.Field(ge=0)] = 0
     tags: list[str] = []
@@ -53,8 +45,6 @@ class Model(pydantic.BaseModel):
 
 @pydantic.dataclasses.dataclass
 class ModelData:
-    """A person, for pydantic, as a dataclass."""
-
     name: str
     age: Annotated[int, pydantic.Field(ge=0)] = 0
 
@@ -66,7 +56,6 @@ PEOPLE = st.fixed_dictionaries(
 
 
 def name_of(person: Any) -> Any:
-    """Of a person of any type."""
     return person["name"] if isinstance(person, dict) else person.name
 
 
@@ -74,7 +63,6 @@ def name_of(person: Any) -> Any:
 @settings(max_examples=40)
 @given(people=st.lists(PEOPLE, max_size=5))
 def test_merging_is_the_same_as_parsing_each_alone(kind: type, people: list[dict[str, Any]]) -> None:
-    """The handler gets values of the type."""
     adapter = Json(type=kind)
     bodies = list(map(msgspec.json.encode, people))
 
@@ -98,7 +86,6 @@ def test_merging_is_the_same_as_parsing_each_alone(kind: type, people: list[dict
     ],
 )
 def test_what_is_not_of_the_type_is_refused(kind: type, body: bytes, reason: str) -> None:
-    """The message names the field."""
     with pytest.raises(InvalidInput, match=f"^not valid: .*({reason})"):
         Json(type=kind).merge([body])
 
@@ -106,20 +93,18 @@ def test_what_is_not_of_the_type_is_refused(kind: type, body: bytes, reason: str
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("body", [b'{"name":', b'"\xff"', b"[" * 100_000])
 def test_what_is_not_json_is_refused(kind: type, body: bytes) -> None:
-    """Whoever parses it."""
     with pytest.raises(InvalidInput, match=r"^not valid"):
         Json(type=kind).merge([body])
 
 
 @pytest.mark.parametrize("kind", [Struct, Model])
 def test_of_several_rows_the_message_says_which(kind: type) -> None:
-    """A client of another protocol sends many in one request."""
+    """Clients of other protocols send several rows per request."""
     with pytest.raises(InvalidInput, match=r" - at `\$\[1\]\.tags\[1\]`$"):
         Json(type=kind).merge([b'{"name":"Ann"},{"name":"Bob","tags":["a",1]}'])
 
 
 def test_the_first_faults_are_told() -> None:
-    """Not all of a long list."""
     body = msgspec.json.encode({"name": "Ann", "tags": [1] * 8})
 
     with pytest.raises(InvalidInput, match=r"`\$\[0\]\.tags\[4\]`; and 3 more$"):
@@ -128,8 +113,6 @@ def test_the_first_faults_are_told() -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
-    """The others are answered."""
-
     class People(Service):
         @api(input=Json(type=kind))
         def names(self, people: list[Any]) -> list[str]:
@@ -155,28 +138,25 @@ def test_one_that_is_wrong_among_fifty_fails_alone(kind: type) -> None:
     [(list[int] | str, b'"a",[1,2]', b"[1.5]"), (Annotated[float, msgspec.Meta(lt=1)], b"0,0.5", b"1")],
 )
 def test_other_types_than_objects_will_do(kind: Any, good: bytes, bad: bytes) -> None:
-    """Whatever msgspec can make of JSON."""
     assert len(Json(type=kind).merge([good])) == 2
     with pytest.raises(InvalidInput, match=r"^not valid: "):
         Json(type=kind).merge([bad])
 
 
 def pair_of(kind: Any) -> Any:
-    """Rows of a tensor of two integers."""
     body = bytes([1, 2, 3, 4])
     return Json(type=kind).merge_tensors([body[:2], body[2:]], TensorForm("UINT8", (2,)), [1, 1])
 
 
 class Pair(pydantic.RootModel[tuple[int, int]]):
-    """Two numbers."""
+    pass
 
 
 class Word(pydantic.RootModel[str]):
-    """A text."""
+    pass
 
 
 def test_rows_of_tensors_are_checked_too() -> None:
-    """They become values of the type, or are refused."""
     assert pair_of(tuple[int, int]) == [(1, 2), (3, 4)]
     assert pair_of(Pair) == [Pair((1, 2)), Pair((3, 4))]
     with pytest.raises(InvalidInput, match=r"^not valid: Expected `str`, got `array`"):
@@ -196,7 +176,6 @@ def test_rows_of_tensors_are_checked_too() -> None:
     ],
 )
 def test_the_schema_is_that_of_the_type(kind: type, find: Callable[[Any], Any]) -> None:
-    """With its fields and their limits."""
     schema = find(Json(type=kind).schema())
 
     assert schema["type"] == "object"
@@ -206,29 +185,25 @@ def test_the_schema_is_that_of_the_type(kind: type, find: Callable[[Any], Any]) 
 
 
 def test_without_a_type_anything_goes() -> None:
-    """And the schema says nothing."""
     assert Json().schema() == {}
 
 
 class Opaque:
-    """Nothing that JSON could be."""
+    pass
 
 
 class Calling(pydantic.BaseModel):
-    """Has a field that JSON has no word for."""
-
     call: Callable[[], int]
 
 
 @pytest.mark.parametrize("kind", [Opaque, list[Opaque], list[Model], Calling, 5, "Nobody", list["Nobody"]])  # type: ignore[name-defined]  # noqa: F821
 def test_a_type_that_json_cannot_be_is_refused(kind: Any) -> None:
-    """When the class of the service is defined, not when the first request comes."""
+    """At the definition, not at the first request."""
     with pytest.raises(DefinitionError, match=r"^Json: values of type .* cannot be made of JSON; use "):
         Json(type=kind)
 
 
 def test_pydantic_is_not_imported_for_those_who_do_without() -> None:
-    """Nor what else only some inputs need."""
     program = (
         "import sys, dataclasses, uncork.adapters as a\n"
         "a.Json(type=dataclasses.make_dataclass('D', [('x', int)])), a.Text(), a.File(), a.Requests()\n"

@@ -19,7 +19,7 @@ DTYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "u
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[NdArray, list[bytes], np.ndarray[Any, Any]]:
-    """An adapter, the bodies of some requests with one or more rows each, and the array they stand for."""
+    """An adapter, bodies of one or more rows, and the array that they represent."""
     dtype = draw(st.sampled_from(DTYPES))
     lengths = draw(st.lists(st.integers(1, 3), max_size=3))
     shape = tuple(draw(st.sampled_from([length, None])) for length in lengths)
@@ -39,7 +39,6 @@ def batches(draw: st.DrawFn) -> tuple[NdArray, list[bytes], np.ndarray[Any, Any]
 def test_merging_is_the_same_as_parsing_each_alone(
     batch: tuple[NdArray, list[bytes], np.ndarray[Any, Any]],
 ) -> None:
-    """One array with all rows in order, of the dtype and shape that were asked for."""
     adapter, bodies, expected = batch
 
     merged = adapter.merge(bodies)
@@ -50,12 +49,11 @@ def test_merging_is_the_same_as_parsing_each_alone(
 
 
 def test_whole_numbers_are_fine_where_floats_are_expected() -> None:
-    """JSON from many clients has 1 for 1.0."""
+    """Many clients write 1 for 1.0."""
     np.testing.assert_array_equal(NdArray().merge([b"[1, 2.5, -0.0, 1e3]"]), [[1.0, 2.5, 0.0, 1000.0]])
 
 
 def test_the_largest_values_of_a_dtype_fit() -> None:
-    """The limits themselves are not over the limit."""
     ends = np.finfo("float32").max
     body = f"[{-float(ends)!r}, {float(ends)!r}]".encode()
 
@@ -102,14 +100,12 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
 
 @pytest.mark.parametrize(("adapter", "body", "reason"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_not_a_row_is_invalid_input(adapter: NdArray, body: bytes, reason: str) -> None:
-    """The message says what was wrong, and what a row must be."""
     with pytest.raises(InvalidInput, match=f"{reason}.*; a row must have shape .*, each value "):
         adapter.merge([body])
 
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name != "nothing"])
 def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
-    """Nothing invalid reaches the handler in the company of good rows."""
     adapter, body, _ = WRONG[name]
     shape = adapter.describe()["shape"]
     good: Any = True if adapter.describe()["dtype"] == "bool" else 1
@@ -130,7 +126,7 @@ def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
     ],
 )
 def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) -> None:
-    """A client can mend its request from the message alone."""
+    """A client can fix its request from the message alone."""
     with pytest.raises(InvalidInput) as caught:
         adapter.merge([b'"x"'])
 
@@ -147,20 +143,17 @@ def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) ->
     ],
 )
 def test_the_gateway_is_told_dtype_and_shape(adapter: NdArray, dtype: str, shape: list[int | None]) -> None:
-    """Plain data; the dtype under its full name."""
     assert adapter.describe() == {"kind": "ndarray", "dtype": dtype, "shape": shape}
 
 
 @pytest.mark.parametrize("dtype", ["float33", "", "f4:", 5])
 def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any) -> None:
-    """At the definition, with the word that was wrong."""
     with pytest.raises(DefinitionError, match=f"NdArray: {dtype!r} is not a dtype of NumPy"):
         NdArray(dtype=dtype)
 
 
 @pytest.mark.parametrize(("dtype", "meant"), [("flaot32", "float32"), ("uint46", "uint64")])
 def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
-    """The message says what was probably meant."""
     with pytest.raises(DefinitionError, match=f"is not a dtype of NumPy; did you mean '{meant}'\\?$"):
         NdArray(dtype=dtype)
 
@@ -170,7 +163,6 @@ def test_a_dtype_that_is_nearly_right(dtype: str, meant: str) -> None:
     [(64, "; write shape=(64,)"), ([8, 8], "; write shape=(8, 8)"), ((0,), ""), ((-1, 2), "")],
 )
 def test_a_shape_that_is_nearly_right(shape: Any, meant: str) -> None:
-    """The message has the tuple."""
     with pytest.raises(DefinitionError) as caught:
         NdArray(shape=shape)
 
@@ -179,27 +171,24 @@ def test_a_shape_that_is_nearly_right(shape: Any, meant: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["complex64", "object", "S5", "U", "datetime64[s]", "f4,f8", "(2,)f4"])
 def test_a_dtype_that_is_no_real_number_is_refused(dtype: str) -> None:
-    """The message says which there are."""
     with pytest.raises(DefinitionError, match="NdArray: dtype must be float, integer or bool, got '"):
         NdArray(dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["f4,,", "i4,("])
 def test_a_dtype_that_numpy_cannot_even_parse_is_refused(dtype: str) -> None:
-    """NumPy raises SyntaxError for these; the user is told like for any other."""
+    """NumPy raises SyntaxError for these."""
     with pytest.raises(DefinitionError, match="is not a dtype of NumPy"):
         NdArray(dtype=dtype)
 
 
 @pytest.mark.parametrize("shape", [[2], 2, (0,), (-1,), (2.0,), (True,), ("2",), (2, 0), None, ([1],)])
 def test_a_wrong_shape_is_refused(shape: Any) -> None:
-    """Only a tuple of lengths from 1, or None, is a shape."""
     with pytest.raises(DefinitionError, match="NdArray: shape must be a tuple of lengths from 1, or None"):
         NdArray(shape=shape)
 
 
 def test_zero_and_negative_zero_survive() -> None:
-    """The sign of zero is a value too."""
     (row,) = NdArray().merge([b"[0.0, -0.0]"])
 
     assert [math.copysign(1, value) for value in row] == [1, -1]

@@ -1,4 +1,4 @@
-"""The Requests adapter: payloads, queries and headers, and answers each of its own kind."""
+"""The Requests adapter."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,6 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 
 def payload(sent: Sent) -> Any:
-    """Of the only request."""
     (one,) = merge(Requests(), sent).payloads
     return one
 
@@ -41,7 +40,6 @@ def payload(sent: Sent) -> Any:
     ],
 )
 def test_the_payload_is_what_the_content_type_says(sent: Sent, expected: Any) -> None:
-    """Anything that is not known stays bytes."""
     got = payload(sent)
 
     assert got == expected
@@ -49,7 +47,7 @@ def test_the_payload_is_what_the_content_type_says(sent: Sent, expected: Any) ->
 
 
 def test_the_payload_of_a_form_has_files_and_text() -> None:
-    """What came with the name of a file is one; of several with one name there is the last."""
+    """Parts with a file name are files; the last part of a name wins."""
     sent = form({"photo": ("me.png", b"\x89", "image/png")}, {"name": "Zoë", "age": ["1", "2"]})
 
     assert payload(sent) == {
@@ -79,14 +77,12 @@ def test_the_payload_of_a_form_has_files_and_text() -> None:
     ],
 )
 def test_a_body_that_is_not_of_its_type_is_refused(sent: Sent, reason: str) -> None:
-    """The message says what is wrong."""
     with pytest.raises(InvalidInput, match=reason):
         merge(Requests(), raw(b"fine", "text/plain"), sent)
 
 
 @given(values=st.lists(VALUES, max_size=5), texts=st.lists(TEXTS, max_size=5))
 def test_merging_is_the_same_as_reading_each_alone(values: list[Any], texts: list[str]) -> None:
-    """Whatever they send, together."""
     requests = [raw(to_json(value), "application/json", f"n={n}") for n, value in enumerate(values)]
     requests += [raw(text.encode(), "text/plain") for text in texts]
 
@@ -97,7 +93,7 @@ def test_merging_is_the_same_as_reading_each_alone(values: list[Any], texts: lis
 
 
 def test_queries_and_headers_come_with_the_payloads() -> None:
-    """Names of headers in lower case; several of one name are one, as RFC 9110 says."""
+    """Headers of the same name are joined, as RFC 9110 allows."""
     meta = Meta(
         "text/plain",
         "a=1&a=2&b=&c=%C3%A9+x&%zz",
@@ -112,7 +108,7 @@ def test_queries_and_headers_come_with_the_payloads() -> None:
 
 
 def test_a_batch_is_a_sequence_of_requests() -> None:
-    """With slices, so that large ones can be cut, and all lists of the same length."""
+    """With slices, so that large batches can be cut."""
     batch = merge(Requests(), *(raw(b"%d" % n, "application/json", f"n={n}") for n in range(5)))
 
     assert [request.payload for request in batch] == [0, 1, 2, 3, 4]
@@ -125,7 +121,7 @@ def test_a_batch_is_a_sequence_of_requests() -> None:
 
 
 def test_a_payload_is_read_once() -> None:
-    """The handler gets what the adapter has checked."""
+    """The handler gets the value that the adapter validated."""
     (request,) = merge(Requests(), raw(b"[1]", "application/json"))
 
     assert request.payload is request.payload
@@ -147,7 +143,6 @@ ANSWERS: list[tuple[Any, Answered]] = [
 
 @given(answers=st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=8), limit_rows=st.integers(1, 9))
 def test_each_result_is_an_answer_of_its_own(answers: list[tuple[Any, Answered]], limit_rows: int) -> None:
-    """Bytes, text, JSON, and responses with status and headers; whoever is in the batch."""
     requests = [raw(b"%d" % n, "application/json") for n in range(len(answers))]
 
     def handler(batch: RequestBatch) -> list[Any]:
@@ -163,7 +158,6 @@ def test_each_result_is_an_answer_of_its_own(answers: list[tuple[Any, Answered]]
 )
 @pytest.mark.parametrize("limit_rows", [7, 100])
 def test_one_bad_request_among_fifty_fails_alone(bad: Sent, limit_rows: int) -> None:
-    """The others get their answers, with the query that is theirs."""
     requests = [raw(b"%d" % n, "application/json", f"add={n}") for n in range(51)]
     requests[20] = bad
 
@@ -182,12 +176,10 @@ def test_one_bad_request_among_fifty_fails_alone(bad: Sent, limit_rows: int) -> 
 
 @pytest.mark.parametrize("wrong", [lambda batch: batch.payloads[:-1], lambda batch: "text"])
 def test_a_handler_must_return_a_list_with_one_result_for_each(wrong: Callable[[RequestBatch], Any]) -> None:
-    """Nobody gets the answer of another, nobody waits for ever."""
     answers = run(Requests(), wrong, [raw(b"1", "application/json"), raw(b"2", "application/json")])
 
     assert [answer.status for answer in answers] == [500, 500]
 
 
 def test_the_gateway_is_told_that_any_body_is_taken() -> None:
-    """JSON is assumed where a client says nothing."""
     assert Requests().describe() == {"kind": "raw", "accepts": ["application/json", "*"]}

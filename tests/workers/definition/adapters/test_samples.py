@@ -1,4 +1,4 @@
-"""Examples for the warm-up, as the requests that clients would send."""
+"""Warm-up examples as the requests that clients would send."""
 
 from __future__ import annotations
 
@@ -28,21 +28,15 @@ from uncork_workers.wire.messages import Meta
 
 
 class Struct(msgspec.Struct):
-    """A row for msgspec."""
-
     a: int
 
 
 class Model(pydantic.BaseModel):
-    """A row for pydantic."""
-
     a: int
 
 
 @dataclass
 class Record:
-    """A row for the standard library."""
-
     a: int
 
 
@@ -61,14 +55,12 @@ class Record:
     ],
 )
 def test_a_row_is_written_as_json(adapter: Adapter, example: Any, body: bytes) -> None:
-    """As a client would; the adapter takes it back."""
     assert adapter.sample(example) == Sample(body)
     assert len(adapter.merge([body])) == 1
 
 
 @pytest.mark.parametrize("example", [object(), "\ud800", {1j: 2}])
 def test_what_is_no_json_is_refused(example: Any) -> None:
-    """The message says what it is."""
     with pytest.raises(InvalidInput, match="it cannot be written as JSON: "):
         Json().sample(example)
 
@@ -90,20 +82,18 @@ def test_what_is_no_json_is_refused(example: Any) -> None:
 def test_a_file_has_the_media_type_of_its_name(
     tmp_path: Path, adapter: Adapter, name: str, media_type: str
 ) -> None:
-    """If the adapter takes that; else the one that it assumes where a client says none."""
+    """Or the first accepted one."""
     (tmp_path / name).write_bytes(b"content")
 
     assert adapter.sample(tmp_path / name) == Sample(b"content", Meta(media_type))
 
 
 def test_bytes_are_what_is_assumed_of_them() -> None:
-    """As of a client that says no content type."""
     assert Requests().sample(b"1") == Sample(b"1", Meta("application/json"))
     assert Image().sample(b"1") == Sample(b"1", Meta("image/*"))
 
 
 def test_a_request_is_sent_as_it_is() -> None:
-    """With all that it has; the adapter finds the same in it."""
     request = Request(
         body=b"x", content_type="text/plain", query={"a": "1 &", "b": ""}, headers={"x-id": "7"}
     )

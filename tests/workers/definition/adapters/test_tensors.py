@@ -1,4 +1,4 @@
-"""Raw tensors of the Open Inference Protocol, and what the adapters make of them."""
+"""Raw tensors of the Open Inference Protocol in the adapters."""
 
 import json
 import struct
@@ -32,7 +32,7 @@ DTYPES = {
 
 
 class Tensors(NamedTuple):
-    """The same requests of one or more rows as tensors, as JSON, and as an array of all rows."""
+    """The same requests as tensors, as JSON, and as one array of all rows."""
 
     form: TensorForm
     rows: list[int]
@@ -42,7 +42,6 @@ class Tensors(NamedTuple):
 
 
 def tensors_of(datatype: str, array: np.ndarray[Any, Any], rows: list[int]) -> Tensors:
-    """Cut an array into requests."""
     parts = np.split(array, np.cumsum(rows)[:-1])
     return Tensors(
         TensorForm(datatype=datatype, shape=array.shape[1:]),
@@ -54,14 +53,13 @@ def tensors_of(datatype: str, array: np.ndarray[Any, Any], rows: list[int]) -> T
 
 
 def texts_to_bytes(array: np.ndarray[Any, Any]) -> bytes:
-    """A tensor of BYTES: before each text its length."""
+    """Encode a tensor of BYTES: each text after its length."""
     texts = [str(text).encode() for text in array.flat]
     return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
 @st.composite
 def tensors(draw: st.DrawFn, datatypes: Sequence[str] = tuple(DTYPES), *, finite: bool = True) -> Tensors:
-    """Requests of any datatype and shape."""
     datatype = draw(st.sampled_from(datatypes))
     rows = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     shape = (sum(rows), *draw(st.lists(st.integers(1, 3), max_size=3)))
@@ -75,7 +73,7 @@ def tensors(draw: st.DrawFn, datatypes: Sequence[str] = tuple(DTYPES), *, finite
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, None if it says that the input is invalid."""
+    """Return the result of a call; None if the input is invalid."""
     try:
         return call()
     except InvalidInput:
@@ -83,13 +81,11 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def all_merged(adapter: Adapter, sent: Tensors) -> Any:
-    """What the handler gets of all tensors."""
     return adapter.merge_tensors(sent.raw, sent.form, sent.rows)
 
 
 @given(sent=tensors(), dtype=st.sampled_from(sorted(DTYPES.values())))
 def test_an_array_of_tensors_is_the_same_as_one_of_json(sent: Tensors, dtype: str) -> None:
-    """Whatever the dtype of the api: values, dtype and shape, and what is refused."""
     adapter = NdArray(dtype=dtype, shape=(None,) * len(sent.form.shape))
 
     got = outcome(lambda: all_merged(adapter, sent))
@@ -105,7 +101,6 @@ def test_an_array_of_tensors_is_the_same_as_one_of_json(sent: Tensors, dtype: st
 
 @given(sent=tensors())
 def test_an_array_of_tensors_of_the_dtype_of_the_api_is_what_was_sent(sent: Tensors) -> None:
-    """And the handler may write to it."""
     adapter = NdArray(dtype=DTYPES[sent.form.datatype], shape=tuple(sent.form.shape))
     before = list(map(bytearray, sent.raw))
 
@@ -118,7 +113,6 @@ def test_an_array_of_tensors_of_the_dtype_of_the_api_is_what_was_sent(sent: Tens
 
 @given(sent=tensors([*DTYPES, "BYTES"]))
 def test_lists_of_tensors_are_the_same_as_those_of_json(sent: Tensors) -> None:
-    """Plain values: numbers, booleans and text, nested as the shape says."""
     got = all_merged(Json(), sent)
 
     expected = Json().merge(sent.text)
@@ -129,7 +123,7 @@ def test_lists_of_tensors_are_the_same_as_those_of_json(sent: Tensors) -> None:
 
 @given(sent=tensors(["FP16", "FP32", "FP64"], finite=False), dtype=st.sampled_from(["float16", "float32"]))
 def test_nan_and_infinity_are_values_of_tensors(sent: Tensors, dtype: str) -> None:
-    """What is not finite stays what it is; what becomes so is refused."""
+    """But a finite value that overflows is rejected."""
     with np.errstate(over="ignore", invalid="ignore"):
         expected = sent.array.astype(dtype)
     overflows = bool((np.isfinite(sent.array) & ~np.isfinite(expected)).any())
@@ -144,7 +138,7 @@ def test_nan_and_infinity_are_values_of_tensors(sent: Tensors, dtype: str) -> No
 @pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_what_is_not_finite_survives_any_conversion(datatype: str, dtype: str) -> None:
-    """It has not become so by narrowing."""
+    """NaN and infinity in the input are not overflows."""
     values = [1.0, np.nan, np.inf, -np.inf]
     sent = tensors_of(datatype, np.array(values, np.dtype(DTYPES[datatype]).newbyteorder("<")), [4])
 
@@ -153,7 +147,6 @@ def test_what_is_not_finite_survives_any_conversion(datatype: str, dtype: str) -
 
 @given(values=npst.arrays("<f4", npst.array_shapes(max_dims=1), elements=st.floats(width=16)))
 def test_bf16_is_the_upper_half_of_a_float(values: np.ndarray[Any, Any]) -> None:
-    """Widened without loss."""
     halves = (values.view("<u4") >> 16).astype("<u2")
     sent = tensors_of("BF16", halves, [len(halves)])
 
@@ -164,7 +157,6 @@ def test_bf16_is_the_upper_half_of_a_float(values: np.ndarray[Any, Any]) -> None
 
 
 def accepted(sent: Tensors) -> list[bool]:
-    """Which requests are valid alone."""
     answers = []
     for raw, rows in zip(sent.raw, sent.rows, strict=True):
         try:
@@ -178,7 +170,7 @@ def accepted(sent: Tensors) -> list[bool]:
 
 @given(sent=tensors([*DTYPES, "BYTES"]), data=st.data())
 def test_a_tensor_of_another_size_is_refused(sent: Tensors, data: st.DataObject) -> None:
-    """Also where what one lacks another has too much of: nobody gets another's values."""
+    """Also where one tensor is too short by as much as another is too long."""
     at = data.draw(st.integers(0, len(sent.raw) - 1))
     cut = data.draw(st.integers(1, len(sent.raw[at])))
     bodies = sent.raw.copy()
@@ -267,13 +259,12 @@ WRONG: dict[str, tuple[Adapter, TensorForm, bytes, str]] = {
 def test_what_is_wrong_with_a_tensor_is_said(
     adapter: Adapter, form: TensorForm, body: bytes, reason: str
 ) -> None:
-    """And what would be right."""
     with pytest.raises(InvalidInput, match=reason):
         adapter.merge_tensors([body], form, [1])
 
 
 def test_rounding_of_large_integers_is_that_of_json() -> None:
-    """Which are doubles first; straight to single precision this one would be 2**60 + 2**37."""
+    """JSON goes through doubles; straight to single precision this value would be 2**60 + 2**37."""
     value = 2**60 + 2**36 + 1
     sent = tensors_of("INT64", np.array([value], "<i8"), [1])
 
@@ -282,17 +273,13 @@ def test_rounding_of_large_integers_is_that_of_json() -> None:
 
 
 class Lines(Adapter):
-    """An input that says nothing of tensors."""
-
     kind = "lines"
 
     def merge(self, bodies: Sequence[bytes]) -> list[bytes]:
-        """As they are."""
         return list(bodies)
 
 
 def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
-    """The client is told."""
     with pytest.raises(InvalidInput, match=r"^this api does not take binary tensors$"):
         Lines().merge_tensors([b"1"], TensorForm("INT8", ()), [1])
     with pytest.raises(InvalidInput, match=r"^this api does not take CSV$"):
@@ -303,13 +290,11 @@ def test_an_input_takes_json_only_if_it_says_nothing_else() -> None:
 
 @given(sent=tensors([*DTYPES, "BYTES"]))
 def test_tensors_are_read_in_order(sent: Tensors) -> None:
-    """All rows of all bodies; text stays text."""
     np.testing.assert_array_equal(read_tensors(sent.raw, sent.form, sent.rows), sent.array)
 
 
 @pytest.mark.parametrize(("datatype", "dtype"), [*DTYPES.items(), ("FP32", ">f4"), ("BYTES", "U5")])
 def test_an_array_has_a_datatype(datatype: str, dtype: str) -> None:
-    """Whatever the order of its bytes here: they are not sent as they are."""
     assert form_of(np.zeros((2, 3, 1), dtype)) == ListForm(datatype, (3, 1))
 
 
@@ -326,5 +311,4 @@ def test_an_array_has_a_datatype(datatype: str, dtype: str) -> None:
     ],
 )
 def test_what_is_no_array_of_numbers_has_no_datatype(results: object) -> None:
-    """It shows in the results themselves."""
     assert form_of(results) is None

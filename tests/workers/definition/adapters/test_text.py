@@ -17,16 +17,12 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 
 class Lengths(Service):
-    """Answers the length of each text."""
-
     @api(input=Text())
     def length(self, texts: list[str]) -> list[int]:
-        """Count characters."""
         return [len(text) for text in texts]
 
 
 def test_the_gateway_needs_to_know_the_kind_only() -> None:
-    """A row is a string."""
     assert Text().describe() == {"kind": "text"}
     assert Text().schema() == {"type": "string"}
 
@@ -35,7 +31,6 @@ def test_the_gateway_needs_to_know_the_kind_only() -> None:
 def test_merging_is_the_same_as_parsing_each_alone(
     texts: list[tuple[bytes, str, bytes]], as_ascii: bool
 ) -> None:
-    """Whatever the texts are, and however their JSON is written."""
     bodies = [
         before + json.dumps(text, ensure_ascii=as_ascii).encode() + after for before, text, after in texts
     ]
@@ -48,13 +43,11 @@ def test_merging_is_the_same_as_parsing_each_alone(
 
 @pytest.mark.parametrize("body", [b"1", b"null", b'["a"]', b'{"a":"b"}', b'"a', b'"\xff"', b'"a"],["b"'])
 def test_what_is_not_a_string_is_invalid(body: bytes) -> None:
-    """The message says what is taken."""
     with pytest.raises(InvalidInput, match=r"^each row must be a JSON string: "):
         Text().merge([b'"good"', body])
 
 
 def test_one_bad_text_among_fifty_fails_alone() -> None:
-    """The others are answered."""
     bodies = [json.dumps("x" * n).encode() for n in range(51)]
     bodies[20] = b"20"
     batch = Batch(batch=1, api="length", limit_rows=100, lengths=list(map(len, bodies)), rows=[1] * 51)
@@ -67,7 +60,6 @@ def test_one_bad_text_among_fifty_fails_alone() -> None:
 
 
 def test_texts_come_as_tensors_too() -> None:
-    """Each row is one text of the datatype BYTES."""
     texts = ["é", ""]
     body = b"".join(struct.pack("<I", len(text.encode())) + text.encode() for text in texts)
 
@@ -76,6 +68,5 @@ def test_texts_come_as_tensors_too() -> None:
 
 @pytest.mark.parametrize("form", [TensorForm("INT64", ()), TensorForm("BYTES", (1,))])
 def test_other_tensors_are_no_texts(form: TensorForm) -> None:
-    """Neither numbers, nor lists of texts."""
     with pytest.raises(InvalidInput, match=r"with the shape \(rows,\), got "):
         Text().merge_tensors([b"\0" * 8], form, [1])

@@ -14,7 +14,6 @@ RED = Image.new("RGB", (3, 2), "red")
 
 
 def opened(answer: CompleteResponse) -> Image.Image:
-    """The image of an answer."""
     assert answer.status == 200
     return Image.open(io.BytesIO(answer.body))
 
@@ -32,7 +31,6 @@ def opened(answer: CompleteResponse) -> Image.Image:
     ],
 )
 def test_images_are_files(accept: str, media_type: str, kind: str) -> None:
-    """PNG unless another is asked for."""
     encoded = encode([RED, Image.new("L", (1, 1))], expected=2, accept=accept)
 
     first, second = (encoded.responses[at] for at in (0, 1))
@@ -43,14 +41,13 @@ def test_images_are_files(accept: str, media_type: str, kind: str) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "F"])
 def test_images_of_any_mode_are_jpeg(mode: str) -> None:
-    """It knows neither transparency nor palettes."""
+    """JPEG has neither transparency nor palettes."""
     encoded = encode([Image.new(mode, (2, 2))], expected=1, accept="image/jpeg")
 
     assert opened(encoded.responses[0]).size == (2, 2)
 
 
 def test_what_a_format_has_no_room_for_is_refused() -> None:
-    """With the format and the reason."""
     for image in (Image.new("F", (2, 2)), Image.new("CMYK", (2, 2))):
         with pytest.raises(WrongResult, match=r"^an image cannot be written as PNG: cannot write mode "):
             encode([image], expected=1)
@@ -60,7 +57,6 @@ def test_what_a_format_has_no_room_for_is_refused() -> None:
 
 
 def test_results_of_other_kinds_stand_beside_images() -> None:
-    """Each is what it would be alone, whichever comes first."""
     results: list[Any] = [RED, 1.5, b"raw", Rejected(422, "too dark"), {"x": "y"}]
     for order in (results, results[::-1]):
         encoded = encode(order, expected=5, accept="image/jpeg")
@@ -76,7 +72,7 @@ def test_results_of_other_kinds_stand_beside_images() -> None:
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("accept", ["", "application/json", "text/csv", "application/x-npy", "image/png"])
 def test_bytes_are_whole_answers(make: Any, accept: str) -> None:
-    """Also after a result that is text: not its base64."""
+    """Also after a text result, where they could become base64."""
     encoded = encode(["text", make(b"\0\xff")], expected=2, accept=accept)
 
     assert dict(encoded.responses) == {1: CompleteResponse(200, b"\0\xff", "application/octet-stream")}
@@ -84,7 +80,7 @@ def test_bytes_are_whole_answers(make: Any, accept: str) -> None:
 
 
 def test_an_image_is_known_by_its_class() -> None:
-    """Those that were opened have classes of their own; others only look like one."""
+    """Opened images have subclasses; similar objects are not images."""
     file = io.BytesIO()
     RED.save(file, "GIF")
 
@@ -93,7 +89,6 @@ def test_an_image_is_known_by_its_class() -> None:
 
 
 def test_each_result_can_be_an_answer_of_its_own() -> None:
-    """For handlers that get whole requests."""
     results = [b"x", "é", {"a": 1}, None, RED, Rejected(404, "none"), Response("made", 201, {"x-a": "b"})]
 
     encoded = encode_each(results, expected=7)

@@ -1,4 +1,4 @@
-"""From results to JSON texts."""
+"""Encoding of results as JSON."""
 
 import json
 import math
@@ -18,13 +18,11 @@ from uncork_workers.wire.schema import NPY
 
 
 def encoded(results: object, expected: int) -> list[Any]:
-    """The results as a client reads them."""
     return [json.loads(text, parse_constant=pytest.fail) for text in encode(results, expected=expected).rows]
 
 
 @given(results=st.lists(VALUES, max_size=6))
 def test_each_result_becomes_one_valid_json_text(results: list[Any]) -> None:
-    """Whatever the value: also text with line breaks, integers of any size, nothing."""
     assert encoded(results, len(results)) == results
     assert encoded(tuple(results), len(results)) == results
 
@@ -36,7 +34,6 @@ def test_each_result_becomes_one_valid_json_text(results: list[Any]) -> None:
     )
 )
 def test_an_array_is_dealt_out_along_its_first_axis(array: np.ndarray[Any, Any]) -> None:
-    """Every row with its values; what JSON has no word for is null."""
     values = array.astype(object)
     values[~np.isfinite(array)] = None
 
@@ -44,14 +41,12 @@ def test_an_array_is_dealt_out_along_its_first_axis(array: np.ndarray[Any, Any])
 
 
 def test_nothing_has_no_texts() -> None:
-    """An empty answer for no rows is fine."""
     assert encode([], expected=0).rows == []
     assert encode(np.zeros((0, 3)), expected=0).rows == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf")])
 def test_what_is_not_finite_becomes_null(value: float) -> None:
-    """JSON has no NaN; a client's parser must not stumble over one."""
     assert encode([value, [value], {"x": value}], expected=3).rows == [b"null", b"[null]", b'{"x":null}']
 
 
@@ -71,7 +66,6 @@ def test_what_is_not_finite_becomes_null(value: float) -> None:
     ],
 )
 def test_values_of_numpy_are_plain_values(result: object, expected: object) -> None:
-    """Anywhere inside a result: alone, in lists, in dicts."""
     (value,) = encoded([result], 1)
 
     assert value == expected
@@ -79,12 +73,12 @@ def test_values_of_numpy_are_plain_values(result: object, expected: object) -> N
 
 
 def test_long_floats_are_numbers_too() -> None:
-    """NdArray accepts the dtype, so its values can come back."""
+    """NdArray accepts the dtype, so results can have it."""
     assert encoded(np.array([0.5, 1.5], dtype="longdouble"), 2) == [0.5, 1.5]
 
 
 def test_line_breaks_in_text_do_not_part_it() -> None:
-    """Texts are cut at line breaks inside, so those of the user must be escaped."""
+    """The encoder splits its output at line breaks, so those in text must be escaped."""
     assert encode(["a\nb", {"\n": "\r\n"}, "\u2028"], expected=3).rows == [
         b'"a\\nb"',
         b'{"\\n":"\\r\\n"}',
@@ -109,7 +103,6 @@ def test_line_breaks_in_text_do_not_part_it() -> None:
 )
 @pytest.mark.parametrize("make", [list, tuple, np.array])
 def test_there_must_be_one_result_per_row(make: Any, got: int, expected: int, advice: str) -> None:
-    """The message says how many there were, and what that many probably are."""
     with pytest.raises(WrongResult) as caught:
         encode(make([0.5] * got), expected=expected)
 
@@ -118,27 +111,25 @@ def test_there_must_be_one_result_per_row(make: Any, got: int, expected: int, ad
 
 
 class Opaque:
-    """Something that JSON knows nothing about."""
+    pass
 
 
 class Tensor:
-    """As torch has them."""
+    """Like a tensor of torch."""
 
-    def detach(self) -> None:
-        """Be without gradient."""
+    def detach(self) -> None: ...
 
-    def numpy(self) -> None:
-        """Be an array."""
+    def numpy(self) -> None: ...
 
 
 class Arrayish:
-    """As jax and others have them."""
+    """Like an array of jax."""
 
     def __array__(self) -> None: ...
 
 
 class Awaited:
-    """As a coroutine that nobody has awaited, but without Python's own warning about it."""
+    """Like a coroutine, but without Python's warning that it was never awaited."""
 
     def __await__(self) -> None: ...
 
@@ -170,7 +161,7 @@ _UNAWAITED = "nobody has awaited it: write async def, and await what it calls"
 )
 @pytest.mark.parametrize("accept", ["", NPY])
 def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, what: str, accept: str) -> None:
-    """The message says what was returned, and what to do; also where its length happens to be right."""
+    """The message says what was returned and what to do, even if the length happens to match."""
     with pytest.raises(WrongResult) as caught:
         encode(wrong, expected=2, accept=accept)
 
@@ -201,7 +192,6 @@ CIRCLE.append(CIRCLE)
     ],
 )
 def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason: str) -> None:
-    """With the place and the reason, and nothing else is raised."""
     with pytest.raises(WrongResult) as caught:
         encode([1, result], expected=2)
     assert str(caught.value).startswith(f"result 1{path} cannot be written as JSON: {reason}")
@@ -212,6 +202,6 @@ def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason:
 
 
 def test_the_place_of_a_result_counts_all_that_were_returned() -> None:
-    """Also those that are no JSON, but answers of their own."""
+    """Also complete responses, which are not written as JSON."""
     with pytest.raises(WrongResult, match=r"^result 3 cannot"):
         encode([b"x", 1, Rejected(404, "none"), Opaque()], expected=4)

@@ -1,4 +1,4 @@
-"""What a handler may give in the place of a result, and what it may not."""
+"""Validation of Rejected and Response."""
 
 from http import HTTPStatus
 from typing import Any
@@ -12,19 +12,17 @@ from uncork_workers.definition.outputs.responses import Rejected, Response
 
 @pytest.mark.parametrize("status", [400, 422, 599, HTTPStatus.NOT_FOUND])
 def test_a_request_is_rejected_with_an_error(status: int) -> None:
-    """Any of them."""
     assert Rejected(status, "no") == Rejected(int(status), "no")
 
 
 @pytest.mark.parametrize("status", [0, 200, 399, 600, -400, 404.0, "404", None])
 def test_a_rejection_has_the_status_of_an_error(status: Any) -> None:
-    """A number that the gateway can read; the message says which."""
     with pytest.raises(ValueError, match=r"^Rejected: status must be a whole number from 400 to 599, got "):
         Rejected(status, "no")
 
 
 def test_the_detail_of_a_rejection_is_text() -> None:
-    """Found when it is made, not when all answers of the batch are written."""
+    """Raised at its creation, not when the batch is encoded."""
     wrong: Any = ValueError("too cold")
     with pytest.raises(ValueError, match=r"^Rejected: detail must be text, got ValueError\('too cold'\)$"):
         Rejected(400, wrong)
@@ -32,14 +30,13 @@ def test_the_detail_of_a_rejection_is_text() -> None:
 
 @pytest.mark.parametrize("status", [100, 199, 600, 200.5, "200"])
 def test_the_status_of_a_response_is_one(status: Any) -> None:
-    """Not of an answer that another follows."""
+    """1xx are not final responses."""
     with pytest.raises(ValueError, match=r"^Response: status must be a whole number from 200 to 599, got "):
         Response(b"", status)
 
 
 @pytest.mark.parametrize("name", ["", " ", "x y", "x:", "x\r\nevil", "é", "x\0", b"x", 5])
 def test_the_name_of_a_header_is_one(name: Any) -> None:
-    """Nothing that ends the field, or starts another."""
     with pytest.raises(ValueError, match=r"^Response: .* is not the name of a header field$"):
         Response(b"", headers={name: "x"})
 
@@ -47,7 +44,7 @@ def test_the_name_of_a_header_is_one(name: Any) -> None:
 @pytest.mark.parametrize("value", ["a\r\nevil: 1", "a\nb", "\r", "a\0", "→", "\x7f", b"x", 5, None])
 @pytest.mark.parametrize("where", ["headers", "content_type"])
 def test_a_header_is_one_line_of_latin_1(where: str, value: Any) -> None:
-    """Else a handler that repeats what a client sent lets it write the rest of the answer."""
+    """Otherwise a handler that echoes client input would allow header injection."""
     arguments: dict[str, Any] = {where: {"x-note": value} if where == "headers" else value}
     name = "x-note" if where == "headers" else "content-type"
     with pytest.raises(ValueError, match=f"^Response: header '{name}' must be one line of Latin-1, got "):
@@ -56,14 +53,13 @@ def test_a_header_is_one_line_of_latin_1(where: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["Content-Type", "content-length", "Transfer-Encoding", "CONNECTION"])
 def test_what_the_gateway_writes_is_not_the_handlers(name: str) -> None:
-    """Two lengths of one answer are a hole; of the type there is one, too."""
+    """A second content length would allow response splitting."""
     with pytest.raises(ValueError, match=f"^Response: header '{name}' is not the handler's; .* content_type"):
         Response(b"", headers={name: "1"})
 
 
 @given(value=st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"])))
 def test_any_other_text_of_latin_1_is_a_header(value: str) -> None:
-    """As the gateway encodes it."""
     assert (
         Response(b"", headers={"X-Note": value}).headers["X-Note"].encode("latin-1").decode("latin-1")
         == value
@@ -72,7 +68,7 @@ def test_any_other_text_of_latin_1_is_a_header(value: str) -> None:
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_some_statuses_have_no_body(status: int) -> None:
-    """A client would take it for the start of its next answer."""
+    """A client would read a body as the start of the next response."""
     for empty in (None, b"", ""):
         assert Response(empty, status).is_bodiless
     bodies: list[Any] = [b"x", "x", {}, 0, []]

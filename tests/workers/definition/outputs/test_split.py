@@ -1,4 +1,4 @@
-"""From rows to what each request gets."""
+"""Splitting of results into responses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,12 @@ COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)
 
 
 def answers(results: Encoded | Array, counts: Sequence[int]) -> list[bytes | CompleteResponse]:
-    """What requests of so many rows get."""
+    """Return the response of each request, given their numbers of rows."""
     return list(split_results(results, counts).bodies)
 
 
 def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | CompleteResponse]:
-    """What requests of so many rows get, each in a batch of its own."""
+    """Return the responses if each request has a batch of its own."""
     given: list[bytes | CompleteResponse] = []
     end = 0
     for count in counts:
@@ -47,7 +47,7 @@ def alone(results: Any, counts: Sequence[int], accept: str) -> list[bytes | Comp
 def together(
     results: Any, counts: Sequence[int], accept: str, cuts: set[int]
 ) -> list[bytes | CompleteResponse]:
-    """What they get in one batch, for which the handler is called in parts."""
+    """Return the responses of one batch, executed in several handler calls."""
     ends = sorted({cut for cut in cuts if 0 < cut < len(results)} | {len(results)})
     starts = [0, *ends[:-1]]
     parts = [
@@ -62,7 +62,7 @@ CUTS = st.sets(st.integers(1, 14), max_size=4)
 
 @given(counts=COUNTS, cuts=CUTS, data=st.data())
 def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
-    """Whatever the values, and however the calls were cut."""
+    """Whatever the values and the cut into calls."""
     results = data.draw(st.lists(VALUES, min_size=sum(counts), max_size=sum(counts)))
 
     assert together(results, counts, "", cuts) == alone(results, counts, "")
@@ -72,7 +72,7 @@ def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: 
 def test_csv_in_company_is_csv_alone(
     counts: list[int], cuts: set[int], data: st.DataObject, names: list[str]
 ) -> None:
-    """One header for each request, then its own lines."""
+    """Each request gets the header and its own lines."""
     row: st.SearchStrategy[Any] = SCALARS
     if names:
         row = st.tuples(*[SCALARS] * len(names)).map(lambda cells: dict(zip(names, cells, strict=True)))
@@ -94,9 +94,9 @@ ARRAYS = npst.arrays(
 def test_an_array_is_dealt_out_raw_and_as_json(
     array: np.ndarray[Any, Any], cuts: set[int], data: st.DataObject
 ) -> None:
-    """Raw rows are the bytes of a request's own, little-endian; JSON is what it is where nothing is raw."""
+    """Raw rows are little-endian; JSON is the same as where no row is raw."""
     counts = data.draw(COUNTS)
-    # NumPy's resize makes the order of bytes that of this machine.
+    # NumPy's resize changes the byte order to that of this machine.
     results = np.resize(array, (sum(counts), *array.shape[1:])).astype(array.dtype, order="F")
     raw = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
     ends = sorted({cut for cut in cuts if cut < len(results)} | {len(results)})
@@ -125,7 +125,6 @@ def test_an_array_is_dealt_out_raw_and_as_json(
 def test_whole_answers_in_company_are_those_alone(
     data: st.DataObject, count: int, cuts: set[int], accept: str
 ) -> None:
-    """Beside rows of any media type, at any place."""
     results = data.draw(st.lists(EXCEPTIONS | SCALARS, min_size=count, max_size=count))
 
     dealt = together(results, [1] * count, accept, cuts)
@@ -137,7 +136,7 @@ def test_whole_answers_in_company_are_those_alone(
 
 
 def test_a_request_is_rejected_for_one_of_its_rows() -> None:
-    """By the first of them; the others get their rows."""
+    """By the first rejected row; other requests get their rows."""
     results = [1, 2, Rejected(422, "first"), Rejected(400, "second"), 5]
 
     assert answers(encode(results, expected=5), [1, 3, 1]) == [b"1", CompleteResponse(422, b"first"), b"5"]
@@ -149,7 +148,6 @@ def test_a_request_is_rejected_for_one_of_its_rows() -> None:
 
 
 def test_a_rejection_goes_before_a_response() -> None:
-    """To one request of both."""
     encoded = encode([Response("x"), Rejected(400, "no")], expected=2)
 
     assert answers(encoded, [2]) == [CompleteResponse(400, b"no")]
@@ -157,14 +155,12 @@ def test_a_rejection_goes_before_a_response() -> None:
 
 @pytest.mark.parametrize("result", [b"x", Response("x"), Response(b"", 204)])
 def test_a_request_of_several_rows_has_no_room_for_whole_answers(result: object) -> None:
-    """The message says why."""
     message = "^a request of several rows cannot be answered with files or responses$"
     with pytest.raises(WrongResult, match=message):
         split_results(encode([1, result], expected=2), [2])
 
 
 def test_a_response_is_what_was_said() -> None:
-    """Status, headers, and the type that was given, or that of the body."""
     results = [
         Response({"id": np.int64(7)}, 201, {"Location": "/7", "X-É".replace("É", "E"): "é"}),
         Response("<p>", content_type="text/html"),
@@ -181,7 +177,7 @@ def test_a_response_is_what_was_said() -> None:
 
 
 def test_results_of_calls_that_differ_are_not_joined() -> None:
-    """Rows of one call would come under the head of another's."""
+    """Rows of one call would appear under the header of another."""
     pairs = [
         (encode([{"a": 1}], expected=1, accept=CSV), encode([{"b": 1}], expected=1, accept=CSV)),
         (encode([1], expected=1, accept=CSV), encode([1], expected=1)),
@@ -203,7 +199,6 @@ def test_a_call_without_rows_differs_from_none() -> None:
 
 
 def test_the_form_is_that_of_all_calls() -> None:
-    """If they have one."""
     floats, doubles = encode(np.zeros(1, "f4"), expected=1), encode(np.zeros(1), expected=1)
 
     assert join_chunks([floats, floats]) == Encoded(rows=[b"0.0", b"0.0"], form=ListForm("FP32", ()))
@@ -212,7 +207,7 @@ def test_the_form_is_that_of_all_calls() -> None:
 
 @pytest.mark.parametrize("other", [np.zeros((1, 3)), np.zeros((1, 2), "f4"), [[0.0, 0.0]], np.zeros((1, 0))])
 def test_arrays_of_several_calls_that_differ_are_json(other: Any) -> None:
-    """For all: an answer in another form is better than none."""
+    """For all requests: a response in another form is better than none."""
     one, text = as_array(np.zeros((1, 2)), expected=1), encode(other, expected=1)
     assert one is not None
     parts = [one, as_array(other, expected=1) or text]
@@ -224,11 +219,9 @@ def test_arrays_of_several_calls_that_differ_are_json(other: Any) -> None:
 
 @pytest.mark.parametrize("results", [[1.0], np.array(["a"]), np.array([1j]), np.zeros(()), np.array([None])])
 def test_other_results_are_no_array(results: Any) -> None:
-    """They are written, or refused, as ever."""
     assert as_array(results, expected=1) is None
 
 
 def test_an_array_of_too_few_rows_is_wrong() -> None:
-    """As any results."""
     with pytest.raises(WrongResult, match=r"^the handler returned 2 results for 3 rows$"):
         as_array(np.zeros(2), expected=3)

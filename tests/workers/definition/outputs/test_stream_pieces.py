@@ -1,4 +1,4 @@
-"""The pieces of a streamed answer as bytes."""
+"""Encoding of streamed pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = "application/x-ndjson"
 
 
 def encoded(*pieces: Any) -> tuple[AnswerHead, list[bytes]]:
-    """The head, which goes before the first piece only, and the bytes of each."""
+    """Return the head, which only the first piece has, and the bytes of each piece."""
     encoder = PieceEncoder()
     made = [encoder.encode(piece) for piece in pieces]
     head = made[0][0]
@@ -40,12 +40,10 @@ def encoded(*pieces: Any) -> tuple[AnswerHead, list[bytes]]:
 def test_the_first_piece_says_what_an_answer_is(
     pieces: list[Any], content_type: str, data: list[bytes]
 ) -> None:
-    """Text and bytes go as they are, anything else as lines of JSON."""
     assert encoded(*pieces) == (AnswerHead(status=200, content_type=content_type), data)
 
 
 def test_a_response_says_status_headers_and_type() -> None:
-    """Its body is the first piece, and says of which kind the others are."""
     response = Response("a", status=203, headers={"X-A": "1"}, content_type="text/event-stream")
 
     head, data = encoded(response, "b")
@@ -69,7 +67,6 @@ def test_a_response_says_status_headers_and_type() -> None:
     ],
 )
 def test_what_cannot_be_sent_is_told(pieces: list[Any], reason: str) -> None:
-    """To the service's author, who finds it in the log."""
     with pytest.raises(WrongResult) as caught:
         encoded(*pieces)
     assert str(caught.value).startswith(reason)
@@ -77,5 +74,4 @@ def test_what_cannot_be_sent_is_told(pieces: list[Any], reason: str) -> None:
 
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
 def test_text_arrives_as_it_was(texts: list[str]) -> None:
-    """However it is cut."""
     assert b"".join(encoded(*texts)[1]).decode() == "".join(texts)

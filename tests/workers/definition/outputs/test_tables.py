@@ -29,24 +29,20 @@ FRAME = pd.DataFrame(
 
 
 def rows_of(results: object, expected: int = 2) -> list[Any]:
-    """The results as clients of JSON read them."""
     return [json.loads(text, parse_constant=pytest.fail) for text in encode(results, expected=expected).rows]
 
 
 def csv_of(results: object, expected: int = 2) -> tuple[bytes, list[bytes]]:
-    """Header and lines."""
     encoded = encode(results, expected=expected, accept=CSV)
     assert (encoded.content_type, encoded.between, encoded.responses) == (CSV, b"", {})
     return encoded.head, encoded.rows
 
 
 def read(text: bytes) -> list[list[str]]:
-    """CSV as its readers see it."""
     return list(csv.reader(io.StringIO(text.decode(), newline="")))
 
 
 def test_a_frame_is_an_object_for_each_row() -> None:
-    """What it has no value for is null, times are ISO."""
     assert rows_of(FRAME) == [
         {"f": 1.5, "n": 3, "t": "2020-01-02T03:04:05.678000", "s": "é\n", "b": True},
         {"f": None, "n": None, "t": None, "s": None, "b": False},
@@ -68,7 +64,6 @@ def test_a_frame_is_an_object_for_each_row() -> None:
     ],
 )
 def test_a_series_is_a_value_for_each_row(values: object, expected: list[Any]) -> None:
-    """Of any dtype; also as a column."""
     assert rows_of(values) == expected
     assert rows_of({"x": values}) == [{"x": value} for value in expected]
     assert rows_of(pd.DataFrame({"x": values})) == [{"x": value} for value in expected]
@@ -76,7 +71,7 @@ def test_a_series_is_a_value_for_each_row(values: object, expected: list[Any]) -
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "25ns"])
 def test_times_of_numpy_are_iso_text(unit: str) -> None:
-    """Whatever their unit: pandas' own is finer than Python's times, of which NumPy makes integers."""
+    """NumPy turns units finer than Python's into integers."""
     times = np.array(["2020-01-02T03:04:05", "NaT"], dtype=f"datetime64[{unit}]")
     spans = np.array([1, "NaT"], dtype="timedelta64[s]").astype(f"timedelta64[{unit}]")
 
@@ -88,7 +83,6 @@ def test_times_of_numpy_are_iso_text(unit: str) -> None:
 
 
 def test_columns_by_name_are_an_object_for_each_row() -> None:
-    """Lists, arrays of any number of axes, tuples."""
     columns = {"a": np.array([1, 2]), "b": ["x", None], "c": np.eye(2), "d": (True, np.float32(0.5))}
 
     assert rows_of(columns) == [
@@ -101,13 +95,13 @@ def test_columns_by_name_are_an_object_for_each_row() -> None:
     "wrong", [{"a": 1}, {"a": "xy"}, {"a": np.float64(1)}, {"a": np.array(1)}, {"a": {1: 2}}]
 )
 def test_what_is_no_column_is_refused(wrong: object) -> None:
-    """A dict that is one result is a common mistake; the message says what is wanted."""
+    """A dict for a single result is a common mistake; the message says what to return."""
     with pytest.raises(WrongResult, match=r"^a dict must have a column for each name, a list or an array"):
         encode(wrong, expected=2)
 
 
 def test_columns_are_of_one_length() -> None:
-    """Rows would be shifted."""
+    """Otherwise rows would shift."""
     with pytest.raises(
         WrongResult, match=r"^the columns of a dict must be of one length, they have \[1, 2\]$"
     ):
@@ -115,7 +109,6 @@ def test_columns_are_of_one_length() -> None:
 
 
 def test_two_columns_of_a_frame_have_two_names() -> None:
-    """An object has room for one of them only."""
     with pytest.raises(WrongResult, match=r"^two columns of a frame have one name$"):
         encode(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), expected=2)
 
@@ -123,19 +116,17 @@ def test_two_columns_of_a_frame_have_two_names() -> None:
 @pytest.mark.parametrize("make", [lambda: FRAME, lambda: FRAME["f"], lambda: {"a": [1, 2]}, dict])
 @pytest.mark.parametrize("accept", ["", CSV])
 def test_tables_have_a_row_for_each_row(make: Any, accept: str) -> None:
-    """Their rows are counted, not their columns."""
+    """The number of rows is checked, not that of columns."""
     got = len(rows_of(make())) if make() is not None and len(make()) else 0
     with pytest.raises(WrongResult, match=f"^the handler returned {got} results for 5 rows$"):
         encode(make(), expected=5, accept=accept)
 
 
 def test_a_series_within_a_result_is_a_list() -> None:
-    """Not the text that Python shows of it."""
     assert rows_of([FRAME["b"], {"x": FRAME["b"]}]) == [[True, False], {"x": [True, False]}]
 
 
 def test_a_frame_is_csv_of_its_columns() -> None:
-    """What has no value is an empty field, text is quoted where it must be."""
     head, lines = csv_of(FRAME)
 
     assert head == b"f,n,t,s,b\r\n"
@@ -160,7 +151,6 @@ def test_a_frame_is_csv_of_its_columns() -> None:
     ids=["values", "matrix", "scalars", "lists", "columns", "objects", "nested"],
 )
 def test_results_of_every_kind_are_csv(results: object, head: bytes, lines: list[bytes]) -> None:
-    """One header; values by name under their own."""
     assert csv_of(results) == (head, lines)
 
 
@@ -177,7 +167,7 @@ def test_results_of_every_kind_are_csv(results: object, head: bytes, lines: list
     ],
 )
 def test_what_is_no_table_is_refused(results: object, reason: str) -> None:
-    """Values never come under the name of others."""
+    """Values never appear under another's name."""
     with pytest.raises(WrongResult, match=f"^results cannot be written as CSV: .*{reason}"):
         encode(results, expected=2, accept=CSV)
 
@@ -191,7 +181,7 @@ CELLS = (
     data=st.data(), names=st.lists(st.text("ab,\"'\r\n é", min_size=1), min_size=1, max_size=4, unique=True)
 )
 def test_readers_of_csv_see_what_was_returned(data: st.DataObject, names: list[str]) -> None:
-    """Whatever is in text and names; each line is a row, however many breaks it has."""
+    """Each line is one row, even with line breaks in its text."""
     cells = data.draw(st.lists(st.tuples(*[CELLS] * len(names)), min_size=1, max_size=4))
     rows = [dict(zip(names, row, strict=True)) for row in cells]
 
@@ -203,7 +193,6 @@ def test_readers_of_csv_see_what_was_returned(data: st.DataObject, names: list[s
 
 
 def test_pandas_reads_its_own_frame_back() -> None:
-    """From JSON and from CSV."""
     frame = pd.DataFrame(
         {"x": [1.5, math.nan], "t": [datetime.datetime(2020, 1, 2), None], "s": ["a\r\nb", '"']}
     )
