@@ -24,11 +24,12 @@ from rich.table import Table
 from uncork.cli.terminal import show
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
 from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import HotRoutes
-from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
+from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.interfaces import BodyPool
 from uncork_gateway.requests.api_route import HotRoute
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
@@ -109,7 +110,7 @@ class Way:
             max_body_bytes=1000,
             batch_head=BatchHead("bench"),
         )
-        routes = HotRoutes(limits=ClientLimits(), pool=BodyPool(1000))
+        routes, listener = RouteTable(), ListenerContext(pool=BodyPool(1000))
         routes.replace({b"/predict": route})
         http = uvicorn.Config(
             _no_app, lifespan="off", log_config=None, interface="asgi3", timeout_keep_alive=_FOREVER_S
@@ -117,7 +118,9 @@ class Way:
         http.load()
         state = uvicorn.Server(http).server_state
         self._ends: list[socket.socket] = []
-        self._connection = partial(HttpProtocol, routes, config=http, server_state=state, app_state={})
+        self._connection = partial(
+            HttpProtocol, routes, listener, config=http, server_state=state, app_state={}
+        )
         self._count = clients
 
     async def open(self) -> None:

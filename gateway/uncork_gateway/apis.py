@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.pages.models.metadata import Model, dialects_of, models_of
@@ -45,7 +46,7 @@ class Apis:
         in_force: by name, under the overrides.
         models: by name, as other protocols see the apis.
         outputs: by name of api, what is known of its outputs; an api that streams has none.
-        hot: the routes on which requests for batches are taken.
+        routes: the routes on which requests for batches are taken.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Apis:
         self.in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
         self.outputs: dict[str, Outputs] = {}
-        self.hot = settings.hot_routes()
+        self.routes = RouteTable()
 
     def put_in_force(self, service: ServiceDescription) -> ServiceDescription:
         """Have what ``service`` says, under the overrides, be what is served; returns it so.
@@ -91,7 +92,7 @@ class Apis:
             for one in rules:
                 self._dispatcher.set_api(one)
         self.in_force = {api.name: api for api in apis}
-        self.hot.replace(routes)
+        self.routes.replace(routes)
         self.models = models
         self.outputs = {model.api.name: model.outputs for model in models.values()}
         self.service = service

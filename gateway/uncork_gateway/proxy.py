@@ -14,12 +14,14 @@ from typing import Any, Literal
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
 from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import path_of
+from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.headers import path_of
+from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
 from uncork_gateway.pages.status.places import Place
@@ -130,7 +132,7 @@ class Proxy:
         self._calls = MergedCalls(
             self._servers,
             idempotent=settings.idempotent,
-            trace=None if settings.traces is None else partial(settings.traces.begin_batch, self._batch_head),
+            trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
         )
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
             self._calls, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
@@ -157,13 +159,14 @@ class Proxy:
         self.draining = False
         self.ready = asyncio.Event()
         """Set when the first server has proved healthy."""
-        self._hot = settings.hot_routes(self._resolve)
+        self._routes = RouteTable(self._resolve)
+        self._listener = settings.listener_context()
         pages = Pages(self, settings, for_clients=[Mount("/", self._pass_through)], error=_error)
         self.app, self.admin_app, self._end_pages = pages.app, pages.admin_app, pages.close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: what can be merged, and for all else :attr:`app`."""
-        return HttpProtocol(self._hot, **uvicorn)
+        return HttpProtocol(self._routes, self._listener, **uvicorn)
 
     def start(self) -> None:
         """Begin to look after the servers."""
@@ -179,7 +182,7 @@ class Proxy:
         Connections are closed with the next answer on them.
         """
         self.retire()
-        self._pass_through.draining = self._hot.closing = True
+        self._pass_through.draining = self._listener.closing = True
         await self._dispatcher.drain()
         self._end_pages()
 
@@ -198,6 +201,9 @@ class Proxy:
         await self._servers.close()
         await self._pass_through.close()
         self._dispatcher.close()
+
+    def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
+        return traces.begin_batch(self._batch_head.id_of(job.start.batch), job)
 
     # Permits
 

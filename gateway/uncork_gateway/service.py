@@ -73,6 +73,7 @@ class Gateway:
         self._metrics = Metrics()
         self._batch_head = BatchHead(secrets.token_hex(4))
         self._traces = settings.traces
+        self._listener = settings.listener_context()
         self._failures = Failures(show_messages=settings.admin)
         recorder = Recorder(
             self._metrics,
@@ -105,7 +106,7 @@ class Gateway:
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """A new connection, for uvicorn: hot routes, and for all else :attr:`app`."""
-        return HttpProtocol(self._apis.hot, **uvicorn)
+        return HttpProtocol(self._apis.routes, self._listener, **uvicorn)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Wait for workers on a Unix socket; those on a ``standby`` one wait there for :meth:`take_over`."""
@@ -146,7 +147,7 @@ class Gateway:
         Connections are closed with the next answer on them.
         """
         self.retire()
-        self._apis.hot.closing = True
+        self._listener.closing = True
         await self._dispatcher.drain()
         self._end_pages()
 
@@ -222,7 +223,7 @@ class Gateway:
 
     def api_paths(self) -> list[str]:
         """The paths at which requests for batches are taken, those of the service's own routes first."""
-        return [path.decode() for path in self._apis.hot.handlers]
+        return [path.decode() for path in self._apis.routes.handlers]
 
     def render_metrics(self) -> bytes:
         """All that is counted, for Prometheus."""
@@ -363,7 +364,7 @@ class Gateway:
         if api is None or api.streams != (sink is not None):
             raise Unavailable("this api was removed while the request was queued", retry_after_s=1)
         batch_id = self._batch_head.id_of(start.batch)
-        trace = None if self._traces is None else self._traces.begin_batch(self._batch_head, job)
+        trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece
         outputs = self._apis.outputs.get(start.api)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from uncork_dispatcher import Observer
 from uncork_gateway.auth import ApiKeys
-from uncork_gateway.connection.route_table import HotHandler, HotRoutes
-from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.interfaces import BodyPool, Tracing
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
 from uncork_gateway.telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from uncork_gateway.telemetry.traces import Traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +38,19 @@ class FrontSettings:
     keys: ApiKeys | None = None
     admin: bool = False
     access_log: bool = False
-    traces: Traces | None = None
+    traces: Tracing | None = None
 
     def observers(self, metrics: Metrics, batch_head: BatchHead) -> list[Observer]:
         """Who is told what the dispatcher does: only those that have something to do with it."""
         traces = [] if self.traces is None else [self.traces]
-        return [metrics, *batch_observers(batch_head), *traces]
+        return [metrics, *batch_observers(batch_head.id_of), *traces]
 
-    def hot_routes(self, resolve: Callable[[bytes], HotHandler[Any] | None] | None = None) -> HotRoutes:
-        """Routes under these limits; ``resolve`` finds the handler of a target that has none by its path."""
-        return HotRoutes(
-            resolve,
+    def listener_context(self) -> ListenerContext:
+        """Return the state that the connections of a listener under these limits share."""
+        return ListenerContext(
             limits=self.clients,
             pool=BodyPool.for_bodies(self.max_body_bytes),
-            admit=self.keys.admit if self.keys else None,
+            admit=self.keys.admit if self.keys else lambda headers: True,
             access_log=AccessLog() if self.access_log else None,
             traces=self.traces,
         )

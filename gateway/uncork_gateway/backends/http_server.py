@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import httpx
 
-from uncork_gateway.protocols.wire import Content, Header
+from uncork_gateway.headers import Header
+from uncork_gateway.protocols.wire import Content
 
 CONNECT_S = 5.0
 """Longest time that it may take to connect, and that a check may take."""

@@ -27,7 +27,8 @@ from uncork_gateway.backends.http_server import (
     read_addresses,
     retry_after_s,
 )
-from uncork_gateway.protocols.wire import Content, Header
+from uncork_gateway.headers import Header
+from uncork_gateway.protocols.wire import Content
 
 log = logging.getLogger("uncork.gateway")
 

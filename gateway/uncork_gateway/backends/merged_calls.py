@@ -6,16 +6,15 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from uncork_dispatcher import Ended, Job, Ran, TaskRunner, WorkerLost
 from uncork_gateway.backends.http_server import Response
 from uncork_gateway.backends.http_servers import HttpServers
+from uncork_gateway.headers import Header
+from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.protocols.wire import Content, Header, Mergeable, Wire, WrongReply
-
-if TYPE_CHECKING:
-    from uncork_gateway.telemetry.traces import Span
+from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
 
 log = logging.getLogger("uncork.gateway")
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from uncork_gateway.interfaces import Span
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.frames import AnswerHead, Form, Meta, Place, TensorForm, json_path
 from uncork_workers.wire.schema import JSON
-
-if TYPE_CHECKING:
-    from uncork_gateway.telemetry.traces import Span
 
 
 class Sink(Protocol):

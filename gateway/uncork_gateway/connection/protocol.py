@@ -14,15 +14,11 @@ from typing import Any
 import httptools
 
 from uncork_gateway.connection.client_limits import WaryProtocol, is_exchange
-from uncork_gateway.connection.route_table import (
-    Exchange,
-    HotHandler,
-    HotRoutes,
-    Known,
-    StreamedExchange,
-    header_lines,
-)
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.connection.route_table import Known, RouteTable
 from uncork_gateway.errors import BadRequest, GatewayError, problem, unexpected
+from uncork_gateway.headers import header_lines
+from uncork_gateway.interfaces import Handler, Request, StreamedRequest
 
 _numbers = itertools.count(1)
 
@@ -52,46 +48,52 @@ class Refusal:
 class HttpProtocol(WaryProtocol):
     """One connection."""
 
-    def __init__(self, routes: HotRoutes, **uvicorn: Any) -> None:
-        super().__init__(routes.limits, **uvicorn)
+    def __init__(self, routes: RouteTable, listener: ListenerContext, **uvicorn: Any) -> None:
+        super().__init__(listener.limits, **uvicorn)
         self._routes = routes
-        self._parsed: tuple[HotHandler[Any], Any] | None = None
+        self._listener = listener
+        self._parsed: tuple[Handler[Any], Any] | None = None
         self._chunk = b""
         """What the parser is fed, if it stood between two requests before."""
         self._going_on = False
         self.parser = _make_parser(self)
-        self.pool = routes.pool
-        self.request_log = routes.access_log
-        self.traces = routes.traces
+        self.pool = listener.pool
+        self.request_log = listener.access_log
+        self.traces = listener.traces
         if self.request_log is not None:
             self.app = self.request_log.wrap(self.app)
         self.number = next(_numbers)
         """Names the connection; never used twice."""
 
-    def reply(self, exchange: Exchange | Refusal, status: int, head: bytes, body: bytes) -> None:
+    @property
+    def http_version(self) -> str:
+        """The version of the request that was parsed last."""
+        return self.parser.get_http_version()
+
+    def reply(self, exchange: Request | Refusal, status: int, head: bytes, body: bytes) -> None:
         """Answer a request whose turn it is. ``head`` is header lines, each with its line end."""
         exchange.response_complete = True
         if self.transport.is_closing():
             return
-        if self._routes.closing and not self.pipeline:
+        if self._listener.closing and not self.pipeline:
             exchange.keep_alive = False
         if not exchange.keep_alive:
             head += b"connection: close\r\n"
-        start = self._routes.reply_start(status, self.server_state.default_headers)
+        start = self._listener.reply_start(status, self.server_state.default_headers)
         self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (start, head, len(body), body))
         if not exchange.keep_alive:
             self.hang_up()
         self.on_response_complete()
 
-    def begin(self, exchange: StreamedExchange, status: int, head: bytes) -> None:
+    def begin(self, exchange: StreamedRequest, status: int, head: bytes) -> None:
         """Begin the answer to a request whose turn it is, up to its body; :meth:`end` comes later."""
         if not exchange.keep_alive:
             head += b"connection: close\r\n"
         exchange.response_started = True
-        start = self._routes.reply_start(status, self.server_state.default_headers)
+        start = self._listener.reply_start(status, self.server_state.default_headers)
         self.transport.write(b"%b%b\r\n" % (start, head))
 
-    def end(self, exchange: Exchange) -> None:
+    def end(self, exchange: Request) -> None:
         """The answer that was begun is whole, as the client can see."""
         exchange.response_complete = True
         if not exchange.keep_alive:
@@ -162,7 +164,7 @@ class HttpProtocol(WaryProtocol):
         handler = None
         if self.parser.get_method() == b"POST":
             handler = self._routes.find(self.url)
-        if handler is None or not self._routes.admit(self.headers):
+        if handler is None or not self._listener.admit(self.headers):
             self._long_way()
             self._in_body = True
             return
@@ -173,7 +175,7 @@ class HttpProtocol(WaryProtocol):
         self._in_body = True
         self._enter(self._exchange)
 
-    def _enter(self, exchange: Exchange | Refusal) -> None:
+    def _enter(self, exchange: Request | Refusal) -> None:
         """Start a request, or queue it behind the one before."""
         free = self._is_free
         self.cycle = exchange  # type: ignore[assignment]
@@ -210,7 +212,7 @@ class HttpProtocol(WaryProtocol):
         self._learn(self._exchange)
         self._exchange.complete()
 
-    def _learn(self, exchange: Exchange) -> None:
+    def _learn(self, exchange: Request) -> None:
         """Keep the head of the request that was parsed, if all of it came alone and in one piece."""
         end = self._chunk.find(b"\r\n\r\n") + 4
         length = next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
@@ -270,7 +272,7 @@ class HttpProtocol(WaryProtocol):
         for name, value in headers:
             super().on_header(name, value)
         super().on_headers_complete()
-        if self._routes.closing:
+        if self._listener.closing:
             self.cycle.keep_alive = False
 
 

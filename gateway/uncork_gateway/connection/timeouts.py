@@ -14,9 +14,6 @@ from uncork_gateway.errors import GatewayError, Unreadable
 _SLOWEST_BODY_BYTES_PER_S = 500
 """Less than a telephone line carries; so low that no real upload is taken for an attack."""
 
-_SMALLEST_POOL_BYTES = 64 * 2**20
-_BODIES_OF_LARGEST_SIZE = 4
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientLimits:
@@ -32,19 +29,6 @@ class ClientLimits:
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     max_connections: int = 10_000
-
-
-@dataclass(slots=True)
-class BodyPool:
-    """The memory that bodies take up of which more is to come, over all connections."""
-
-    max_bytes: int
-    used_bytes: int = 0
-
-    @classmethod
-    def for_bodies(cls, max_body_bytes: int) -> BodyPool:
-        """One that has room for four of the largest, and for many of usual size if that is small."""
-        return cls(max(_BODIES_OF_LARGEST_SIZE * max_body_bytes, _SMALLEST_POOL_BYTES))
 
 
 class Stage(Enum):

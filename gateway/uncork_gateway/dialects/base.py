@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.connection.route_table import Header
 from uncork_gateway.errors import HandlerFailed
+from uncork_gateway.headers import Header
 from uncork_workers.wire.frames import RowsForm
 
 JSON = b"content-type: application/json\r\n"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
-from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
+from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.frames import Meta, RawForm, TensorForm
 from uncork_workers.wire.schema import JSON as JSON_TYPE
 from uncork_workers.wire.schema import NPY

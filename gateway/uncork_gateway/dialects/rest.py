@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.connection.route_table import Header
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.headers import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
 from uncork_gateway.protocols.rows import as_rows, error_body, parse_rows
 from uncork_gateway.protocols.tensor_rows import columns_of, row_texts

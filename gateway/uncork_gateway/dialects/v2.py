@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.protocols.raw_json import written
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.tensor_rows import (

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-Header = tuple[bytes, bytes]
-"""Name in lower case, and value."""
+from uncork_gateway.headers import Header
 
 
 class Content(NamedTuple):
-    """A body, and the headers that say how to read it: content type, length of the JSON before tensors."""
+    """A body, and the headers that say how to read it: content type, length of the JSON before tensors.
+
+    Names are in lower case.
+    """
 
     body: bytes
     headers: tuple[Header, ...] = ()

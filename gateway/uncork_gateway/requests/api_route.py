@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED, unknown_encoding
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import Header
 from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
 from uncork_gateway.errors import GatewayError, Refused
+from uncork_gateway.headers import Header
+from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.requests.request import BodyExchange, Head, read_head
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -52,7 +52,7 @@ class HotRoute:
         except GatewayError as error:
             return head._replace(refused=error)
 
-    def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> HotRequest:
+    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> HotRequest:
         """A request whose head has come."""
         return HotRequest(self, connection, head, keep_alive=keep_alive)
 
@@ -67,7 +67,7 @@ class HotRequest(BodyExchange):
     _number = 0
     _asked: Marshalled
 
-    def __init__(self, route: HotRoute, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: HotRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
         self._route = route
 

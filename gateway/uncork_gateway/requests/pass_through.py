@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 from uncork_gateway.backends.http_server import CONNECT_S, describe, end_to_end, make_transport
 from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
 from uncork_gateway.backends.merged_calls import Relayed
-from uncork_gateway.connection.route_table import Header
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
+from uncork_gateway.headers import Header
 from uncork_gateway.protocols.rows import error_body
 
 log = logging.getLogger("uncork.gateway")

@@ -12,10 +12,10 @@ from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.backends.known_models import KnownModels
 from uncork_gateway.backends.merged_calls import Outcome, Part, Relayed, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
+from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
 from uncork_gateway.requests.batch_headers import BatchHead
@@ -119,7 +119,7 @@ class MergedRoute:
         """What counts the answers for its model."""
         return self.models.tally(self.model)
 
-    def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
+    def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
         """A request whose head has come."""
         return MergedRequest(self, connection, head, keep_alive=keep_alive)
 
@@ -132,7 +132,7 @@ class MergedRequest(BodyExchange):
     """One request to a server behind the proxy, in as many parts as its rows need."""
 
     def __init__(
-        self, route: MergedRoute, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool
+        self, route: MergedRoute, connection: Connection, head: SortedHead, *, keep_alive: bool
     ) -> None:
         super().__init__(route, connection, head.common, keep_alive=keep_alive)
         self._route = route
@@ -232,8 +232,8 @@ class MergedRequest(BodyExchange):
         """It goes alone, and comes back as it is."""
         try:
             headers = self._sorted.whole
-            if self._span is not None and self._connection.traces is not None:
-                headers = with_trace(headers, self._connection.traces.headers(self._span))
+            if self._span is not None:
+                headers = with_trace(headers, self._span.headers())
             relayed = await self._route.relay(self._route.target, headers, body)
             if not self.response_complete:
                 self._reply(relayed.status, header_lines(relayed.headers), relayed.body)

@@ -8,12 +8,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from uncork_dispatcher import Answer, DispatchError
 from uncork_gateway.connection.decompression import Inflation
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.errors import (
     CLIENT_GONE,
     BadRequest,
@@ -23,11 +21,10 @@ from uncork_gateway.errors import (
     from_dispatcher,
     unexpected,
 )
+from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.interfaces import Connection, Span
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.telemetry.metrics import ApiTally
-
-if TYPE_CHECKING:
-    from uncork_gateway.telemetry.traces import Span
 
 # What hardly takes longer than the rest of a request is inflated at once, the rest beside the loop.
 _INFLATED_AT_ONCE_BYTES = 256 * 1024
@@ -125,7 +122,7 @@ class BodyExchange(ABC):
     """Of the request, once its body has been read."""
     _span: Span | None = None
 
-    def __init__(self, route: Route, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: Route, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         self._arrived = time.perf_counter()
         self._to = route
         self._connection = connection
@@ -245,13 +242,13 @@ class BodyExchange(ABC):
     def _count(self, status: int, *, is_refusal: bool = False) -> None:
         seconds = time.perf_counter() - self._arrived
         self._to.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
-        request_log, traces, answer = self._connection.request_log, self._connection.traces, self._answer
+        request_log, answer = self._connection.request_log, self._answer
         if request_log is not None:
             batch_id = "" if answer is None else self._to.batch_head.id_of(answer.batch.start.batch)
             size = self._size or self._head.length
             request_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
-        if traces is not None and self._span is not None:
-            traces.end_request(self._span, status, answer)
+        if self._span is not None:
+            self._span.end(status, answer)
 
     def _begin(self, body: bytes) -> None:
         try:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from uncork_dispatcher import Answer
-from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import CLIENT_GONE, Refused
+from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_route import HotRequest, HotRoute
 from uncork_gateway.requests.request import Head
 from uncork_workers.wire.frames import AnswerHead
@@ -22,7 +22,7 @@ _OK = 200
 class StreamRoute(HotRoute):
     """Serves one api that streams."""
 
-    def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> StreamRequest:
+    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> StreamRequest:
         """A request whose head has come."""
         return StreamRequest(self, connection, head, keep_alive=keep_alive)
 
@@ -41,10 +41,10 @@ class StreamRequest(HotRequest):
     _held_s = 0.0
     _cancel: Callable[[], None] | None = None
 
-    def __init__(self, route: HotRoute, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: HotRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
         # A head that came before, byte by byte, was not parsed again: only those that keep alive are known.
-        self._is_chunked = keep_alive or connection.parser.get_http_version() != "1.0"
+        self._is_chunked = keep_alive or connection.http_version != "1.0"
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
         """Note who runs it."""

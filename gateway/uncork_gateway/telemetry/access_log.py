@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uncork_dispatcher import BatchFacts, Ending, Observer, ShedReason, Start
 from uncork_gateway.errors import CLIENT_GONE
-from uncork_gateway.requests.batch_headers import BatchHead
 
 _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
@@ -70,10 +69,13 @@ class AccessLog:
 
 
 class BatchLog:
-    """An observer that logs a line at level debug when a batch has ended."""
+    """An observer that logs a line at level debug when a batch has ended.
 
-    def __init__(self, batch_head: BatchHead) -> None:
-        self._batch_head = batch_head
+    ``id_of`` turns the number of a batch into the id that clients and logs know it by.
+    """
+
+    def __init__(self, id_of: Callable[[int], str]) -> None:
+        self._id_of = id_of
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Its end tells of it."""
@@ -82,7 +84,7 @@ class BatchLog:
         """Log all that is known of it."""
         start = batch.start
         fields: dict[str, Any] = {
-            "batch": self._batch_head.id_of(start.batch),
+            "batch": self._id_of(start.batch),
             "api": start.api,
             "reason": start.reason,
             "rows": batch.rows,
@@ -99,6 +101,6 @@ class BatchLog:
         """Was in no batch."""
 
 
-def batch_observers(batch_head: BatchHead) -> list[Observer]:
+def batch_observers(id_of: Callable[[int], str]) -> list[Observer]:
     """A :class:`BatchLog` if somebody reads it: nothing is worked out for nobody."""
-    return [BatchLog(batch_head)] if _batches.isEnabledFor(logging.DEBUG) else []
+    return [BatchLog(id_of)] if _batches.isEnabledFor(logging.DEBUG) else []

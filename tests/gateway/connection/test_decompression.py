@@ -190,7 +190,7 @@ def test_large_bodies_are_inflated_beside_the_loop(leaves: bool, monkeypatch: py
         stage = Stage()
         connection = Connection(stage.server)
         connection.send(request(gzip.compress(b'"%b"' % (b"a" * 50)), headers=encoded(b"gzip")))
-        pool = stage.server.routes.pool
+        pool = stage.server.listener.pool
         assert pool.used_bytes > 0
         if leaves:
             connection.leave()
