@@ -30,8 +30,8 @@ from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.interfaces import BodyPool
-from uncork_gateway.requests.api_route import HotRoute
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_loadtests.intervals import Interval, median_interval
 
@@ -102,13 +102,13 @@ class Way:
             ApiRules(name="predict", policy="none" if clients == 1 else f"fixed:1000:{clients}")
         )
         dispatcher.worker_ready(0)
-        route = HotRoute(
+        route = ApiRoute(
             "predict",
             dialect=Native(make_codec({"kind": "json"})),
             dispatcher=dispatcher,
             tally=tally,
             max_body_bytes=1000,
-            batch_head=BatchHead("bench"),
+            batch_headers=BatchHeaders("bench"),
         )
         routes, listener = RouteTable(), ListenerContext(pool=BodyPool(1000))
         routes.replace({b"/predict": route})

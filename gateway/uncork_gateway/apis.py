@@ -12,10 +12,10 @@ from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.pages.models.metadata import Model, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
-from uncork_gateway.requests.api_route import HotRoute
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.stream_route import StreamRoute
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.overrides import Override, in_force
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
@@ -25,7 +25,7 @@ _QUEUE_REQUESTS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings(FrontSettings):
+class GatewaySettings(ServerSettings):
     """What is in force for all apis.
 
     An api that gives a cost may hold ``max_queue_rows`` of cost, or 20 full batches if that is more, in
@@ -55,12 +55,12 @@ class Apis:
         *,
         dispatcher: AsyncDispatcher[Marshalled, RowsReply],
         metrics: Metrics,
-        batch_head: BatchHead,
+        batch_headers: BatchHeaders,
     ) -> None:
         self._settings = settings
         self._dispatcher = dispatcher
         self._metrics = metrics
-        self._batch_head = batch_head
+        self._batch_headers = batch_headers
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
@@ -118,14 +118,14 @@ class Apis:
             fair=self._settings.fair_by is not None,
         )
 
-    def _hot_route(self, api: ApiDescription, dialect: Dialect) -> HotRoute:
-        route = StreamRoute if api.streams else HotRoute
+    def _hot_route(self, api: ApiDescription, dialect: Dialect) -> ApiRoute:
+        route = StreamRoute if api.streams else ApiRoute
         return route(
             api.name,
             dialect=dialect,
             dispatcher=self._dispatcher,
             tally=self._metrics.api(api.name),
             max_body_bytes=self._settings.max_body_bytes,
-            batch_head=self._batch_head,
+            batch_headers=self._batch_headers,
             fair_by=self._settings.fair_by,
         )

@@ -30,10 +30,10 @@ from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Wire
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.pass_through import PassThrough
-from uncork_gateway.requests.proxy_route import HeaderRules, MergedRoute
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.requests.proxy_route import HeaderRules, ProxyRoute
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import LiveState, Metrics
 
 Protocol = Literal["auto", "v1", "v2", "tfserving"]
@@ -44,7 +44,7 @@ _LONGEST_NAME = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProxySettings(FrontSettings):
+class ProxySettings(ServerSettings):
     """How requests are batched; the defaults are those of KServe's documents.
 
     Attributes:
@@ -128,14 +128,14 @@ class Proxy:
             listener=self,
             health_path=settings.health_path,
         )
-        self._batch_head = BatchHead(secrets.token_hex(4))
+        self._batch_headers = BatchHeaders(secrets.token_hex(4))
         self._calls = MergedCalls(
             self._servers,
             idempotent=settings.idempotent,
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
         )
         self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
-            self._calls, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
+            self._calls, observers=(recorder, *settings.observers(self._metrics, self._batch_headers))
         )
         self.board = Board(
             self,
@@ -203,7 +203,7 @@ class Proxy:
         self._dispatcher.close()
 
     def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
-        return traces.begin_batch(self._batch_head.id_of(job.start.batch), job)
+        return traces.begin_batch(self._batch_headers.id_of(job.start.batch), job)
 
     # Permits
 
@@ -218,7 +218,7 @@ class Proxy:
 
     # Routes
 
-    def _resolve(self, target: bytes) -> MergedRoute | None:
+    def _resolve(self, target: bytes) -> ProxyRoute | None:
         """Where a POST request goes; None if it is passed through."""
         settings, path = self._settings, path_of(target)
         for pattern, wire in _WIRES[settings.protocol]:
@@ -229,7 +229,7 @@ class Proxy:
             # The name is in the log, which is read line by line, and in /metrics.
             if not model.isprintable() or len(model) > _LONGEST_NAME or model == UNKNOWN:
                 return None
-            return MergedRoute(
+            return ProxyRoute(
                 target,
                 model=model,
                 wire=wire,
@@ -239,7 +239,7 @@ class Proxy:
                 dispatcher=self._dispatcher,
                 relay=self._pass_through.relay,
                 max_body_bytes=settings.max_body_bytes,
-                batch_head=self._batch_head,
+                batch_headers=self._batch_headers,
                 fair_by=settings.fair_by,
             )
         return None

@@ -28,7 +28,7 @@ from uncork_gateway.pages.status.places import Place
 from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.requests.batch_frames import from_frame, result_of_row, to_frame
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally, LiveState, Metrics
 from uncork_workers.wire.frames import Failed, Ready
 from uncork_workers.wire.schema import ServiceDescription
@@ -71,7 +71,7 @@ class Gateway:
         self._finished_batch = finished_batch
         self._pool = WorkerPool(self)
         self._metrics = Metrics()
-        self._batch_head = BatchHead(secrets.token_hex(4))
+        self._batch_headers = BatchHeaders(secrets.token_hex(4))
         self._traces = settings.traces
         self._listener = settings.listener_context()
         self._failures = Failures(show_messages=settings.admin)
@@ -81,14 +81,14 @@ class Gateway:
             index_of=self._pool.index_of,
         )
         self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
-            self, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
+            self, observers=(recorder, *settings.observers(self._metrics, self._batch_headers))
         )
         self.board = Board(self, dispatcher=self._dispatcher, recorder=recorder, names=SERVICE)
         self._metrics.registry.register(
             LiveState(apis=self._stats, workers=self._pool.states, restarts=restarts)
         )
         self._apis = Apis(
-            settings, dispatcher=self._dispatcher, metrics=self._metrics, batch_head=self._batch_head
+            settings, dispatcher=self._dispatcher, metrics=self._metrics, batch_headers=self._batch_headers
         )
         self.draining = False
         self._troubles = Troubles()
@@ -363,7 +363,7 @@ class Gateway:
         api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):
             raise Unavailable("this api was removed while the request was queued", retry_after_s=1)
-        batch_id = self._batch_head.id_of(start.batch)
+        batch_id = self._batch_headers.id_of(start.batch)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
         batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
         on_piece = None if sink is None else sink.piece

@@ -9,13 +9,13 @@ from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.timeouts import ClientLimits
 from uncork_gateway.interfaces import BodyPool, Tracing
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
 from uncork_gateway.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontSettings:
+class ServerSettings:
     """How much is taken in, and from whom.
 
     Attributes:
@@ -40,10 +40,10 @@ class FrontSettings:
     access_log: bool = False
     traces: Tracing | None = None
 
-    def observers(self, metrics: Metrics, batch_head: BatchHead) -> list[Observer]:
+    def observers(self, metrics: Metrics, batch_headers: BatchHeaders) -> list[Observer]:
         """Who is told what the dispatcher does: only those that have something to do with it."""
         traces = [] if self.traces is None else [self.traces]
-        return [metrics, *batch_observers(batch_head.id_of), *traces]
+        return [metrics, *batch_observers(batch_headers.id_of), *traces]
 
     def listener_context(self) -> ListenerContext:
         """Return the state that the connections of a listener under these limits share."""

@@ -11,8 +11,8 @@ from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.requests.api_route import HotRoute
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import Metrics
 
 RULES = ApiRules(name="echo")
@@ -66,13 +66,13 @@ class Stage:
         self.dispatcher.set_api(rules)
         for worker in range(workers):
             self.dispatcher.worker_ready(worker)
-        self.route = HotRoute(
+        self.route = ApiRoute(
             "echo",
             dialect=dialect or Native(codec or make_codec(input or {"kind": "json"}, cost)),
             dispatcher=self.dispatcher,
             tally=self.metrics.api("echo"),
             max_body_bytes=LIMIT_BYTES,
-            batch_head=BatchHead("gateway"),
+            batch_headers=BatchHeaders("gateway"),
             fair_by=fair_by,
         )
         self.server = Server({b"/": self.route})

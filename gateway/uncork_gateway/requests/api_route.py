@@ -1,4 +1,4 @@
-"""The way of a request to an api of ours: read, have it batched, reply. One :class:`HotRoute` per path."""
+"""The way of a request to an api of ours: read, have it batched, reply. One :class:`ApiRoute` per path."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
 from uncork_gateway.errors import GatewayError, Refused
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
-from uncork_gateway.requests.batch_headers import BatchHead
-from uncork_gateway.requests.request import BodyExchange, Head, read_head
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.request import BufferedRequest, Head, read_head
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
-class HotRoute:
+class ApiRoute:
     """Serves one api in one dialect."""
 
     executor = "worker"
@@ -29,7 +29,7 @@ class HotRoute:
         dispatcher: AsyncDispatcher[Marshalled, RowsReply],
         tally: ApiTally,
         max_body_bytes: int,
-        batch_head: BatchHead,
+        batch_headers: BatchHeaders,
         fair_by: bytes | None = None,
     ) -> None:
         self.api = api
@@ -37,7 +37,7 @@ class HotRoute:
         self.dispatcher = dispatcher
         self.tally = tally
         self.max_body_bytes = max_body_bytes
-        self.batch_head = batch_head
+        self.batch_headers = batch_headers
         self._fair_by = fair_by
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
@@ -52,22 +52,22 @@ class HotRoute:
         except GatewayError as error:
             return head._replace(refused=error)
 
-    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> HotRequest:
+    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> ApiRequest:
         """A request whose head has come."""
-        return HotRequest(self, connection, head, keep_alive=keep_alive)
+        return ApiRequest(self, connection, head, keep_alive=keep_alive)
 
     def error(self, status: int, detail: str) -> Reply:
         """Header lines and body of an answer other than 200."""
         return self.dialect.error(status, detail)
 
 
-class HotRequest(BodyExchange):
+class ApiRequest(BufferedRequest):
     """One request to an api; the dispatcher says what became of it."""
 
     _number = 0
     _asked: Marshalled
 
-    def __init__(self, route: HotRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: ApiRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
         self._route = route
 
@@ -75,9 +75,9 @@ class HotRequest(BodyExchange):
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)
-        batch_id = route.batch_head.id_of(answer.batch.start.batch)
+        batch_id = route.batch_headers.id_of(answer.batch.start.batch)
         head, body = route.dialect.write(result, self._asked, batch_id=batch_id)
-        lines = route.batch_head.lines(answer.batch, answer.held_s)
+        lines = route.batch_headers.lines(answer.batch, answer.held_s)
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:

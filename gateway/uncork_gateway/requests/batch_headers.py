@@ -5,7 +5,7 @@ from __future__ import annotations
 from uncork_dispatcher import BatchFacts
 
 
-class BatchHead:
+class BatchHeaders:
     """Header lines that say which batch an answer comes from, and where its time went."""
 
     def __init__(self, instance: str) -> None:

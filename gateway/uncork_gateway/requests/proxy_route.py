@@ -18,9 +18,9 @@ from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.pass_through import check_status
-from uncork_gateway.requests.request import BodyExchange, Head, read_head
+from uncork_gateway.requests.request import BufferedRequest, Head, read_head
 from uncork_gateway.telemetry.metrics import ApiTally
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
@@ -61,7 +61,7 @@ Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
 """Sends a request on as it is, by target, headers and body."""
 
 
-class MergedRoute:
+class ProxyRoute:
     """Serves one target, path and query, of the servers behind the proxy."""
 
     executor = "model server"
@@ -78,7 +78,7 @@ class MergedRoute:
         dispatcher: AsyncDispatcher[Sent, Outcome],
         relay: Relay,
         max_body_bytes: int,
-        batch_head: BatchHead,
+        batch_headers: BatchHeaders,
         fair_by: bytes | None = None,
     ) -> None:
         self.target = target
@@ -89,7 +89,7 @@ class MergedRoute:
         self.dispatcher = dispatcher
         self.relay = relay
         self.max_body_bytes = max_body_bytes
-        self.batch_head = batch_head
+        self.batch_headers = batch_headers
         self._fair_by = fair_by
         self._header_rules = header_rules
 
@@ -119,20 +119,20 @@ class MergedRoute:
         """What counts the answers for its model."""
         return self.models.tally(self.model)
 
-    def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
+    def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> ProxyRequest:
         """A request whose head has come."""
-        return MergedRequest(self, connection, head, keep_alive=keep_alive)
+        return ProxyRequest(self, connection, head, keep_alive=keep_alive)
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
         """As the servers behind would say it."""
         return JSON, error_body(detail)
 
 
-class MergedRequest(BodyExchange):
+class ProxyRequest(BufferedRequest):
     """One request to a server behind the proxy, in as many parts as its rows need."""
 
     def __init__(
-        self, route: MergedRoute, connection: Connection, head: SortedHead, *, keep_alive: bool
+        self, route: ProxyRoute, connection: Connection, head: SortedHead, *, keep_alive: bool
     ) -> None:
         super().__init__(route, connection, head.common, keep_alive=keep_alive)
         self._route = route
@@ -204,14 +204,14 @@ class MergedRequest(BodyExchange):
         self._withdraw()
 
     def _finish(self, answer: Answer[Outcome]) -> None:
-        batch_head, batch = self._route.batch_head, answer.batch
+        batch_headers, batch = self._route.batch_headers, answer.batch
         if isinstance(answer.result, Relayed):
             status, headers, body = answer.result
             check_status(status)
         else:
             status = 200
-            body, headers = self._joined(batch_id=batch_head.id_of(batch.start.batch))
-        self._reply(status, batch_head.lines(batch, answer.held_s) + header_lines(headers), body)
+            body, headers = self._joined(batch_id=batch_headers.id_of(batch.start.batch))
+        self._reply(status, batch_headers.lines(batch, answer.held_s) + header_lines(headers), body)
         self._withdraw()
 
     def _joined(self, *, batch_id: str) -> Content:
@@ -244,7 +244,7 @@ class MergedRequest(BodyExchange):
 class _PartWaiter:
     """Waits for one part of a request."""
 
-    def __init__(self, request: MergedRequest, at: int) -> None:
+    def __init__(self, request: ProxyRequest, at: int) -> None:
         self._request = request
         self._at = at
 

@@ -23,7 +23,7 @@ from uncork_gateway.errors import (
 )
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import Connection, Span
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally
 
 # What hardly takes longer than the rest of a request is inflated at once, the rest beside the loop.
@@ -59,7 +59,7 @@ class Route(Protocol):
     executor: str
     """What runs its batches, in a word for clients."""
     max_body_bytes: int
-    batch_head: BatchHead
+    batch_headers: BatchHeaders
 
     @property
     def tally(self) -> ApiTally:
@@ -105,7 +105,7 @@ def read_head(
     )
 
 
-class BodyExchange(ABC):
+class BufferedRequest(ABC):
     """Collects the body of a request until it is its turn, and replies once.
 
     The connection brings it its body and says when it is its turn.
@@ -244,7 +244,7 @@ class BodyExchange(ABC):
         self._to.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
         request_log, answer = self._connection.request_log, self._answer
         if request_log is not None:
-            batch_id = "" if answer is None else self._to.batch_head.id_of(answer.batch.start.batch)
+            batch_id = "" if answer is None else self._to.batch_headers.id_of(answer.batch.start.batch)
             size = self._size or self._head.length
             request_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
         if self._span is not None:

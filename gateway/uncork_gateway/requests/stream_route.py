@@ -10,7 +10,7 @@ from uncork_dispatcher import Answer
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import CLIENT_GONE, Refused
 from uncork_gateway.interfaces import Connection
-from uncork_gateway.requests.api_route import HotRequest, HotRoute
+from uncork_gateway.requests.api_route import ApiRequest, ApiRoute
 from uncork_gateway.requests.request import Head
 from uncork_workers.wire.frames import AnswerHead
 
@@ -19,7 +19,7 @@ log = logging.getLogger("uncork.gateway")
 _OK = 200
 
 
-class StreamRoute(HotRoute):
+class StreamRoute(ApiRoute):
     """Serves one api that streams."""
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> StreamRequest:
@@ -27,7 +27,7 @@ class StreamRoute(HotRoute):
         return StreamRequest(self, connection, head, keep_alive=keep_alive)
 
 
-class StreamRequest(HotRequest):
+class StreamRequest(ApiRequest):
     """One request to an api that streams; it is the sink of its answer.
 
     What goes wrong before the first piece is an answer like any other. After that the connection is closed,
@@ -41,7 +41,7 @@ class StreamRequest(HotRequest):
     _held_s = 0.0
     _cancel: Callable[[], None] | None = None
 
-    def __init__(self, route: HotRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: ApiRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
         # A head that came before, byte by byte, was not parsed again: only those that keep alive are known.
         self._is_chunked = keep_alive or connection.http_version != "1.0"
@@ -102,7 +102,7 @@ class StreamRequest(HotRequest):
 
     @property
     def _id(self) -> str:
-        return self._route.batch_head.id_of(self._batch)
+        return self._route.batch_headers.id_of(self._batch)
 
     def _begin_answer(self, head: AnswerHead) -> bool:
         """Send the head; False if it cannot be sent, and the client got an error instead."""
@@ -119,7 +119,7 @@ class StreamRequest(HotRequest):
         return True
 
     def _opening_lines(self) -> bytes:
-        return self._route.batch_head.opening_lines(self._batch, self._asked.rows, self._held_s)
+        return self._route.batch_headers.opening_lines(self._batch, self._asked.rows, self._held_s)
 
     def _cut(self, status: int) -> None:
         """Close the connection in the middle of the answer."""

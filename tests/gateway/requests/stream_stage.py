@@ -10,7 +10,7 @@ from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.frames import AnswerHead
@@ -71,7 +71,7 @@ class StreamStage:
             dispatcher=dispatcher,
             tally=self.metrics.api("tell"),
             max_body_bytes=LIMIT_BYTES,
-            batch_head=BatchHead("gateway"),
+            batch_headers=BatchHeaders("gateway"),
         )
         self.server = Server({b"/": route})
 
