@@ -17,13 +17,13 @@ from starlette.routing import Mount
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
-from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
+from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import path_of
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.places import Place
 from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
@@ -132,7 +132,7 @@ class Proxy:
             idempotent=settings.idempotent,
             trace=None if settings.traces is None else partial(settings.traces.begin_batch, self._batch_head),
         )
-        self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
+        self._dispatcher: AsyncDispatcher[Sent, CallResult] = AsyncDispatcher(
             self._calls, observers=(recorder, *settings.observers(self._metrics, self._batch_head))
         )
         self.board = Board(
@@ -199,7 +199,7 @@ class Proxy:
         await self._pass_through.close()
         self._dispatcher.close()
 
-    # Permits
+    # Slots
 
     def worker_ready(self, worker: int) -> None:
         """One call more may be outstanding."""
@@ -240,7 +240,7 @@ class Proxy:
 
     def _states(self) -> list[str]:
         """A state for each call that may be outstanding."""
-        return [place.state for place in self._servers.places() if place.state != "lost"]
+        return [slot.state for slot in self._servers.slots() if slot.state != "lost"]
 
     # What the pages tell
 
@@ -254,11 +254,11 @@ class Proxy:
     def failure(self, api: str) -> None:
         """Nothing is known of what servers raise; clients get their answers as they are."""
 
-    def places(self) -> list[Place]:
+    def slots(self) -> list[BackendSlot]:
         """The calls that servers run or could, and the servers that are not healthy."""
         return [
-            Place(index, one.state, number=one.permit, url=one.url, fault=one.fault)
-            for index, one in enumerate(self._servers.places())
+            BackendSlot(index, one.state, number=one.number, url=one.url, fault=one.fault)
+            for index, one in enumerate(self._servers.slots())
         ]
 
     @property

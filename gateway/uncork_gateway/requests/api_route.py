@@ -9,7 +9,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED, unknown_encoding
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import Header
-from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
+from uncork_gateway.dialects.base import Dialect, Reply, RequestResult
 from uncork_gateway.errors import GatewayError, Refused
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.requests.request import BodyExchange, Head, read_head
@@ -26,7 +26,7 @@ class HotRoute:
         api: str,
         *,
         dialect: Dialect,
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult],
         tally: ApiTally,
         max_body_bytes: int,
         batch_head: BatchHead,
@@ -71,7 +71,7 @@ class HotRequest(BodyExchange):
         super().__init__(route, connection, head, keep_alive=keep_alive)
         self._route = route
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: Answer[RequestResult]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)

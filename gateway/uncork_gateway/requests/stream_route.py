@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from uncork_dispatcher import Answer
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.errors import CLIENT_GONE, Refused
 from uncork_gateway.requests.api_route import HotRequest, HotRoute
 from uncork_gateway.requests.request import Head
@@ -69,7 +69,7 @@ class StreamRequest(HotRequest):
         elif data:  # an empty chunk would be the last
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: Answer[RequestResult]) -> None:
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
             raise Refused(reason.decode(), status)
@@ -106,7 +106,7 @@ class StreamRequest(HotRequest):
 
     def _begin_answer(self, head: AnswerHead) -> bool:
         """Send the head; False if it cannot be sent, and the client got an error instead."""
-        said = RowsReply(head.status, b"", content_type=head.content_type, headers=head.headers)
+        said = RequestResult(head.status, b"", content_type=head.content_type, headers=head.headers)
         try:
             lines, _ = self._route.dialect.write(said, self._asked, batch_id=self._id)
         except Exception as error:

@@ -18,8 +18,8 @@ from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.pages.status.document import Api, Batch, Failure, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, ms, number, percent
-from uncork_gateway.pages.status.places import Place
 from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 
 
@@ -66,9 +66,9 @@ class Stage:
         """That of the figures."""
         return next(one.failure for one in self._apis if one.stats.name == api)
 
-    def places(self) -> Sequence[Place]:
+    def slots(self) -> Sequence[BackendSlot]:
         """All idle."""
-        return [Place(index, "idle") for index in range(self._work.workers)]
+        return [BackendSlot(index, "idle") for index in range(self._work.workers)]
 
     # The dispatcher
 
