@@ -22,7 +22,6 @@ from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import path_of
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
@@ -33,6 +32,7 @@ from uncork_gateway.requests.pass_through import PassThrough
 from uncork_gateway.requests.proxy_route import HeaderRules, MergedRoute
 from uncork_gateway.settings import FrontSettings
 from uncork_gateway.telemetry.metrics import LiveState, Metrics
+from uncork_gateway.telemetry.recorder import Recorder
 
 Protocol = Literal["auto", "v1", "v2", "tfserving"]
 

@@ -24,12 +24,12 @@ from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.requests.batch_frames import from_frame, result_of_row, to_frame
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.telemetry.metrics import ApiTally, LiveState, Metrics
+from uncork_gateway.telemetry.recorder import Recorder
 from uncork_workers.wire.frames import Failed, Ready
 from uncork_workers.wire.schema import ServiceDescription
 

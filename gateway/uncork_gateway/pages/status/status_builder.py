@@ -16,9 +16,9 @@ from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.health import state_of
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
-from uncork_gateway.pages.status.recent import WINDOW_S, Recent
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.pages.status.slots import BackendSlot, in_words, overall
+from uncork_gateway.telemetry.recent import WINDOW_S, Recent
+from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION
 
 
