@@ -9,7 +9,7 @@ from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.dialects import Dialect, Native
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.pages.models.metadata import Model, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import ApiRoute
@@ -53,7 +53,7 @@ class Apis:
         self,
         settings: GatewaySettings,
         *,
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult],
         metrics: Metrics,
         batch_headers: BatchHeaders,
     ) -> None:

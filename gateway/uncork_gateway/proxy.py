@@ -17,15 +17,14 @@ from starlette.routing import Mount
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
-from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
+from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.headers import path_of
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.places import Place
-from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
@@ -35,6 +34,7 @@ from uncork_gateway.requests.pass_through import PassThrough
 from uncork_gateway.requests.proxy_route import HeaderRules, ProxyRoute
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import LiveState, Metrics
+from uncork_gateway.telemetry.recorder import Recorder
 
 Protocol = Literal["auto", "v1", "v2", "tfserving"]
 
@@ -134,7 +134,7 @@ class Proxy:
             idempotent=settings.idempotent,
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
         )
-        self._dispatcher: AsyncDispatcher[Sent, Outcome] = AsyncDispatcher(
+        self._dispatcher: AsyncDispatcher[Sent, CallResult] = AsyncDispatcher(
             self._calls, observers=(recorder, *settings.observers(self._metrics, self._batch_headers))
         )
         self.board = Board(
@@ -205,7 +205,7 @@ class Proxy:
     def _begin_trace(self, traces: Tracing, job: Job[Sent]) -> tuple[str, str]:
         return traces.begin_batch(self._batch_headers.id_of(job.start.batch), job)
 
-    # Permits
+    # Slots
 
     def worker_ready(self, worker: int) -> None:
         """One call more may be outstanding."""
@@ -246,7 +246,7 @@ class Proxy:
 
     def _states(self) -> list[str]:
         """A state for each call that may be outstanding."""
-        return [place.state for place in self._servers.places() if place.state != "lost"]
+        return [slot.state for slot in self._servers.slots() if slot.state != "lost"]
 
     # What the pages tell
 
@@ -260,11 +260,11 @@ class Proxy:
     def failure(self, api: str) -> None:
         """Nothing is known of what servers raise; clients get their answers as they are."""
 
-    def places(self) -> list[Place]:
+    def slots(self) -> list[BackendSlot]:
         """The calls that servers run or could, and the servers that are not healthy."""
         return [
-            Place(index, one.state, number=one.permit, url=one.url, fault=one.fault)
-            for index, one in enumerate(self._servers.places())
+            BackendSlot(index, one.state, number=one.number, url=one.url, fault=one.fault)
+            for index, one in enumerate(self._servers.slots())
         ]
 
     @property

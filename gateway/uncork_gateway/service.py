@@ -13,23 +13,23 @@ from typing import Any
 from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job, Ran, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.backends.worker_connection import Executed
-from uncork_gateway.backends.worker_failures import Start, Troubles
+from uncork_gateway.backends.worker_failures import Troubles, WorkerStartup
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.pages.models.metadata import Model
 from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.places import Place
-from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.requests.batch_frames import from_frame, result_of_row, to_frame
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally, LiveState, Metrics
+from uncork_gateway.telemetry.recorder import Recorder
 from uncork_workers.wire.frames import Failed, Ready
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -80,7 +80,7 @@ class Gateway:
             sample=lambda api: self._dispatcher.sample(api),
             index_of=self._pool.index_of,
         )
-        self._dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
+        self._dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(
             self, observers=(recorder, *settings.observers(self._metrics, self._batch_headers))
         )
         self.board = Board(self, dispatcher=self._dispatcher, recorder=recorder, names=SERVICE)
@@ -193,19 +193,19 @@ class Gateway:
         """The exception that the handler of an api raised last; its message only with an admin port."""
         return self._failures.last(api)
 
-    def places(self) -> list[Place]:
+    def slots(self) -> list[BackendSlot]:
         """The workers that are connected, and those that have ended and are not ready again."""
         missing = self._troubles.missing()
-        places = []
+        slots = []
         for one in self._pool.workers():
             died, fault = missing.pop(one.index, ""), ""
             if one.standby:
                 fault = "gets ready to take over"
             elif one.state == "starting":
                 fault = died or "is being set up"
-            places.append(Place(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
-        places += [Place(index, "lost", fault=fault) for index, fault in missing.items()]
-        return sorted(places, key=lambda place: place.index)
+            slots.append(BackendSlot(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
+        slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
+        return sorted(slots, key=lambda slot: slot.index)
 
     @property
     def models(self) -> Mapping[str, Model]:
@@ -234,7 +234,7 @@ class Gateway:
         """Why no worker is ready, if none is."""
         return f"no worker is ready: {self._troubles.text()}"
 
-    def starts(self) -> dict[int, Start]:
+    def starts(self) -> dict[int, WorkerStartup]:
         """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
         return self._troubles.starts()
 
@@ -357,7 +357,7 @@ class Gateway:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
         """Have a worker run a batch."""
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)

@@ -1,8 +1,8 @@
 """The model servers behind the proxy: which are healthy, what they run, and calls to them.
 
-A *permit* is the right to have one call outstanding; the dispatcher knows it as the number of a worker. A
-server has ``concurrency`` places while it is healthy. There are as many idle permits as there are free
-places, so a permit is not bound to a server: a batch gets the least loaded one when it starts.
+A *slot* is the right to have one call outstanding; the dispatcher knows it as the number of a worker. A
+server has ``concurrency`` places while it is healthy. There are as many idle slots as there are free
+places, so a slot is not bound to a server: a batch gets the least loaded one when it starts.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ class ServerStats(NamedTuple):
     fault: str
 
 
-class CallPlace(NamedTuple):
-    """A call that a server runs under a permit, or could run; or that it is not healthy, and its fault."""
+class CallSlot(NamedTuple):
+    """A call that a server runs under a slot, or could run; or that it is not healthy, and its fault."""
 
     url: str
     state: Literal["idle", "busy", "lost"]
-    permit: int | None = None
+    number: int | None = None
     fault: str = ""
 
 
-class PermitListener(Protocol):
-    """Told which permits there are; a number is never used twice."""
+class SlotListener(Protocol):
+    """Told which slots there are; a number is never used twice."""
 
     def worker_ready(self, worker: int) -> None:
         """One call more may be outstanding."""
 
     def worker_lost(self, worker: int) -> None:
-        """A permit that nothing runs on is taken back."""
+        """A slot that nothing runs on is taken back."""
 
 
 class HttpServers:
@@ -74,7 +74,7 @@ class HttpServers:
         urls: ``http://host:port`` of each.
         concurrency: most calls that one server runs at a time.
         timeout_s: seconds without a byte from a server after which a call is given up.
-        listener: told which permits there are; an :class:`AsyncDispatcher`, for example.
+        listener: told which slots there are; an :class:`AsyncDispatcher`, for example.
         health_path: path and query that a healthy server answers with 2xx; None: it takes connections.
         health_interval_s: seconds between two checks of a healthy server.
         transport: makes what carries the calls to a server.
@@ -89,7 +89,7 @@ class HttpServers:
         *,
         concurrency: int,
         timeout_s: float,
-        listener: PermitListener,
+        listener: SlotListener,
         health_path: str | None = None,
         health_interval_s: float = 5.0,
         transport: MakeTransport = make_transport,
@@ -119,11 +119,11 @@ class HttpServers:
         self._watchers: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to check the servers; permits come as they prove healthy."""
+        """Begin to check the servers; slots come as they prove healthy."""
         self._watchers = [self._loop.create_task(self._watch(server)) for server in self._servers]
 
     async def close(self) -> None:
-        """Take all permits back and close all connections. Calls must have ended."""
+        """Take all slots back and close all connections. Calls must have ended."""
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
@@ -137,21 +137,21 @@ class HttpServers:
         """How each server is."""
         return [ServerStats(str(one.url), one.healthy, one.running, one.fault) for one in self._servers]
 
-    def places(self) -> list[CallPlace]:
+    def slots(self) -> list[CallSlot]:
         """Every call that runs or could, and every server that is not healthy; server by server."""
-        places = []
+        slots = []
         for server in self._servers:
             url = str(server.url)
-            running = [permit for permit, at in self._busy.items() if at is server]
-            places += [CallPlace(url, "busy", permit) for permit in running]
+            running = [slot for slot, at in self._busy.items() if at is server]
+            slots += [CallSlot(url, "busy", slot) for slot in running]
             if server.healthy:
-                places += [CallPlace(url, "idle")] * (self._concurrency - server.running)
+                slots += [CallSlot(url, "idle")] * (self._concurrency - server.running)
             else:
-                places.append(CallPlace(url, "lost", fault=server.fault))
-        return places
+                slots.append(CallSlot(url, "lost", fault=server.fault))
+        return slots
 
     def least_loaded(self) -> httpx.URL | None:
-        """The healthy server that runs the fewest calls, for what needs no permit; None if all are ill.
+        """The healthy server that runs the fewest calls, for what needs no slot; None if all are ill.
 
         It counts as used by that.
         """
@@ -162,24 +162,24 @@ class HttpServers:
         server.last_used = next(self._uses)
         return server.url
 
-    # Permits
+    # Slots
 
-    def take(self, permit: int) -> None:
-        """A batch starts on an idle permit."""
-        del self._idle[permit]
-        self._busy[permit] = self._enter()
+    def take(self, slot: int) -> None:
+        """A batch starts on an idle slot."""
+        del self._idle[slot]
+        self._busy[slot] = self._enter()
 
-    def give_back(self, permit: int) -> None:
-        """Its batch has ended: the permit is idle. One that was dropped is passed over.
+    def give_back(self, slot: int) -> None:
+        """Its batch has ended: the slot is idle. One that was dropped is passed over.
 
         The dispatcher must be told of the end in the same turn of the loop.
         """
-        if self._leave(permit):
-            self._idle[permit] = None
+        if self._leave(slot):
+            self._idle[slot] = None
 
-    def drop(self, permit: int) -> None:
-        """The dispatcher has given a permit up, or is about to; it gets another when there is a place."""
-        self._leave(permit)
+    def drop(self, slot: int) -> None:
+        """The dispatcher has given a slot up, or is about to; it gets another when there is a place."""
+        self._leave(slot)
 
     def _enter(self) -> HttpServer | None:
         """A place at the least loaded server, of equal ones the one that was used longest ago."""
@@ -190,33 +190,33 @@ class HttpServers:
             server.last_used = next(self._uses)
         return server
 
-    def _leave(self, permit: int) -> bool:
-        """Free its place. Returns False if nothing ran on the permit."""
-        if permit not in self._busy:
+    def _leave(self, slot: int) -> bool:
+        """Free its place. Returns False if nothing ran on the slot."""
+        if slot not in self._busy:
             return False
-        server = self._busy.pop(permit)
+        server = self._busy.pop(slot)
         if server is not None:
             server.running -= 1
-        # Not at once: until the dispatcher knows of the end, it takes a permit lost for a batch lost.
+        # Not at once: until the dispatcher knows of the end, it takes a slot lost for a batch lost.
         self._loop.call_soon(self._settle)
         return True
 
     def _settle(self) -> None:
-        """Have as many idle permits as there are free places."""
+        """Have as many idle slots as there are free places."""
         places = sum(self._concurrency - server.running for server in self._servers if server.healthy)
         while len(self._idle) > places:
-            permit, _ = self._idle.popitem()
-            self._listener.worker_lost(permit)
+            slot, _ = self._idle.popitem()
+            self._listener.worker_lost(slot)
         while len(self._idle) < places:
-            permit = next(self._numbers)
-            self._idle[permit] = None
-            self._listener.worker_ready(permit)
+            slot = next(self._numbers)
+            self._idle[slot] = None
+            self._listener.worker_ready(slot)
 
     # Calls
 
     async def call(
         self,
-        permit: int,
+        slot: int,
         target: bytes,
         content: Content,
         headers: Iterable[Header] = (),
@@ -232,7 +232,7 @@ class HttpServers:
             WorkerLost: no server could be reached, or the connection broke before the whole answer was there.
             BatchTimedOut: the server was silent for too long.
         """
-        server = self._server(permit)
+        server = self._server(slot)
         whole = Content(content.body, (*content.headers, *headers))
         try:
             response = await server.exchange(
@@ -250,13 +250,13 @@ class HttpServers:
             self._let_rest(server, response)
         return response
 
-    def _server(self, permit: int) -> HttpServer:
-        """Where the batch of a permit runs; elsewhere if that server has fallen ill since its last call."""
-        server = self._busy[permit]
+    def _server(self, slot: int) -> HttpServer:
+        """Where the batch of a slot runs; elsewhere if that server has fallen ill since its last call."""
+        server = self._busy[slot]
         if server is None or not server.healthy:
             if server is not None:
                 server.running -= 1
-            server = self._busy[permit] = self._enter()
+            server = self._busy[slot] = self._enter()
             self._settle()
         if server is None:
             faults = "; ".join(f"{one.url}: {one.fault}" for one in self._servers if not one.healthy)

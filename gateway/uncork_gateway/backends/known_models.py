@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.pages.status.recent import WINDOW_S
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
+from uncork_gateway.telemetry.recent import WINDOW_S
+from uncork_gateway.telemetry.recorder import Recorder
 
 UNKNOWN = "(unknown)"
 """The API that requests for all other models share. Their batch keys keep the models apart."""

@@ -67,14 +67,14 @@ class Relayed(NamedTuple):
     body: bytes
 
 
-Outcome = Part | Relayed
+CallResult = Part | Relayed
 """What became of a request."""
 
 
-class MergedCalls(TaskRunner[Sent, Outcome]):
+class MergedCalls(TaskRunner[Sent, CallResult]):
     """Runs each batch as one call; as more calls if that one fails because of one request in it.
 
-    Calls of one batch run one after the other, on the batch's permit. What is not ``idempotent`` is never
+    Calls of one batch run one after the other, on the batch's slot. What is not ``idempotent`` is never
     sent twice. ``trace`` begins a span for a batch, says its ``traceparent`` and ``tracestate``. ``clock``
     gives monotonic seconds.
     """
@@ -94,8 +94,8 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         self._clock = clock
         self._complaint = ""
 
-    def start(self, job: Job[Sent], ended: Ended[Outcome]) -> None:
-        """Begin in the next turn of the loop; the permit is taken now."""
+    def start(self, job: Job[Sent], ended: Ended[CallResult]) -> None:
+        """Begin in the next turn of the loop; the slot is taken now."""
         if self._trace is not None:
             trace = self._trace(job)
             job = job._replace(payloads=[_in_trace(sent, trace) for sent in job.payloads])
@@ -103,25 +103,25 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         super().start(job, ended)
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Cancel the call and close its connection; there is another permit when there is a place."""
+        """Cancel the call and close its connection; there is another slot when there is a place."""
         super().abandon(batch, worker)
         self._servers.drop(worker)
 
-    async def _execute(self, job: Job[Sent]) -> Ran[Outcome]:
-        permit = job.start.worker
+    async def _execute(self, job: Job[Sent]) -> Ran[CallResult]:
+        slot = job.start.worker
         try:
-            return await self._answers(permit, job.payloads)
+            return await self._answers(slot, job.payloads)
         except WorkerLost:
-            self._servers.drop(permit)
+            self._servers.drop(slot)
             raise
         finally:
-            self._servers.give_back(permit)
+            self._servers.give_back(slot)
 
-    async def _answers(self, permit: int, batch: Sequence[Sent]) -> Ran[Outcome]:
+    async def _answers(self, slot: int, batch: Sequence[Sent]) -> Ran[CallResult]:
         """One call; more than one teach nothing about how long one takes."""
 
-        async def ask(group: range) -> list[Outcome] | Relayed:
-            return await self._ask(permit, batch[group.start : group.stop])
+        async def ask(group: range) -> list[CallResult] | Relayed:
+            return await self._ask(slot, batch[group.start : group.stop])
 
         answers = await ask(range(len(batch)))
         if isinstance(answers, list):
@@ -131,11 +131,11 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
             return Ran(await bisect(len(batch), answers, ask), "failed")
         return Ran([answers] * len(batch), "failed")
 
-    async def _ask(self, permit: int, group: Sequence[Sent]) -> list[Outcome] | Relayed:
+    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | Relayed:
         """What a merged call brings each request; one answer if it may be the fault of one of them."""
         wire, requests = group[0].wire, [sent.request for sent in group]
         headers = (*group[0].headers, *self._time_left(group))
-        response = await self._call(permit, group[0].target, wire.merge(requests), headers)
+        response = await self._call(slot, group[0].target, wire.merge(requests), headers)
         if response.status != 200:
             relayed = _relayed(response)
             return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
@@ -143,36 +143,36 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
             replies = wire.split(Content(response.body, response.headers), requests)
         except WrongReply as error:
             self._complain(group[0].target, str(error))
-            return await self._ask_each(permit, group, str(error))
+            return await self._ask_each(slot, group, str(error))
         return [Part(reply) for reply, _ in zip(replies, group, strict=True)]
 
-    async def _ask_each(self, permit: int, group: Sequence[Sent], fault: str) -> list[Outcome]:
+    async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
         """The merged call worked, but its reply cannot be dealt out: each request goes alone, as it came."""
         nonsense = Relayed(502, ((b"content-type", b"application/json"),), error_body(fault))
         if not self._idempotent:
             return [nonsense] * len(group)
-        answers: list[Outcome] = []
+        answers: list[CallResult] = []
         for sent in group:
             if sent.original is not None:
-                answers.append(await self._relay(permit, sent, sent.original))
+                answers.append(await self._relay(slot, sent, sent.original))
             elif len(group) > 1:
-                answer = await self._ask(permit, [sent])
+                answer = await self._ask(slot, [sent])
                 answers += [answer] if isinstance(answer, Relayed) else answer
             else:
                 answers.append(nonsense)
         return answers
 
-    async def _relay(self, permit: int, sent: Sent, original: Content) -> Relayed:
+    async def _relay(self, slot: int, sent: Sent, original: Content) -> Relayed:
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
-        response = await self._call(permit, sent.target, content, self._time_left([sent]))
+        response = await self._call(slot, sent.target, content, self._time_left([sent]))
         kept = tuple(header for header in response.headers if header[0] != _DATE)
         return Relayed(response.status, kept, response.body)
 
     async def _call(
-        self, permit: int, target: bytes, content: Content, headers: tuple[Header, ...]
+        self, slot: int, target: bytes, content: Content, headers: tuple[Header, ...]
     ) -> Response:
-        return await self._servers.call(permit, target, content, headers, idempotent=self._idempotent)
+        return await self._servers.call(slot, target, content, headers, idempotent=self._idempotent)
 
     def _time_left(self, group: Sequence[Sent]) -> tuple[Header, ...]:
         """How long anybody waits for the answer, if that is known."""
@@ -190,8 +190,8 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
 
 
 async def bisect(
-    count: int, refusal: Relayed, ask: Callable[[range], Awaitable[list[Outcome] | Relayed]]
-) -> list[Outcome]:
+    count: int, refusal: Relayed, ask: Callable[[range], Awaitable[list[CallResult] | Relayed]]
+) -> list[CallResult]:
     """Find out which of ``count`` requests make a call fail, and get the others their answers.
 
     All of them together were refused. Level by level each group that was refused is halved, and its halves
@@ -199,7 +199,7 @@ async def bisect(
     group that it was in was told. Where more than four groups of a level are refused it is no single bad
     request, and the search ends.
     """
-    answers: list[Outcome] = [refusal] * count
+    answers: list[CallResult] = [refusal] * count
     refused = [range(count)]
     while 0 < len(refused) <= _MOST_FAILING:
         halves = [half for group in refused if len(group) > 1 for half in _halves(group)]

@@ -126,8 +126,8 @@ class WorkerConnection(asyncio.Protocol):
         self._is_streaming = False
         """Whether the first piece of the answer has come."""
         self._is_retiring = False
-        self._is_asked = False
-        """Whether it was asked if it is there, and has said nothing since."""
+        self._is_pinged = False
+        """Whether the worker was pinged and has sent nothing since."""
         self.hello: Hello | None = None
         self.ready: Ready | None = None
 
@@ -169,18 +169,18 @@ class WorkerConnection(asyncio.Protocol):
         assert self._running is not None
         self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
 
-    def look(self) -> None:
-        """Ask a worker that waits for a batch whether it is there; drop one that has not answered before.
+    def ping_idle(self) -> None:
+        """Ping the worker if it is idle; drop it if it did not answer the last ping.
 
-        Nothing else would tell of it before it costs somebody a timeout: others may be preferred for long.
+        Without pings a hung worker would show only when a batch on it times out.
         """
         if self._transport is None or not self.is_ready or self._running is not None:
-            self._is_asked = False
-        elif self._is_asked:
+            self._is_pinged = False
+        elif self._is_pinged:
             log.error("worker %s waits for a batch, but does not answer, and is dropped", self.index)
             self._drop()
         else:
-            self._is_asked = True
+            self._is_pinged = True
             self._transport.write(encode_frame(Ping()))
 
     def retire(self) -> None:
@@ -201,7 +201,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what it says."""
-        self._is_asked = False
+        self._is_pinged = False
         try:
             for frame in self._decoder.feed(data):
                 self._received(frame)

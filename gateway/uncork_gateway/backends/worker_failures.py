@@ -20,7 +20,7 @@ class _Death:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class WorkerStartup:
     """What a worker does that is not ready yet.
 
     Attributes:
@@ -47,7 +47,7 @@ class Troubles:
         self._failed: dict[int, str] = {}
         """What workers have said of themselves, by index, until they have ended."""
         self._failed_standbys: dict[int, str] = {}
-        self._starts: dict[int, Start] = {}
+        self._starts: dict[int, WorkerStartup] = {}
         """Of those that have been heard of, by index."""
         self._last: _Death | None = None
         self._deaths: dict[int, _Death] = {}
@@ -55,12 +55,12 @@ class Troubles:
 
     def setting_up(self, index: int) -> None:
         """A worker has begun to set its service up."""
-        self._starts[index] = Start("setup", "", self._clock())
+        self._starts[index] = WorkerStartup("setup", "", self._clock())
 
     def warming_up(self, index: int, api: str, rows: int) -> None:
         """A worker calls an api with so many rows of its example."""
         detail = f" with {plural(rows, 'row')}"
-        self._starts[index] = Start(f"warm-up of {api}", detail, self._clock())
+        self._starts[index] = WorkerStartup(f"warm-up of {api}", detail, self._clock())
 
     def ready(self, index: int) -> None:
         """A worker takes batches: what was before is no reason any more."""
@@ -97,7 +97,7 @@ class Troubles:
         now = self._clock()
         return {index: _told(death, now) for index, death in self._deaths.items()}
 
-    def starts(self) -> dict[int, Start]:
+    def starts(self) -> dict[int, WorkerStartup]:
         """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
         return dict(self._starts)
 

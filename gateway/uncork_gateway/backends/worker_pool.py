@@ -21,7 +21,6 @@ from uncork_workers.wire.frames import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
 
 # A worker that is stopped or hangs while it waits is known as such after one to two of these.
-_LOOK_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +44,16 @@ class WorkerFacts:
 class WorkerPool:
     """Listens for workers and has them run batches, one at a time each."""
 
-    def __init__(self, listener: PoolListener) -> None:
+    def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:
         self._listener = listener
+        self._ping_interval_s = ping_interval_s
         self._numbers = itertools.count(1)
         self._connections: dict[int, WorkerConnection] = {}
         """Those in force: they take batches, or will when they are ready."""
         self._standbys: dict[int, WorkerConnection] = {}
         self._retiring: set[WorkerConnection] = set()
         self._servers: list[asyncio.Server] = []
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_ping: asyncio.TimerHandle | None = None
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Take connections on a Unix socket, which should lie in a folder that is the user's alone.
@@ -195,33 +195,33 @@ class WorkerPool:
         """Whether at least one worker takes batches."""
         return any(connection.is_ready for connection in self._connections.values())
 
-    def look(self) -> None:
-        """See whether the workers that wait for something are there; called every now and then."""
+    def ping_idle(self) -> None:
+        """Ping the idle workers, and drop those that did not answer the last ping."""
         for connection in self._all():
-            connection.look()
+            connection.ping_idle()
 
-    def _look_later(self) -> None:
-        self._next_look = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._looked)
+    def _ping_later(self) -> None:
+        self._next_ping = asyncio.get_running_loop().call_later(self._ping_interval_s, self._on_ping_timer)
 
-    def _looked(self) -> None:
-        self.look()
-        self._look_later()
+    def _on_ping_timer(self) -> None:
+        self._ping_later()  # first: an exception below must not end the pings
+        self.ping_idle()
 
     def _all(self) -> list[WorkerConnection]:
         return [*self._connections.values(), *self._standbys.values(), *self._retiring]
 
     async def close(self) -> None:
         """Close all connections; the workers then exit."""
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_ping is not None:
+            self._next_ping.cancel()
         for server in self._servers:
             server.close()
         for connection in self._all():
             connection.close()
 
     def _connection(self, *, standby: bool = False) -> WorkerConnection:
-        if self._next_look is None:
-            self._look_later()
+        if self._next_ping is None:
+            self._ping_later()
         number = next(self._numbers)
         connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
         (self._standbys if standby else self._connections)[number] = connection

@@ -17,7 +17,7 @@ from uncork_workers.wire.frames import RowsForm
 JSON = b"content-type: application/json\r\n"
 
 
-class RowsReply(NamedTuple):
+class RequestResult(NamedTuple):
     """What a worker says to one request: rows of the answer, or the reason for a status other than 200.
 
     ``form`` says how rows are written. Where ``content_type`` is given, the body is the whole answer, of any
@@ -57,7 +57,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
+    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """The answer to what was asked.
 
         Raises:
@@ -70,7 +70,7 @@ class Dialect(Protocol):
         ...
 
 
-def require_rows(reply: RowsReply) -> None:
+def require_rows(reply: RequestResult) -> None:
     """Raise HandlerFailed if an answer is not rows, which are all that other protocols than ours can say."""
     if reply.content_type:
         raise HandlerFailed(f"the answer is {reply.content_type}, which this protocol has no words for")

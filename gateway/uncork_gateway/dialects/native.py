@@ -8,7 +8,7 @@ from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply
+from uncork_gateway.dialects.base import JSON, Reply, RequestResult
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.frames import Meta, RawForm, TensorForm
@@ -65,7 +65,7 @@ class Native:
             return asked._replace(raw=True)
         return asked._replace(key=AcceptKey(accept, asked.key)) if accept else asked
 
-    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
+    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """As the worker says it; the codec knows the form of rows."""
         if reply.content_type:
             own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED, unknown_encoding
-from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
+from uncork_gateway.dialects.base import Dialect, Reply, RequestResult
 from uncork_gateway.errors import GatewayError, Refused
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
@@ -26,7 +26,7 @@ class ApiRoute:
         api: str,
         *,
         dialect: Dialect,
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult],
         tally: ApiTally,
         max_body_bytes: int,
         batch_headers: BatchHeaders,
@@ -71,7 +71,7 @@ class ApiRequest(BufferedRequest):
         super().__init__(route, connection, head, keep_alive=keep_alive)
         self._route = route
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: Answer[RequestResult]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)

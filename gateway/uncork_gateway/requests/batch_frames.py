@@ -5,7 +5,7 @@ from __future__ import annotations
 from uncork_dispatcher import Job, Ran, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_workers.wire.frames import Batch, RowResult, for_each, shared
 from uncork_workers.wire.schema import ApiSettings
 
@@ -38,13 +38,13 @@ def to_frame(
     return batch, bodies
 
 
-def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
+def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RequestResult] | WorkerLost:
     """What came of a batch."""
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
     forms = for_each(reply.forms, len(reply.statuses))
-    results = list(map(RowsReply, reply.statuses, outcome.bodies, forms))
+    results = list(map(RequestResult, reply.statuses, outcome.bodies, forms))
     if reply.content_types is not None:
         headers = reply.headers or [[]] * len(results)
         results = [
@@ -65,6 +65,6 @@ def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[Rows
     )
 
 
-def result_of_row(row: RowResult) -> RowsReply:
+def result_of_row(row: RowResult) -> RequestResult:
     """The result of a warm-up as that of a request of one row."""
-    return RowsReply(200, row.body, row.form)
+    return RequestResult(200, row.body, row.form)

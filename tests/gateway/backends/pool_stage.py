@@ -83,11 +83,11 @@ class Listener:
 class Stage:
     """A pool that listens, its listener, and the workers that come."""
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, listener: Listener, *, ping_interval_s: float) -> None:
         self.socket_path = socket_path
         self.standby_path = f"{socket_path}2"
-        self.listener = Listener()
-        self.pool = WorkerPool(self.listener)
+        self.listener = listener
+        self.pool = WorkerPool(self.listener, ping_interval_s=ping_interval_s)
         self._workers: list[FakeWorker] = []
 
     async def news(self) -> News:
@@ -146,9 +146,11 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
+async def stage(
+    folder: Path, listener: Listener | None = None, *, ping_interval_s: float = 10.0
+) -> AsyncIterator[Stage]:
     """A pool on a socket in a folder."""
-    made = Stage(str(folder / "s"))
+    made = Stage(str(folder / "s"), listener or Listener(), ping_interval_s=ping_interval_s)
     await made.pool.listen(made.socket_path)
     await made.pool.listen(made.standby_path, standby=True)
     try:

@@ -10,8 +10,8 @@ from tests.gateway.running import run, turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.backends import known_models
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.telemetry.recorder import Recorder
 
 HOUR_S = 3600.0
 

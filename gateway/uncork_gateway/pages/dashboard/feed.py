@@ -10,7 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from uncork_gateway.pages.status.document import Batch, Event, Status
+from uncork_gateway.pages.status.document import Event, Status
+from uncork_gateway.telemetry.recorder import FinishedBatch
 
 log = logging.getLogger("uncork.gateway")
 
@@ -30,7 +31,7 @@ class Source(Protocol):
         """How things are."""
         ...
 
-    def batches_after(self, number: int) -> Sequence[Batch]:
+    def batches_after(self, number: int) -> Sequence[FinishedBatch]:
         """Batches that are still known and have a higher number, by number."""
         ...
 
@@ -130,18 +131,18 @@ class _Viewer:
         self._frames.put_nowait(None)
 
 
-def _last(batches: Sequence[Batch], before: int) -> int:
+def _last(batches: Sequence[FinishedBatch], before: int) -> int:
     return batches[-1].number if batches else before
 
 
-def _thinned(batches: Sequence[Batch], most: int) -> list[Batch]:
+def _thinned(batches: Sequence[FinishedBatch], most: int) -> list[FinishedBatch]:
     """At most so many of each api, at even distances, the latest among them."""
-    by_api: defaultdict[str, list[Batch]] = defaultdict(list)
+    by_api: defaultdict[str, list[FinishedBatch]] = defaultdict(list)
     for batch in reversed(batches):
         by_api[batch.api].append(batch)
     kept = [batch for own in by_api.values() for batch in own[:: -(-len(own) // most)]]
     return sorted(kept, key=lambda batch: batch.number)
 
 
-def _frame(status: Status, batches: list[Batch]) -> bytes:
+def _frame(status: Status, batches: list[FinishedBatch]) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(Event(status=status, batches=batches))

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from uncork_gateway.telemetry.recorder import FinishedBatch
+
 ApiState = Literal["ok", "degraded", "failing"]
 """How many of the recent requests ended in an error or were refused: at most 1 %, more, or at least half."""
 State = Literal["starting", "ready", "degraded", "failing", "not_ready", "draining"]
@@ -57,31 +59,6 @@ class TimeShares(msgspec.Struct, frozen=True, kw_only=True):
     queue_ms: float
     batch_ms: float
     transport_ms: float
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished batch.
-
-    Attributes:
-        number: rises from batch to batch, over all apis.
-        ended: seconds since 1970.
-        rows: of all its requests; ``cost`` is the same, or their cost if the api gives one.
-        waited_ms: how long the request was held that waited longest.
-        worker: index of the worker that ran it, -1 if it had gone; in a proxy, number of the call's permit.
-    """
-
-    number: int
-    ended: float
-    api: str
-    rows: int
-    cost: float
-    requests: int
-    reason: str
-    waited_ms: float
-    predicted_ms: float
-    actual_ms: float
-    worked: bool
-    worker: int
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,4 +210,4 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What the dashboard is sent, about once a second; ``batches`` are those since the event before."""
 
     status: Status
-    batches: list[Batch]
+    batches: list[FinishedBatch]

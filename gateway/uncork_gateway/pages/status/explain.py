@@ -7,7 +7,7 @@ from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.figures import A_FEW, Figures
 from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, plus_minus, times, were
 from uncork_gateway.pages.status.health import state_of, what_failed
-from uncork_gateway.pages.status.recent import ENOUGH_REQUESTS, WINDOW_S
+from uncork_gateway.telemetry.recent import ENOUGH_REQUESTS, WINDOW_S
 
 # From this gain on, a larger batch is worth asking for.
 _WORTH = 1.2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
 from uncork_gateway.pages.status.document import Failure
-from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.telemetry.recent import Recent
 
 # Where more arrives than this share of what the workers can do, queues grow beyond all bounds in bursts.
 _FULL_LOAD = 0.95

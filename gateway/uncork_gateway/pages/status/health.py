@@ -5,7 +5,7 @@ from __future__ import annotations
 from uncork_gateway.pages.status.document import ApiState
 from uncork_gateway.pages.status.figures import A_FEW, Figures
 from uncork_gateway.pages.status.formatting import Names, count
-from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.telemetry.recent import Recent
 
 _HALF = 0.5
 

@@ -15,10 +15,10 @@ from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.health import state_of
-from uncork_gateway.pages.status.places import Place, in_words, overall
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
-from uncork_gateway.pages.status.recent import WINDOW_S, Recent
-from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.pages.status.slots import BackendSlot, in_words, overall
+from uncork_gateway.telemetry.recent import WINDOW_S, Recent
+from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION
 
 
@@ -69,7 +69,7 @@ class Displayed(Protocol):
         """What is served, by name."""
         ...
 
-    def places(self) -> Sequence[Place]:
+    def slots(self) -> Sequence[BackendSlot]:
         """What runs batches, or is to."""
         ...
 
@@ -123,7 +123,7 @@ class Board:
     def status(self) -> document.Status:
         """Return the document of this moment. Everything is read once, and all figures follow from that."""
         front, work, now = self._front, self._dispatcher.work(), self._clock()
-        time_, places = self._wall_clock(), front.places()
+        time_, slots = self._wall_clock(), front.slots()
         apis = [_api(*seen, self._names) for seen in self._look(work, now, time_)]
         state = self._state(apis)
         return document.Status(
@@ -133,9 +133,9 @@ class Board:
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, front.trouble, places, apis),
+            sentence=overall(state, front.trouble, slots, apis),
             restarts=front.restarts,
-            workers=in_words(places, work.running),
+            workers=in_words(slots, work.running),
             apis=apis,
         )
 

@@ -11,7 +11,7 @@ from uncork_gateway.pages.status.formatting import count, ms, percent
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BackendSlot:
     """A worker, or a call that a server may run: :class:`document.Worker` without words.
 
     ``number`` is what the dispatcher knows it by; None if nothing can run there. ``fault`` is what there is
@@ -26,39 +26,39 @@ class Place:
     fault: str = ""
 
 
-def in_words(places: Sequence[Place], running: Sequence[RunningBatch]) -> list[document.Worker]:
-    """Describe each place."""
+def in_words(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:
+    """Describe each slot."""
     batches = {batch.worker: batch for batch in running}
     return [
         document.Worker(
-            index=place.index,
-            pid=place.pid,
-            url=place.url,
-            state=place.state,
-            doing=_doing(place, batches.get(place.number) if place.number is not None else None),
+            index=slot.index,
+            pid=slot.pid,
+            url=slot.url,
+            state=slot.state,
+            doing=_doing(slot, batches.get(slot.number) if slot.number is not None else None),
         )
-        for place in places
+        for slot in slots
     ]
 
 
-def _doing(place: Place, batch: RunningBatch | None) -> str:
-    if place.state == "busy" and batch is not None:
+def _doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
+    if slot.state == "busy" and batch is not None:
         requests = "" if batch.requests == batch.rows else f" of {count(batch.requests, 'request')}"
         return f"runs {count(batch.rows, 'row')}{requests} of {batch.api}, for {ms(batch.running_s)} now"
-    return place.fault or {"idle": "waits for a batch", "busy": "ends a batch"}.get(place.state, place.state)
+    return slot.fault or {"idle": "waits for a batch", "busy": "ends a batch"}.get(slot.state, slot.state)
 
 
 def overall(
-    state: document.State, trouble: str, places: Sequence[Place], apis: Sequence[document.Api]
+    state: document.State, trouble: str, slots: Sequence[BackendSlot], apis: Sequence[document.Api]
 ) -> str:
     """Describe the front end as a whole."""
     if state == "draining":
         return "The server is shutting down: it answers what it has accepted, and refuses the rest."
     if state in ("starting", "not_ready"):
         return f"Nothing can be answered: {trouble}."
-    lost = [place for place in places if place.state in ("lost", "starting")]
-    parts = [_ready(places, lost)]
-    parts += [f"{_fault(place)}." for place in lost if place.fault]
+    lost = [slot for slot in slots if slot.state in ("lost", "starting")]
+    parts = [_ready(slots, lost)]
+    parts += [f"{_fault(slot)}." for slot in lost if slot.fault]
     return " ".join([*parts, *filter(None, map(_notable, apis))])
 
 
@@ -78,20 +78,20 @@ _LIMITS: dict[document.Limit, str] = {
 }
 
 
-def _ready(places: Sequence[Place], lost: Sequence[Place]) -> str:
+def _ready(slots: Sequence[BackendSlot], lost: Sequence[BackendSlot]) -> str:
     """How many workers, or servers, are ready."""
-    of_servers = any(place.url for place in places)
-    total = len({place.url for place in places}) if of_servers else len(places)
+    of_servers = any(slot.url for slot in slots)
+    total = len({slot.url for slot in slots}) if of_servers else len(slots)
     ready = total - len(lost)
     of_all = f"{ready} of {total}" if lost else f"{ready}"
     called = ("server" if of_servers else "worker") + "s" * (total != 1)
     return f"{of_all} {called} {'is' if ready == 1 else 'are'} ready."
 
 
-def _fault(place: Place) -> str:
+def _fault(slot: BackendSlot) -> str:
     """Of a worker of ours the fault says which one it is."""
-    if place.url is not None:
-        return f"{place.url}: {place.fault}"
-    if place.state == "starting":
-        return f"Worker {place.index} {place.fault}"
-    return place.fault[:1].upper() + place.fault[1:]
+    if slot.url is not None:
+        return f"{slot.url}: {slot.fault}"
+    if slot.state == "starting":
+        return f"Worker {slot.index} {slot.fault}"
+    return slot.fault[:1].upper() + slot.fault[1:]
