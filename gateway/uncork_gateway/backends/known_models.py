@@ -10,7 +10,6 @@ from typing import Any
 from uncork_dispatcher import ApiRules, AsyncDispatcher
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S
-from uncork_gateway.telemetry.recorder import Recorder
 
 UNKNOWN = "(unknown)"
 """The API that requests for all other models share. Their batch keys keep the models apart."""
@@ -30,7 +29,7 @@ class KnownModels:
         rules: makes the rules of the API for a name.
         dispatcher: queues the requests.
         metrics: counts them, by API.
-        recorder: remembers the recent past, by API.
+        forget_api: drops all figures of an API, or returns False while it has requests.
         clock: monotonic seconds.
     """
 
@@ -40,13 +39,13 @@ class KnownModels:
         *,
         dispatcher: AsyncDispatcher[Any, Any],
         metrics: Metrics,
-        recorder: Recorder,
+        forget_api: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rules = rules
         self._dispatcher = dispatcher
         self._metrics = metrics
-        self._recorder = recorder
+        self._forget_api = forget_api
         self._clock = clock
         self._used: dict[str, float] = {}
         """When each known model was last asked for; the one that is idle longest comes first."""
@@ -90,9 +89,7 @@ class KnownModels:
 
     def _forget(self, model: str) -> bool:
         """Forget a model that has no requests; returns False if it has some."""
-        if not self._dispatcher.remove_api(model):
+        if not self._forget_api(model):
             return False
         del self._used[model]
-        self._metrics.forget(model)
-        self._recorder.forget(model)
         return True

@@ -25,17 +25,17 @@ WriteError = Callable[[str, int, str, dict[str, str]], Response]
 """Makes an answer from path, status, detail and headers, in the form that clients of the path expect."""
 
 
-class Front(Displayed, Protocol):
-    """A front end, how it is, and what it tells of itself.
-
-    Attributes:
-        board: how it is, in figures and in words.
-    """
+class Front(Protocol):
+    """A front end, as its pages see it."""
 
     board: Board
 
+    def unready(self) -> str:
+        """Return why requests cannot be answered now; empty if they can."""
+        ...
+
     def render_metrics(self) -> bytes:
-        """All that is counted, for Prometheus."""
+        """Return the metrics in Prometheus's text format."""
         ...
 
 
@@ -43,7 +43,8 @@ class Pages:
     """The plain routes of a front end.
 
     Args:
-        front: of what they tell.
+        front: the front end.
+        displayed: what it serves.
         settings: who may see them, and where.
         for_clients: more routes for clients.
         operating: more routes for operators.
@@ -60,6 +61,7 @@ class Pages:
     def __init__(
         self,
         front: Front,
+        displayed: Displayed,
         settings: ServerSettings,
         *,
         for_clients: Sequence[BaseRoute],
@@ -100,7 +102,7 @@ class Pages:
         self.admin_app: ASGIApp | None = None
         if settings.admin:
             on_error = {HTTPException: self._admin_error}
-            home = HomePage(lambda: Home(front.server, trouble=unready(front)), FOR_OPERATORS, keys=None)
+            home = HomePage(lambda: Home(displayed.server, trouble=front.unready()), FOR_OPERATORS, keys=None)
             routes = [*home.routes(), *looks, *operating]
             admin_app = Starlette(routes=routes, exception_handlers=on_error)
             self._admin_methods = methods_of(admin_app.routes)
@@ -111,7 +113,7 @@ class Pages:
         return PlainTextResponse("alive\n")
 
     async def _readyz(self, request: Request) -> Response:
-        reason = unready(self._front)
+        reason = self._front.unready()
         if reason:
             return self._error(request.url.path, 503, reason, {})
         return PlainTextResponse("ready\n")
@@ -134,10 +136,3 @@ class Pages:
                 separator = "" if detail.endswith("?") else ";"
                 detail = f"{detail}{separator} routes for clients are on another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
-
-
-def unready(front: Displayed) -> str:
-    """Return why requests cannot be answered now; empty if they can."""
-    if front.draining:
-        return "the server is shutting down"
-    return "" if front.any_ready else front.trouble

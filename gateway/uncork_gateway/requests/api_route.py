@@ -8,7 +8,7 @@ from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED, unknown_encoding
 from uncork_gateway.dialects.base import Dialect, Reply, RequestResult
-from uncork_gateway.errors import GatewayError, Refused
+from uncork_gateway.errors import GatewayError, Refused, Unavailable
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.batch_headers import BatchHeaders
@@ -38,6 +38,7 @@ class ApiRoute:
         self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_headers = batch_headers
+        self.removed = False
         self._fair_by = fair_by
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
@@ -55,6 +56,10 @@ class ApiRoute:
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> ApiRequest:
         """A request whose head has come."""
         return ApiRequest(self, connection, head, keep_alive=keep_alive)
+
+    def remove(self) -> None:
+        """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""
+        self.removed, self.tally = True, ApiTally()
 
     def error(self, status: int, detail: str) -> Reply:
         """Header lines and body of an answer other than 200."""
@@ -91,6 +96,8 @@ class ApiRequest(BufferedRequest):
             self._span.set_attribute("uncork.rows", asked.rows)
             asked = asked._replace(span=self._span)
         route, self._asked, self._rows = self._route, asked, asked.rows
+        if route.removed:
+            raise Unavailable("this api was removed", retry_after_s=1)
         self._number = route.dispatcher.submit(
             self,
             route.api,

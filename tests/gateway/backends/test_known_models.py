@@ -34,9 +34,16 @@ class Stage:
             lambda name: ApiRules(name=name),
             dispatcher=self.dispatcher,
             metrics=self.metrics,
-            recorder=self.recorder,
+            forget_api=self._forget,
             clock=lambda: self.now,
         )
+
+    def _forget(self, model: str) -> bool:
+        if not self.dispatcher.remove_api(model):
+            return False
+        self.metrics.forget(model)
+        self.recorder.forget(model)
+        return True
 
     async def _execute(self, job: Job[str]) -> Ran[str]:
         await self.gate.wait()

@@ -27,7 +27,10 @@ _IMPORT = "import"
 class Workers(Protocol):
     """Who knows what they do."""
 
-    draining: bool
+    @property
+    def draining(self) -> bool:
+        """Whether the server is stopping."""
+        ...
 
     def starts(self) -> Mapping[int, WorkerStartup]:
         """What those do that are not ready, by index, as far as they have said it."""

@@ -30,25 +30,29 @@ class Shown(NamedTuple):
     streams: bool = False
 
 
-class Displayed(Protocol):
-    """A front end, as its board sees it.
+class Lifecycle(Protocol):
+    """The state of a front end.
 
     Attributes:
-        draining: whether new requests are refused.
-        ready: set when something has taken batches for the first time.
+        draining: whether the server is stopping.
+        ready: set when the first batch can run.
     """
 
     draining: bool
     ready: asyncio.Event
 
+
+class Displayed(Protocol):
+    """A service, or the servers behind a proxy, as the pages show it."""
+
     @property
     def any_ready(self) -> bool:
-        """Whether something takes batches."""
+        """Whether a worker or server can run a batch."""
         ...
 
     @property
-    def trouble(self) -> str:
-        """Why nothing takes batches, if nothing does."""
+    def not_ready_reason(self) -> str:
+        """Why no worker or server is ready, if none is."""
         ...
 
     @property
@@ -90,7 +94,8 @@ class Board:
     """Tells how a front end is.
 
     Args:
-        front: the front end.
+        front: the state of the front end.
+        displayed: what it serves.
         dispatcher: its dispatcher.
         recorder: what happened lately.
         names: what its users call its parts.
@@ -101,7 +106,8 @@ class Board:
 
     def __init__(
         self,
-        front: Displayed,
+        front: Lifecycle,
+        displayed: Displayed,
         *,
         dispatcher: Dispatching,
         recorder: Recorder,
@@ -111,6 +117,7 @@ class Board:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._front = front
+        self._displayed = displayed
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._names = names
@@ -122,19 +129,19 @@ class Board:
 
     def status(self) -> document.Status:
         """Return the document of this moment. Everything is read once, and all figures follow from that."""
-        front, work, now = self._front, self._dispatcher.work(), self._clock()
-        time_, slots = self._wall_clock(), front.slots()
+        displayed, work, now = self._displayed, self._dispatcher.work(), self._clock()
+        time_, slots = self._wall_clock(), displayed.slots()
         apis = [_api(*seen, self._names) for seen in self._look(work, now, time_)]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
-            server=front.server,
+            server=displayed.server,
             time=time_,
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, front.trouble, slots, apis),
-            restarts=front.restarts,
+            sentence=overall(state, displayed.not_ready_reason, slots, apis),
+            restarts=displayed.restarts,
             workers=in_words(slots, work.running),
             apis=apis,
         )
@@ -142,7 +149,7 @@ class Board:
     def _state(self, apis: Sequence[document.Api]) -> document.State:
         if self._front.draining:
             return "draining"
-        if not self._front.any_ready:
+        if not self._displayed.any_ready:
             return "not_ready" if self._front.ready.is_set() else "starting"
         states = {api.state for api in apis}
         if "failing" in states:
@@ -153,14 +160,14 @@ class Board:
         self, work: WorkStats, now: float, time_: float
     ) -> Iterator[tuple[Figures, Shown, document.Failure | None]]:
         """Yield for each api its figures, how it is shown, and the exception that its handler raised last."""
-        front, stats = self._front, {one.name: one for one in self._dispatcher.stats()}
+        displayed, stats = self._displayed, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
         busy = {name: (one.batch_duration.sum, one.seconds) for name, one in recent.items() if one.batches}
-        for name, shown in front.shown().items():
+        for name, shown in displayed.shown().items():
             if name not in stats:
                 continue
             others = _shares_of_others(name, recent[name].seconds, busy, workers=work.workers)
-            failure = front.failure(name)
+            failure = displayed.failure(name)
             is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
             figures = Figures(
                 stats=stats[name],
@@ -171,8 +178,8 @@ class Board:
                 streams=shown.streams,
                 others_share=min(1.0, sum(others.values())),
                 busiest_other=max(others, key=lambda other: others[other], default=None),
-                draining=front.draining,
-                trouble=front.trouble,
+                draining=self._front.draining,
+                trouble=displayed.not_ready_reason,
                 failure=failure if is_recent else None,
             )
             yield figures, shown, failure

@@ -34,7 +34,7 @@ class Stage:
         self.ready = asyncio.Event()
         self.ready.set()
         self.any_ready = self._work.workers > 0
-        self.trouble = TROUBLE
+        self.not_ready_reason = TROUBLE
         self.server = "S"
         self.restarts = 0
         self.now = 5000.0
@@ -43,6 +43,7 @@ class Stage:
     def document(self, **options: Any) -> Status:
         """What it shows."""
         board = Board(
+            self,
             self,
             dispatcher=self,
             recorder=self,  # type: ignore[arg-type]
