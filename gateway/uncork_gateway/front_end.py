@@ -20,7 +20,8 @@ from uncork_gateway.pages.status.status_builder import Board, Displayed
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
-from uncork_gateway.telemetry.metrics import LiveState, Metrics
+from uncork_gateway.telemetry.live_state import LiveState
+from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from uncork_dispatcher import Estimate
-from uncork_gateway.telemetry.metrics import Distribution
+from uncork_gateway.telemetry.distribution import Distribution
 
 WINDOW_S = 30.0
 """Length of the window of recent counts. A window may be a tenth longer."""

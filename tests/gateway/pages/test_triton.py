@@ -154,7 +154,6 @@ def test_statistics_are_sums_over_requests_and_batches() -> None:
     )
     sizes = [(one.batch_size, one.compute_infer) for one in stats.batch_stats]
     assert sizes == [(3, duration(2, 0.75)), (4, duration(1, 2.0))]
-    assert statistics_of("m", tally.copy()) == stats
 
 
 def test_a_client_cannot_make_statistics_grow_without_end() -> None:
@@ -169,17 +168,6 @@ def test_a_client_cannot_make_statistics_grow_without_end() -> None:
     assert len(stats.batch_stats) == 1000
     assert stats.batch_stats[-1].compute_infer == DurationSum(2, 2 * 10**9)
     assert stats.execution_count == stats.inference_stats.compute_infer.count == 1502
-
-
-def test_a_copy_of_a_tally_does_not_count_on() -> None:
-    """What /status remembers stays as it was."""
-    metrics = Metrics()
-    tally = metrics.api("echo")
-    copied = tally.copy()
-    metrics.batch_ended(batch(1, seconds=1.0)[1], "worked")
-
-    assert statistics_of("m", copied).batch_stats == []
-    assert len(statistics_of("m", tally).batch_stats) == 1
 
 
 def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
