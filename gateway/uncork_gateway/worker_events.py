@@ -10,7 +10,7 @@ from typing import Any
 
 from uncork_dispatcher import AsyncDispatcher
 from uncork_gateway.apis import Apis
-from uncork_gateway.backends.worker_failures import Troubles
+from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_workers.wire.frames import Failed, Ready
@@ -61,7 +61,7 @@ class WorkerEvents:
         self._supervisor = supervisor
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
         self.files: set[str] = set()
-        self.failures = Troubles()
+        self.failures = WorkerFailures()
         self._logged_traceback = ""
 
     # What the supervisor reports

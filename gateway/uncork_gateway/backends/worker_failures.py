@@ -39,7 +39,7 @@ class WorkerStartup:
         return self.stage + self.detail
 
 
-class Troubles:
+class WorkerFailures:
     """What is heard of workers that start and end."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from uncork_gateway.backends.worker_failures import Troubles, WorkerStartup
+from uncork_gateway.backends.worker_failures import WorkerFailures, WorkerStartup
 
 
-class Watched(Troubles):
+class Watched(WorkerFailures):
     """With a clock that the test sets."""
 
     def __init__(self) -> None:
