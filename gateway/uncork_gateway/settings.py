@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from uncork_dispatcher import Observer
 from uncork_gateway.auth import ApiKeys
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.connection.timeouts import ClientLimits
 from uncork_gateway.interfaces import BodyPool, Tracing
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers

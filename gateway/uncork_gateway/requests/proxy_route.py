@@ -235,7 +235,7 @@ class ProxyRequest(BufferedRequest):
             if self._span is not None:
                 headers = with_trace(headers, self._span.headers())
             relayed = await self._route.relay(self._route.target, headers, body)
-            if not self.response_complete:
+            if not self._is_answered:
                 self._reply(relayed.status, header_lines(relayed.headers), relayed.body)
         except Exception as error:
             self.failed(error)

@@ -112,7 +112,7 @@ class BufferedRequest(ABC):
     """
 
     # Most requests never change these.
-    response_complete = False
+    _is_answered = False
     _started = False
     _whole = False
     _refused: GatewayError | None = None
@@ -162,24 +162,24 @@ class BufferedRequest(ABC):
         elif self._whole:
             self._begin(self._body())
         elif self._head.expects:
-            self._connection.continue_()
+            self._connection.send_continue()
 
-    def take(self, piece: bytes) -> None:
+    def body_received(self, piece: bytes) -> None:
         """Keep a piece of the body, unless it is of no use any more."""
         self._size += len(piece)
         if self._size > self._to.max_body_bytes:
-            self.broken(too_large(self._to.max_body_bytes))
+            self.reject(too_large(self._to.max_body_bytes))
         elif self._refused is None:
             self._pieces.append(piece)
             pool = self._connection.pool
             pool.used_bytes += len(piece)
             if pool.used_bytes > pool.max_bytes and self._size > _SMALL_BODY_BYTES:
-                self.broken(_no_room())
+                self.reject(_no_room())
 
-    def broken(self, error: GatewayError) -> None:
+    def reject(self, error: GatewayError) -> None:
         """Reply with an error when it is the request's turn; what still comes is not read."""
         self._forget_body()
-        if self.response_complete:
+        if self._is_answered:
             self._connection.hang_up()
             return
         self.keep_alive = False
@@ -187,23 +187,23 @@ class BufferedRequest(ABC):
         if self._started and is_first:
             self.failed(self._refused)
 
-    def complete(self) -> None:
+    def body_complete(self) -> None:
         """Have the request executed if it is its turn."""
         self._whole = True
         if self._started and self._refused is None:
             self._begin(self._body())
 
-    def whole(self, body: bytes) -> None:
+    def execute(self, body: bytes) -> None:
         """Have the request executed, without putting its body together."""
         if self._refused is not None:
             self.failed(self._refused)
         else:
             self._begin(body)
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Take the request out of the queue, if it is held."""
-        if not self.response_complete:
-            self.response_complete = True
+        if not self._is_answered:
+            self._is_answered = True
             self._forget_body()
             self._withdraw()
             self._count(CLIENT_GONE)
@@ -221,7 +221,7 @@ class BufferedRequest(ABC):
     def failed(self, error: Exception) -> None:
         """Reply with an error in the route's form; if the client has its reply, only log a fault of ours."""
         failure = self._failure(error)
-        if self.response_complete:
+        if self._is_answered:
             return
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # the rest of the body is not read
@@ -236,17 +236,18 @@ class BufferedRequest(ABC):
         return error if isinstance(error, GatewayError) else unexpected(error)
 
     def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
+        self._is_answered = True
         self._connection.reply(self, status, head, body)
         self._count(status, is_refusal=is_refusal)
 
     def _count(self, status: int, *, is_refusal: bool = False) -> None:
         seconds = time.perf_counter() - self._arrived
         self._to.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
-        request_log, answer = self._connection.request_log, self._answer
-        if request_log is not None:
+        access_log, answer = self._connection.access_log, self._answer
+        if access_log is not None:
             batch_id = "" if answer is None else self._to.batch_headers.id_of(answer.batch.start.batch)
             size = self._size or self._head.length
-            request_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
+            access_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
         if self._span is not None:
             self._span.end(status, answer)
 
@@ -274,7 +275,7 @@ class BufferedRequest(ABC):
         self._forget_body()
         try:
             body = inflating.result()
-            if not self.response_complete:
+            if not self._is_answered:
                 self._dispatch(body)
         except Exception as error:
             self.failed(error)

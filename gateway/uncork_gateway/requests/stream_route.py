@@ -34,7 +34,6 @@ class StreamRequest(ApiRequest):
     so that the client sees that the answer is not whole.
     """
 
-    response_started = False
     _status = 0
     """That of the answer, once it has begun."""
     _batch = 0
@@ -54,7 +53,7 @@ class StreamRequest(ApiRequest):
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
         """Send a piece, if there is a client that reads."""
         transport = self._connection.transport
-        if self.response_complete or transport.is_closing():
+        if self._is_answered or transport.is_closing():
             return  # the worker does not know yet
         waiting_bytes = transport.get_write_buffer_size()
         if waiting_bytes > self._route.max_body_bytes:
@@ -79,12 +78,13 @@ class StreamRequest(ApiRequest):
         elif not self._connection.transport.is_closing():
             if self._is_chunked:
                 self._connection.transport.write(b"0\r\n\r\n")
-            self._connection.end(self)
+            self._is_answered = True
+            self._connection.end_reply(self)
             self._count(self._status)
 
     def failed(self, error: Exception) -> None:
         """Say what went wrong, as far as that can still be said."""
-        if self.response_complete or not self._status:
+        if self._is_answered or not self._status:
             super().failed(error)
             return
         failure = self._failure(error)
@@ -115,7 +115,7 @@ class StreamRequest(ApiRequest):
             return False
         self._status = head.status
         encoding = b"transfer-encoding: chunked\r\n" if self._is_chunked else b""
-        self._connection.begin(self, head.status, self._opening_lines() + lines + encoding)
+        self._connection.begin_reply(self, head.status, self._opening_lines() + lines + encoding)
         return True
 
     def _opening_lines(self) -> bytes:
@@ -123,7 +123,7 @@ class StreamRequest(ApiRequest):
 
     def _cut(self, status: int) -> None:
         """Close the connection in the middle of the answer."""
-        self.response_complete = True
+        self._is_answered = True
         transport = self._connection.transport
         if self._is_chunked and status != CLIENT_GONE:
             transport.close()  # when what has been yielded is sent
