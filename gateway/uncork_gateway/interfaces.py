@@ -60,40 +60,41 @@ class BodyPool:
         return cls(max(_BODIES_OF_LARGEST_SIZE * max_body_bytes, _SMALLEST_POOL_BYTES))
 
 
-class Request(Protocol):
-    """One request on the fast path.
-
-    The connection passes on the body as it arrives, and calls ``start`` when all earlier requests on it have
-    been answered; with pipelining that may be after the end of the body. The request then calls
-    :meth:`Connection.reply` once.
-    """
+class QueuedRequest(Protocol):
+    """A request that waits for its turn to reply."""
 
     keep_alive: bool
-    response_complete: bool
+    """Whether the connection stays open after the reply."""
 
     def start(self) -> None:
         """Allow the request to reply: all earlier requests on the connection have been answered."""
 
-    def take(self, piece: bytes) -> None:
-        """Accept a piece of the body."""
-
-    def complete(self) -> None:
-        """Mark the body as complete."""
-
-    def whole(self, body: bytes) -> None:
-        """Accept the whole body and start: ``start``, ``take`` and ``complete`` in one."""
-
-    def broken(self, error: GatewayError) -> None:
-        """Abort the body. The request replies with ``error`` once it has started."""
-
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Cancel the request: its client has disconnected."""
 
 
-class StreamedRequest(Request, Protocol):
-    """A request whose response is sent in pieces."""
+class Request(QueuedRequest, Protocol):
+    """A request whose body the connection passes on as it arrives.
 
-    response_started: bool
+    With pipelining, :meth:`start` may be called after the end of the body. The request then calls
+    :meth:`Connection.reply`, or :meth:`Connection.begin_reply` and :meth:`Connection.end_reply`, once.
+    """
+
+    def body_received(self, piece: bytes) -> None:
+        """Accept a piece of the body."""
+
+    def body_complete(self) -> None:
+        """Accept the end of the body."""
+
+    def reject(self, error: GatewayError) -> None:
+        """Accept no more of the body. The request replies with ``error`` once it has started."""
+
+
+class FastPathRequest(Request, Protocol):
+    """A request to a handler of the route table."""
+
+    def execute(self, body: bytes) -> None:
+        """Start, given the whole body: ``start``, ``body_received`` and ``body_complete`` in one."""
 
 
 class Connection(Protocol):
@@ -109,7 +110,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def request_log(self) -> AccessLog | None:
+    def access_log(self) -> AccessLog | None:
         """Logs requests, if they are logged."""
         ...
 
@@ -123,16 +124,16 @@ class Connection(Protocol):
         """The version of the request that was parsed last, such as ``1.1``."""
         ...
 
-    def reply(self, request: Request, status: int, head: bytes, body: bytes) -> None:
+    def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         """Answer a request that has started. ``head`` is header lines, each with its line end."""
 
-    def begin(self, request: StreamedRequest, status: int, head: bytes) -> None:
-        """Send status and header lines of a response whose body the request writes to the transport."""
+    def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
+        """Send status and header lines of a reply whose body the request writes to the transport."""
 
-    def end(self, request: Request) -> None:
-        """Finish a response that was begun; its body is complete."""
+    def end_reply(self, request: QueuedRequest) -> None:
+        """Finish a reply that was begun; its body is complete."""
 
-    def continue_(self) -> None:
+    def send_continue(self) -> None:
         """Ask a client that sent ``Expect: 100-continue`` for the body."""
 
     def hang_up(self) -> None:
@@ -146,6 +147,6 @@ class Handler(Protocol[Head]):
         """Extract the fields that :meth:`open` needs. Header names are as the client wrote them."""
         ...
 
-    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> Request:
+    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> FastPathRequest:
         """Create the request of a head. ``head`` may be reused for later requests with the same bytes."""
         ...

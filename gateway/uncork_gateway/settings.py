@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from uncork_gateway.auth import ApiKeys
-from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.interfaces import Tracing
 
 

@@ -83,8 +83,8 @@ class WorkerEvents:
             log.warning("%s", unsaid)
         if failures == _CRASH_LOOP:
             log.error(
-                "worker %d has exited %d times in a row before finishing a batch. The server keeps restarting "
-                "it; fix the service, or stop the server",
+                "worker %d has exited %d times in a row before finishing a batch. The server keeps "
+                "restarting it; fix the service, or stop the server",
                 *(index, failures),
             )
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import httptools
 import uvicorn
 
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
-from uncork_gateway.connection.timeouts import ClientLimits
 from uncork_gateway.interfaces import BodyPool, Handler
 
 JSON = (b"content-type", b"application/json")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from http.client import responses
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
-
-from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool, Tracing
 from uncork_gateway.telemetry.access_log import AccessLog
@@ -43,5 +42,7 @@ class ListenerContext:
             self._starts.clear()
         start = self._starts.get(status)
         if start is None:
-            start = self._starts[status] = STATUS_LINE[status] + header_lines(headers)
+            phrase = responses.get(status, "").encode()
+            start = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, header_lines(headers))
+            self._starts[status] = start
         return start

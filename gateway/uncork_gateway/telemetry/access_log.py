@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from uncork_dispatcher import BatchFacts, Ending, Observer, ShedReason, Start
-from uncork_gateway.errors import CLIENT_GONE
 
 _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
-
-_FAILED = 500
 
 
 class AccessLog:
@@ -38,34 +32,6 @@ class AccessLog:
                 "batch": batch_id,
             },
         )
-
-    def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return an app that serves the same and logs each request."""
-
-        async def logged(scope: Scope, receive: Receive, send: Send) -> None:
-            began, status, size = time.perf_counter(), CLIENT_GONE, 0
-
-            async def counting() -> Message:
-                nonlocal size
-                message = await receive()
-                size += len(message.get("body", b""))
-                return message
-
-            async def noting(message: Message) -> None:
-                nonlocal status
-                status = message.get("status", status)
-                await send(message)
-
-            try:
-                await app(scope, counting, noting)
-            except Exception:
-                status = _FAILED
-                raise
-            finally:
-                seconds = time.perf_counter() - began
-                self.request(scope["method"], scope["raw_path"], status, seconds, size=size)
-
-        return logged
 
 
 class BatchLog:

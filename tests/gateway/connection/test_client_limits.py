@@ -10,7 +10,7 @@ from tests.gateway.client import Connection, Server
 from tests.gateway.connection.test_protocol import Echo, hot, plain, serving
 from tests.gateway.running import run, turns
 from tests.gateway.stage import LIMIT_BYTES, Stage
-from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.connection.client_limits import ClientLimits
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LONG = b"x" * 70_000

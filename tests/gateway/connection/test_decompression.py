@@ -53,7 +53,7 @@ def test_what_was_compressed_comes_out(
     data *= times
     inflation = Inflation(pack(data), encoding, max_bytes=len(data))
     steps = 0
-    while not inflation.go_on(step * 1000):
+    while not inflation.inflate(step * 1000):
         steps += 1
 
     assert inflation.result() == data

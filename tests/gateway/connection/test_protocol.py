@@ -56,7 +56,7 @@ class EchoRequest:
         self, echo: Echo, connection: interfaces.Connection, head: bytes, *, keep_alive: bool
     ) -> None:
         self.keep_alive = keep_alive
-        self.response_complete = self._has_left = False
+        self._has_left = False
         self._echo = echo
         self._connection = connection
         self._head = head
@@ -67,25 +67,25 @@ class EchoRequest:
     def start(self) -> None:
         """Its turn."""
         if self._head == b"expects":
-            self._connection.continue_()
+            self._connection.send_continue()
         self._go_on()
 
-    def take(self, piece: bytes) -> None:
+    def body_received(self, piece: bytes) -> None:
         """A piece of body."""
         self._body += piece
 
-    def complete(self) -> None:
+    def body_complete(self) -> None:
         """The end of the body."""
         self._go_on()
 
-    def whole(self, body: bytes) -> None:
+    def execute(self, body: bytes) -> None:
         """All of it at once."""
         self._echo.whole += 1
         self._body = body
         self._missing = 1
         self._go_on()
 
-    def broken(self, error: GatewayError) -> None:
+    def reject(self, error: GatewayError) -> None:
         """No more will come."""
         self.keep_alive = False
         self._error = error
@@ -93,11 +93,10 @@ class EchoRequest:
         if not self._missing:
             self.answer()
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """The client has gone."""
         assert not self._has_left
         self._has_left = True
-        self.response_complete = True
         self._echo.left += 1
 
     def answer(self) -> None:
@@ -520,7 +519,7 @@ def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
 
 def test_an_exchange_is_what_the_protocol_asks_for() -> None:
     """The fake of these tests fits; mypy sees to the rest."""
-    exchange: type[interfaces.Request] = EchoRequest
+    exchange: type[interfaces.FastPathRequest] = EchoRequest
     assert exchange is EchoRequest
 
 

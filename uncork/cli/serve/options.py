@@ -18,7 +18,7 @@ from uncork.config.sources import Kind, Source
 from uncork.server.listeners import DoorOptions
 from uncork.server.serving import Drain
 from uncork_dispatcher import POLICIES, make_policy
-from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
