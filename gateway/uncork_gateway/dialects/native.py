@@ -78,7 +78,7 @@ class Native:
             shape = (asked.rows, *reply.form.shape)
             array = encode_npy(reply.body, datatype=reply.form.datatype, shape=shape, single=asked.single)
             return Reply(_NPY, array)
-        return Reply(JSON, self._codec.encode(reply.body, single=asked.single))
+        return Reply(JSON, asked.json_answer(reply.body))
 
     def error(self, status: int, detail: str) -> Reply:
         """A problem document."""

@@ -184,8 +184,8 @@ def test_a_single_row_is_answered_as_one() -> None:
     marshalled = AB.decode(b' {"b": 1, "a": null} ')
 
     assert marshalled == Marshalled(b'{"b": 1, "a": null}', rows=1, key=None, single=True)
-    assert AB.encode(b"5", single=True) == b"5"
-    assert AB.encode(b"5,6", single=False) == b"[5,6]"
+    assert marshalled.json_answer(b"5") == b"5"
+    assert marshalled._replace(single=False).json_answer(b"5,6") == b"[5,6]"
 
 
 ROWS = st.integers(1, 3).flatmap(
