@@ -1,4 +1,4 @@
-"""What the gateway of a service answers to those who do not ask for a batch: models, documents, errors."""
+"""The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ _MOST_NAMED = 5
 
 
 class Served(Front, Protocol):
-    """What is served now, and how it is."""
+    """A front end of a service, with what its pages show."""
 
     @property
     def service(self) -> ServiceDescription | None:
-        """With the settings of its own; None until a worker has said it."""
+        """The service with its own settings; None until a worker has described it."""
         ...
 
     @property
     def models(self) -> Mapping[str, Model]:
-        """By name."""
+        """The models by name."""
         ...
 
     def tally(self, api: str) -> ApiTally:
-        """What is counted of an api."""
+        """Return the counts of an API."""
         ...
 
     def api_paths(self) -> list[str]:
-        """The paths at which requests for batches are taken, those of the service's own routes first."""
+        """Return the paths that accept requests for batches, the service's own routes first."""
         ...
 
 
 class ServicePages:
-    """The plain routes of the gateway of a service: ``app`` and ``admin_app``, as :class:`Pages` has them."""
+    """The plain routes of a service's gateway: ``app`` and ``admin_app``, as in :class:`Pages`."""
 
     def __init__(self, served: Served, settings: FrontSettings) -> None:
         self._served = served
@@ -100,7 +100,7 @@ class ServicePages:
         if self._served.service is None and error.status_code in (404, 405):
             return _error(path, 503, self._served.trouble, {"retry-after": "1"})
         apis = self._served.api_paths()
-        # Any other error comes from a page and already says what is wrong.
+        # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path in apis:
             methods = {**methods_of(self._routes, self._served.models), **dict.fromkeys(apis, "POST")}
             own = [f"POST {one}" for one in apis if not one.startswith(PREFIXES)]
@@ -110,7 +110,7 @@ class ServicePages:
 
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
-    """An error in the form that clients of a path expect."""
+    """Write an error in the form that clients of a path expect."""
     if path.startswith(PREFIXES) or path == "/v2":
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")
