@@ -20,8 +20,6 @@ from uncork_gateway.backends.worker_connection import (
 from uncork_workers.wire.frames import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
 
-# A worker that is stopped or hangs while it waits is known as such after one to two of these.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
@@ -40,7 +38,10 @@ class WorkerFacts:
 
 
 class WorkerPool:
-    """Accepts connections of workers and runs batches on them, one at a time each."""
+    """Accepts connections of workers and runs batches on them, one at a time each.
+
+    An idle worker that hangs is dropped after one to two times ``ping_interval_s``.
+    """
 
     def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:
         self._listener = listener

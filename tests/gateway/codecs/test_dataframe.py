@@ -180,7 +180,7 @@ def test_json_of_any_form_becomes_the_same_rows(body: bytes) -> None:
 
 
 def test_a_single_row_is_answered_as_one() -> None:
-    """Without the list around it."""
+    """The answer to a single row has no list around it."""
     marshalled = AB.decode(b' {"b": 1, "a": null} ')
 
     assert marshalled == Marshalled(b'{"b": 1, "a": null}', rows=1, key=None, single=True)

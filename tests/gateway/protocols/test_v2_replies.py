@@ -257,7 +257,7 @@ def test_parts_with_values_missing_do_not_fit_together() -> None:
 
 
 def test_the_reply_of_a_model_of_our_own() -> None:
-    """Name and version, the client's id as it wrote it, and tensors in the form that they have."""
+    """It has the members, the client's id verbatim, and tensors in their own form."""
     outputs = [
         Tensor(name="a", datatype="INT8", shape=(2,), form="flat", data=b"1,2"),
         Tensor(name="b", datatype="INT8", shape=(2,), form="binary", data=b"\1\2"),

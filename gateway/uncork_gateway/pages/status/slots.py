@@ -67,8 +67,8 @@ def _notable(api: document.Api) -> str:
     """Describe an API that needs attention; empty for others."""
     if api.state != "ok":
         shares = {"ended in an error": api.error_share, "were refused": api.refused_share}
-        told = [f"{percent(share)} of its requests {what}" for what, share in shares.items() if share]
-        return f"{api.name} is {api.state}: {', '.join(told)}."
+        parts = [f"{percent(share)} of its requests {what}" for what, share in shares.items() if share]
+        return f"{api.name} is {api.state}: {', '.join(parts)}."
     return "" if api.limited_by == "nothing" else f"{api.name} is limited by {_LIMITS[api.limited_by]}."
 
 
