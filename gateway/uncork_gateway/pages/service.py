@@ -1,4 +1,4 @@
-"""What the gateway of a service answers to those who do not ask for a batch: models, documents, errors."""
+"""The pages of a service's gateway, besides those of every front end: models, OpenAPI, docs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Served(Displayed, Protocol):
 
     @property
     def service(self) -> ServiceDescription | None:
-        """With the settings of its own; None until a worker has said it."""
+        """The service with its own settings; None until a worker has described it."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class ServicePages:
         path = request.url.path
         if self._served.service is None and error.status_code in (404, 405):
             return _error(path, 503, self._served.not_ready_reason, {"retry-after": "1"})
-        # Any other error comes from a page and already says what is wrong.
+        # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
             methods, hint = self._all_routes()
             error = not_served(request.method, path, methods, otherwise=hint)
@@ -122,7 +122,7 @@ class ServicePages:
 
 
 def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
-    """An error in the form that clients of a path expect."""
+    """Write an error in the form that clients of a path expect."""
     if path.startswith(PREFIXES) or path == "/v2":
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return Response(problem(status, detail), status, headers=headers, media_type="application/problem+json")

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from uncork_gateway.backends.http_server import Response
+from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.protocols.wire import Content
 
@@ -53,7 +53,7 @@ class Stage:
 
     async def call(
         self, slot: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
-    ) -> Response:
+    ) -> ServerResponse:
         """A batch of one call on a slot, which is lost with it if it breaks."""
         self.servers.take(slot)
         try:

@@ -21,7 +21,7 @@ def echo(call: Call) -> Reply:
     return Reply(call.body)
 
 
-def test_healthy_servers_give_permits() -> None:
+def test_healthy_servers_give_slots() -> None:
     """As many as they may run calls; a server that takes connections is healthy."""
 
     async def scenario() -> None:
@@ -144,7 +144,7 @@ def test_a_server_that_is_gone_is_a_worker_lost() -> None:
     run(scenario())
 
 
-def test_a_server_that_is_not_there_yet_gives_no_permits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogCaptureFixture) -> None:
     """The log says so, once."""
 
     async def scenario() -> None:

@@ -44,7 +44,7 @@ def test_the_least_loaded_server_gets_the_call() -> None:
     assert run_virtually(scenario()) == [*"ab", *"cab", *"ab", *"cab"]
 
 
-def test_requests_without_a_permit_are_shown_the_least_loaded_server() -> None:
+def test_requests_without_a_slot_get_the_least_loaded_server() -> None:
     """Even when all have as many calls as they may; none if none is healthy."""
 
     async def scenario() -> None:
@@ -126,7 +126,7 @@ def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() -> None:
     run_virtually(scenario())
 
 
-def test_a_permit_that_was_dropped_cannot_be_given_back() -> None:
+def test_a_slot_that_was_dropped_cannot_be_given_back() -> None:
     """There is one in its place already."""
 
     async def scenario() -> None:

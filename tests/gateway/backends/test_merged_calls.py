@@ -179,7 +179,7 @@ def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
 # What goes wrong on the way
 
 
-def test_a_connection_that_breaks_loses_the_batch_and_the_permit() -> None:
+def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
     """There is another slot as soon as the server is found healthy."""
 
     async def scenario() -> None:

@@ -263,7 +263,7 @@ def test_closing_before_listening_does_nothing() -> None:
 
 
 def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
-    """It is stopped, or hangs: better known now than by the batch that it would not run."""
+    """A hung worker is dropped before a batch is released to it."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
@@ -281,7 +281,7 @@ def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> N
 
 
 def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
-    """However often it is asked."""
+    """A worker that answers every ping is kept."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
@@ -297,8 +297,8 @@ def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_worker_that_runs_a_batch_is_not_asked(tmp_path: Path) -> None:
-    """It has its timeout; nor is one that sets itself up, which may take long."""
+def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
+    """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
@@ -318,7 +318,7 @@ def test_a_worker_that_runs_a_batch_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
-    """The listener fails on the first worker that is dropped; the next one is still found out."""
+    """The listener fails on the first worker that is dropped; the next one is still dropped."""
 
     class FailingListener(Listener):
         def worker_dropped(self, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The workers of a front end, or the calls to servers, and the front end as a whole, in words."""
+"""Descriptions of a front end's slots, and of the front end as a whole."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uncork_dispatcher import RunningBatch
+from uncork_dispatcher.plural import plural
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.formatting import count, ms, percent
+from uncork_gateway.pages.status.formatting import are, count, ms, percent
 
 
 @dataclass(frozen=True, slots=True)
 class BackendSlot:
-    """A worker, or a call that a server may run: :class:`document.Worker` without words.
+    """A worker, or a call that a server may run.
 
-    ``number`` is what the dispatcher knows it by; None if nothing can run there. ``fault`` is what there is
-    to say of it if it runs no batch.
+    ``number`` is its number in the dispatcher; None if it cannot run batches. ``fault`` describes it while it
+    runs no batch.
     """
 
     index: int
@@ -26,7 +27,7 @@ class BackendSlot:
     fault: str = ""
 
 
-def in_words(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:
+def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:
     """Describe each slot."""
     batches = {batch.worker: batch for batch in running}
     return [
@@ -63,11 +64,11 @@ def overall(
 
 
 def _notable(api: document.Api) -> str:
-    """A sentence on an api that needs attention; empty for others."""
+    """Describe an API that needs attention; empty for others."""
     if api.state != "ok":
         shares = {"ended in an error": api.error_share, "were refused": api.refused_share}
-        told = [f"{percent(share)} of its requests {what}" for what, share in shares.items() if share]
-        return f"{api.name} is {api.state}: {', '.join(told)}."
+        parts = [f"{percent(share)} of its requests {what}" for what, share in shares.items() if share]
+        return f"{api.name} is {api.state}: {', '.join(parts)}."
     return "" if api.limited_by == "nothing" else f"{api.name} is limited by {_LIMITS[api.limited_by]}."
 
 
@@ -79,17 +80,16 @@ _LIMITS: dict[document.Limit, str] = {
 
 
 def _ready(slots: Sequence[BackendSlot], lost: Sequence[BackendSlot]) -> str:
-    """How many workers, or servers, are ready."""
+    """Describe how many workers, or servers, are ready."""
     of_servers = any(slot.url for slot in slots)
     total = len({slot.url for slot in slots}) if of_servers else len(slots)
     ready = total - len(lost)
-    of_all = f"{ready} of {total}" if lost else f"{ready}"
-    called = ("server" if of_servers else "worker") + "s" * (total != 1)
-    return f"{of_all} {called} {'is' if ready == 1 else 'are'} ready."
+    of_all = plural(total, "server" if of_servers else "worker")
+    return f"{f'{ready} of ' if lost else ''}{of_all} {are(ready)} ready."
 
 
 def _fault(slot: BackendSlot) -> str:
-    """Of a worker of ours the fault says which one it is."""
+    """Describe a fault; that of a lost worker already names it."""
     if slot.url is not None:
         return f"{slot.url}: {slot.fault}"
     if slot.state == "starting":
