@@ -24,13 +24,14 @@ from rich.table import Table
 from uncork.cli.terminal import show
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
 from uncork_gateway.codecs import Marshalled, make_codec
+from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import HotRoutes
-from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
+from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.dialects import Native
-from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.requests.api_route import HotRoute
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.dialects.base import RequestResult
+from uncork_gateway.interfaces import BodyPool
+from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_loadtests.intervals import Interval, median_interval
 
@@ -96,20 +97,20 @@ class Way:
     """Clients of a hot route whose batches are answered at once."""
 
     def __init__(self, clients: int, tally: ApiTally, *observers: Metrics) -> None:
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observers=observers)
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(self, observers=observers)
         dispatcher.set_api(
             ApiRules(name="predict", policy="none" if clients == 1 else f"fixed:1000:{clients}")
         )
         dispatcher.worker_ready(0)
-        route = HotRoute(
+        route = ApiRoute(
             "predict",
             dialect=Native(make_codec({"kind": "json"})),
             dispatcher=dispatcher,
             tally=tally,
             max_body_bytes=1000,
-            batch_head=BatchHead("bench"),
+            batch_headers=BatchHeaders("bench"),
         )
-        routes = HotRoutes(limits=ClientLimits(), pool=BodyPool(1000))
+        routes, listener = RouteTable(), ListenerContext(pool=BodyPool(1000))
         routes.replace({b"/predict": route})
         http = uvicorn.Config(
             _no_app, lifespan="off", log_config=None, interface="asgi3", timeout_keep_alive=_FOREVER_S
@@ -117,7 +118,9 @@ class Way:
         http.load()
         state = uvicorn.Server(http).server_state
         self._ends: list[socket.socket] = []
-        self._connection = partial(HttpProtocol, routes, config=http, server_state=state, app_state={})
+        self._connection = partial(
+            HttpProtocol, routes, listener, config=http, server_state=state, app_state={}
+        )
         self._count = clients
 
     async def open(self) -> None:
@@ -148,10 +151,10 @@ class Way:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
         """Answer each request with its own row."""
         rows = job.start.rows
-        ran = Ran([RowsReply(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
+        ran = Ran([RequestResult(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
         asyncio.get_running_loop().call_soon(ended, ran)
 
     def abandon(self, batch: int, worker: int) -> None:

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import httptools
 import uvicorn
 
+from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import HotHandler, HotRoutes
-from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
+from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.interfaces import BodyPool, Handler
 
 JSON = (b"content-type", b"application/json")
 
@@ -38,7 +40,7 @@ class Server:
 
     def __init__(
         self,
-        handlers: Mapping[bytes, HotHandler[Any]],
+        handlers: Mapping[bytes, Handler[Any]],
         *,
         app: Any = no_app,
         limits: ClientLimits | None = None,
@@ -47,12 +49,15 @@ class Server:
         self.config = uvicorn.Config(app, lifespan="off", log_config=None, interface="asgi3")
         self.config.load()
         self.state = uvicorn.Server(self.config).server_state
-        self.routes = HotRoutes(limits=limits or ClientLimits(), pool=BodyPool(max_pool_bytes))
+        self.routes = RouteTable()
         self.routes.replace(handlers)
+        self.listener = ListenerContext(limits=limits or ClientLimits(), pool=BodyPool(max_pool_bytes))
 
     def protocol(self) -> HttpProtocol:
         """A new connection."""
-        return HttpProtocol(self.routes, config=self.config, server_state=self.state, app_state={})
+        return HttpProtocol(
+            self.routes, self.listener, config=self.config, server_state=self.state, app_state={}
+        )
 
 
 class Connection(asyncio.Transport):

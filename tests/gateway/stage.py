@@ -10,9 +10,9 @@ from tests.gateway.client import JSON, Client, Reply, Server
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
-from uncork_gateway.dialects.base import RowsReply
-from uncork_gateway.requests.api_route import HotRoute
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.dialects.base import RequestResult
+from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import Metrics
 
 RULES = ApiRules(name="echo")
@@ -26,10 +26,10 @@ class Runner:
         self.jobs: list[Job[Marshalled]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.reply: Callable[[bytes], RowsReply] = lambda body: RowsReply(200, body)
+        self.reply: Callable[[bytes], RequestResult] = lambda body: RequestResult(200, body)
         self.error: Exception | None = None
 
-    async def __call__(self, job: Job[Marshalled]) -> Ran[RowsReply]:
+    async def __call__(self, job: Job[Marshalled]) -> Ran[RequestResult]:
         """Run a batch."""
         self.jobs.append(job)
         await self.gate.wait()
@@ -60,19 +60,19 @@ class Stage:
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
-        self.dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
+        self.dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(
             TaskRunner(self.runner), observers=(self.metrics,), clock=clock
         )
         self.dispatcher.set_api(rules)
         for worker in range(workers):
             self.dispatcher.worker_ready(worker)
-        self.route = HotRoute(
+        self.route = ApiRoute(
             "echo",
             dialect=dialect or Native(codec or make_codec(input or {"kind": "json"}, cost)),
             dispatcher=self.dispatcher,
             tally=self.metrics.api("echo"),
             max_body_bytes=LIMIT_BYTES,
-            batch_head=BatchHead("gateway"),
+            batch_headers=BatchHeaders("gateway"),
             fair_by=fair_by,
         )
         self.server = Server({b"/": self.route})

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 import uvicorn
 
 from uncork.server.listeners import Doors
+from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import HotRoutes
-from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
+from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.interfaces import BodyPool
 
 KEEP_ALIVE_S = 75
 """How long an idle connection is kept: longer than load balancers keep theirs, so that they close it."""
@@ -38,8 +39,8 @@ class Servers:
         public = _http_config(front.app, front.protocol, **patience, **doors.tls)
         self._servers = [(_HttpServer(public), doors.public)]
         if doors.admin is not None:
-            no_apis = HotRoutes(limits=ClientLimits(), pool=BodyPool.for_bodies(0))
-            admin = _http_config(front.admin_app, partial(HttpProtocol, no_apis), **patience)
+            protocol = partial(HttpProtocol, RouteTable(), ListenerContext(pool=BodyPool.for_bodies(0)))
+            admin = _http_config(front.admin_app, protocol, **patience)
             self._servers.append((_HttpServer(admin), doors.admin))
 
     async def serve(self) -> None:

@@ -9,30 +9,30 @@ from uncork_gateway.errors import BadRequest, BodyTooLarge, UnknownEncoding
 ACCEPTED = b"gzip, deflate"
 GZIP = frozenset((b"gzip", b"x-gzip"))
 ENCODINGS = GZIP | {b"deflate"}
-"""Those that can be undone; in lower case."""
-OF_ENCODED = frozenset((b"content-encoding", b"content-length"))
-"""Headers that are about the body as it came."""
+"""Accepted encodings, in lower case."""
+ENCODING_HEADERS = frozenset((b"content-encoding", b"content-length"))
+"""Headers that describe the body as it was sent."""
 
 _GZIP_FORMAT, _ZLIB_FORMAT, _RAW_FORMAT = 31, 15, -15
-# The rest of a piece is copied with every member that ends in it.
+# Small, because zlib copies the rest of a piece with every gzip member that ends in it.
 _PIECE_BYTES = 16 * 1024
-_MOST_MEMBERS = 10_000
+_MAX_MEMBERS = 10_000
 _ZLIB_METHOD = 8
 
 
 def unknown_encoding(encoding: bytes) -> UnknownEncoding:
-    """What to say of one that is not in :data:`ENCODINGS`."""
+    """Return the error for an encoding that is not in :data:`ENCODINGS`."""
     name = encoding.decode("latin-1")
     return UnknownEncoding(f"content encoding {name!r} is not accepted; send gzip, deflate or none", ACCEPTED)
 
 
 class Inflation:
-    """A body that is being inflated, in steps.
+    """The step-by-step decompression of a body.
 
     Args:
-        body: as it came.
+        body: the compressed body.
         encoding: one of :data:`ENCODINGS`.
-        max_bytes: that the inflated body may have; no more memory is taken.
+        max_bytes: limit of the inflated body, and of the memory used.
     """
 
     def __init__(self, body: bytes, encoding: bytes, *, max_bytes: int) -> None:
@@ -45,14 +45,14 @@ class Inflation:
         self._members = 1
         self._inflater = zlib.decompressobj(self._format)
 
-    def go_on(self, most_bytes: int) -> bool:
-        """Inflate up to about so many bytes more; whether all is done.
+    def inflate(self, max_bytes: int) -> bool:
+        """Inflate up to about ``max_bytes`` more; return whether the body is complete.
 
         Raises:
-            BadRequest: if the data is broken, incomplete or followed by something else.
-            BodyTooLarge: if more than ``max_bytes`` come out.
+            BadRequest: the data is broken, incomplete or followed by other data.
+            BodyTooLarge: the inflated body is over the limit.
         """
-        stop = self._size + most_bytes
+        stop = self._size + max_bytes
         try:
             while not self._is_whole():
                 if self._size >= stop:
@@ -63,8 +63,8 @@ class Inflation:
         return True
 
     def result(self) -> bytes:
-        """The inflated body, once all is done; or all of it, in one step."""
-        self.go_on(self._max_bytes + 1)
+        """Return the inflated body; inflate the rest if it is not complete."""
+        self.inflate(self._max_bytes + 1)
         return b"".join(self._inflated)
 
     def _is_whole(self) -> bool:
@@ -74,11 +74,11 @@ class Inflation:
             raise BadRequest("the compressed body is incomplete")
         return True
 
-    def _inflate_piece(self, most_bytes: int) -> None:
+    def _inflate_piece(self, max_bytes: int) -> None:
         if self._inflater.eof:
             self._next_member()
         piece = self._body[self._at : self._at + _PIECE_BYTES]
-        inflated = self._inflater.decompress(piece, most_bytes)
+        inflated = self._inflater.decompress(piece, max_bytes)
         self._at += len(piece) - len(self._inflater.unconsumed_tail) - len(self._inflater.unused_data)
         self._size += len(inflated)
         if self._size > self._max_bytes:
@@ -90,12 +90,12 @@ class Inflation:
         if self._format != _GZIP_FORMAT:
             raise BadRequest("the compressed body is followed by something else")
         self._members += 1
-        if self._members > _MOST_MEMBERS:
-            raise BadRequest(f"the compressed body has more than {_MOST_MEMBERS} members")
+        if self._members > _MAX_MEMBERS:
+            raise BadRequest(f"the compressed body has more than {_MAX_MEMBERS} members")
         self._inflater = zlib.decompressobj(self._format)
 
 
 def _deflate_format(body: bytes) -> int:
-    """That of zlib, as it should be; or without its header, as some clients have it."""
+    """Detect zlib's header, which the standard requires and some clients omit."""
     is_zlib = len(body) >= 2 and body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2]) % 31 == 0
     return _ZLIB_FORMAT if is_zlib else _RAW_FORMAT

@@ -1,281 +1,329 @@
-"""HTTP/1.1 as uvicorn speaks it, with a short way for the requests that are batched.
+"""HTTP/1.1 between a client and the handlers of its requests, without ASGI on the fast path.
 
-Parsing, keep-alive, pipelining and shutdown are uvicorn's. A request to a hot route needs no
-ASGI scope, task, event or router between the parser and the dispatcher: what those cost is several
-times what is left without them (``docs/performance.md``). All others take uvicorn's own way.
-What clients may not do is in ``docs/reliability.md``.
+uvicorn owns the sockets, TLS, signals and the shutdown. With :class:`HttpProtocol` as its ``http=`` option it
+creates one per connection, and calls ``shutdown`` when it stops. As every such class does, this one uses the
+application and the keep-alive time of ``config``, and ``connections``, ``tasks`` and ``default_headers`` of
+``server_state``. Beyond that it needs only helpers of ``uvicorn.protocols``.
+
+A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without an
+ASGI scope, task, event or router: those would cost several times the rest (``docs/performance.md``). If the
+same head has come before, byte by byte, the request is not even parsed. All others take the ASGI path. Both
+kinds of request have one interface, :class:`Request`. ``docs/reliability.md`` lists what clients may not do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Coroutine
 from typing import Any
 
-import httptools
+from starlette.types import ASGIApp
+from uvicorn import Config
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
 
-from uncork_gateway.connection.client_limits import WaryProtocol, is_exchange
-from uncork_gateway.connection.route_table import (
-    Exchange,
-    HotHandler,
-    HotRoutes,
-    Known,
-    StreamedExchange,
-    header_lines,
+from uncork_gateway.connection.asgi_request import AsgiRequest, make_scope
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.connection.parser import RequestParser, StopParsing
+from uncork_gateway.connection.refusal import Refusal
+from uncork_gateway.connection.reply_queue import ReplyQueue
+from uncork_gateway.connection.route_table import Known, RouteTable
+from uncork_gateway.connection.state import (
+    BODY,
+    CLIENT_ENDS,
+    CLOSE,
+    CLOSED,
+    ENDED,
+    HANG_UP,
+    HEAD,
+    HEAD_COMPLETE,
+    IDLE,
+    LINGERING,
+    MESSAGE_BEGINS,
+    MESSAGE_COMPLETE,
+    READING,
+    READING_STOPS,
+    Transitions,
 )
-from uncork_gateway.errors import BadRequest, GatewayError, problem, unexpected
+from uncork_gateway.connection.timeouts import Timeouts
+from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
+from uncork_gateway.interfaces import Handler, QueuedRequest, Request
 
+_LINGER_S = 5.0
+_FIRST_PING_S = 0.01
 _numbers = itertools.count(1)
 
 
-class Refusal:
-    """Takes the turn of what could not be read as a request."""
+class HttpProtocol(asyncio.Protocol):
+    """One connection.
 
-    keep_alive = False
+    Attributes:
+        number: identifies the connection; never used twice.
+        flow: whether either side has stopped reading.
+        begun: number of requests that have begun to arrive, except those that are not parsed.
+        answered: number of replies sent.
+        body_bytes: size of all bodies received.
+    """
 
-    def __init__(self, connection: HttpProtocol, error: GatewayError) -> None:
-        self.response_complete = False
-        self._connection = connection
-        self._error = error
+    transport: asyncio.Transport
+    flow: FlowControl
+    _parser: RequestParser
+    _replies: ReplyQueue
+    _timeouts: Timeouts
+    _scope: dict[str, Any]
+    """The part of an ASGI scope that all requests have in common."""
 
-    def start(self) -> None:
-        """All requests before it on the connection have been answered."""
-        error, request_log = self._error, self._connection.request_log
-        if request_log is not None:
-            request_log.request("-", b"-", error.status, 0.0, size=0)
-        head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
-        self._connection.reply(self, error.status, head, problem(error.status, str(error)))
-
-    def leave(self) -> None:
-        """Nobody needs to know."""
-
-
-class HttpProtocol(WaryProtocol):
-    """One connection."""
-
-    def __init__(self, routes: HotRoutes, **uvicorn: Any) -> None:
-        super().__init__(routes.limits, **uvicorn)
-        self._routes = routes
-        self._parsed: tuple[HotHandler[Any], Any] | None = None
-        self._chunk = b""
-        """What the parser is fed, if it stood between two requests before."""
-        self._going_on = False
-        self.parser = _make_parser(self)
-        self.pool = routes.pool
-        self.request_log = routes.access_log
-        self.traces = routes.traces
-        if self.request_log is not None:
-            self.app = self.request_log.wrap(self.app)
+    def __init__(
+        self,
+        routes: RouteTable,
+        listener: ListenerContext,
+        *,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        if not config.loaded:
+            config.load()
         self.number = next(_numbers)
-        """Names the connection; never used twice."""
+        self.pool = listener.pool
+        self.access_log = listener.access_log
+        self.traces = listener.traces
+        self.state = IDLE
+        self.begun = self.answered = self.body_bytes = 0
+        self._routes = routes
+        self._listener = listener
+        self._app: ASGIApp = config.loaded_app
+        self._app_state = app_state
+        self._keep_alive_s = config.timeout_keep_alive
+        self._server_state = server_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._incoming: Request | None = None
+        """The request that is being read."""
+        self._parsed: tuple[Handler[Any], Any] | None = None
+        """Its handler, and what that made of the head; None on the ASGI path."""
+        self._chunk = b""
+        """The input that is being parsed, if a request begins with it."""
+        self._reply_begun = False
 
-    def reply(self, exchange: Exchange | Refusal, status: int, head: bytes, body: bytes) -> None:
-        """Answer a request whose turn it is. ``head`` is header lines, each with its line end."""
-        exchange.response_complete = True
-        if self.transport.is_closing():
-            return
-        if self._routes.closing and not self.pipeline:
-            exchange.keep_alive = False
-        if not exchange.keep_alive:
-            head += b"connection: close\r\n"
-        start = self._routes.reply_start(status, self.server_state.default_headers)
-        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (start, head, len(body), body))
-        if not exchange.keep_alive:
-            self.hang_up()
-        self.on_response_complete()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timeouts; refuse the client if there are too many connections."""
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        self._parser = RequestParser(self)
+        self._replies = ReplyQueue(transport, self.flow)
+        self._is_tls = is_ssl(transport)
+        self._scope = {
+            "server": get_local_addr(transport),
+            "client": get_remote_addr(transport),
+            "scheme": "https" if self._is_tls else "http",
+            "state": self._app_state,
+        }
+        limits = self._listener.limits
+        self._timeouts = Timeouts(self, limits, keep_alive_s=self._keep_alive_s, loop=self._loop)
+        connections: set[Any] = self._server_state.connections
+        connections.add(self)
+        if len(connections) > limits.max_connections:
+            self._replies.add(Refusal(self, Unavailable("there are too many connections", retry_after_s=1)))
 
-    def begin(self, exchange: StreamedExchange, status: int, head: bytes) -> None:
-        """Begin the answer to a request whose turn it is, up to its body; :meth:`end` comes later."""
-        if not exchange.keep_alive:
-            head += b"connection: close\r\n"
-        exchange.response_started = True
-        start = self._routes.reply_start(status, self.server_state.default_headers)
-        self.transport.write(b"%b%b\r\n" % (start, head))
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the requests that have no reply."""
+        self.state = CLOSED
+        self._timeouts.stop()
+        self._server_state.connections.discard(self)
+        self._replies.disconnect()
+        self.flow.resume_writing()
+        # Reference cycles would keep thousands of closed connections until the garbage collector runs.
+        self._parser.close()
+        self._incoming = None
+        del self._parser, self._timeouts
 
-    def end(self, exchange: Exchange) -> None:
-        """The answer that was begun is whole, as the client can see."""
-        exchange.response_complete = True
-        if not exchange.keep_alive:
-            self.hang_up()
-        self.on_response_complete()
-
-    def resume_writing(self) -> None:
-        """The client reads again: go on with what it has pipelined."""
-        super().resume_writing()
-        self._go_on()
+    # Input
 
     def data_received(self, data: bytes) -> None:
-        """Take the short way at once if a whole request has come whose head is known."""
-        if self._between and self._is_free:
+        """Take the fast path at once if this is a whole request whose head is known; else parse."""
+        if self.state is IDLE and self._replies.is_free:
             end = data.find(b"\r\n\r\n") + 4
             known = self._routes.known.get(data[:end])
             if known is not None and len(data) == end + known.length:
-                exchange = known.handler.open(self, known.head, keep_alive=True)
-                self.cycle = self._serving = exchange  # type: ignore[assignment]
-                exchange.whole(data[end:])
+                request = known.handler.open(self, known.head, keep_alive=True)
+                self._replies.current = request
+                request.execute(data[end:])
                 return
-        if not self._deaf:
-            self._chunk = data if self._between else b""
-            self._feed(data)
+        if self.state in READING:
+            self._chunk = data if self.state is IDLE else b""
+            try:
+                self._parser.feed(data)
+            except GatewayError as error:
+                self.give_up(error)
             self._chunk = b""
 
-    def _parse(self, data: bytes) -> None:
-        """Have bytes parsed, without offers of another protocol (as ``h2c``): nobody here takes them up."""
-        while data:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as offer:
-                data = self._head_without_offer() + data[offer.args[0] :]
-                self.parser = _make_parser(self)
-            else:
-                return
+    def message_begins(self) -> None:
+        """Begin a request, unless the one before is the last."""
+        newest = self._replies.newest
+        if self.state in READING and newest is not None and not newest.keep_alive:
+            self.state = READING_STOPS[self.state]
+        if self.state not in READING:
+            raise StopParsing
+        self.state = MESSAGE_BEGINS[self.state]
+        self.begun += 1
 
-    def _head_without_offer(self) -> bytes:
-        """The head that was parsed, but the parser takes all that follows for the other protocol."""
-        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-        kept = [header for header in self.headers if header[0].lower() != b"upgrade"]
-        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, header_lines(kept))
-
-    # What uvicorn's protocol calls
-
-    def on_message_begin(self) -> None:
-        """Forget the request before; uvicorn makes its scope here, which only its own way needs."""
-        self._check_begin()
-        self.url = b""
-        self.expect_100_continue = False
-        self.headers = []
-        self._exchange = None
-        self._between = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header as it came, without the space that the parser leaves behind it (RFC 9110, 5.5)."""
-        if self._in_body:
-            return  # a trailer, which must not pass for a header
-        value = value.rstrip(b" \t")
-        self._check_header(name, value)
-        self.headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        """Choose the way of a request."""
-        self._check_head()
-        if self.parser.should_upgrade():
-            return
-        handler = None
-        if self.parser.get_method() == b"POST":
-            handler = self._routes.find(self.url)
-        if handler is None or not self._routes.admit(self.headers):
-            self._long_way()
-            self._in_body = True
-            return
-        keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
-        head = handler.read_head(self.headers, self.url)
-        self._parsed = (handler, head)
-        self._exchange = handler.open(self, head, keep_alive=keep_alive)
-        self._in_body = True
-        self._enter(self._exchange)
-
-    def _enter(self, exchange: Exchange | Refusal) -> None:
-        """Start a request, or queue it behind the one before."""
-        free = self._is_free
-        self.cycle = exchange  # type: ignore[assignment]
-        if free:
-            self._start_asgi_task(exchange, self.app)
+    def head_complete(self) -> None:
+        """Open the request on the fast path or on the ASGI path."""
+        parser = self._parser
+        handler = self._routes.find(parser.target) if parser.method == b"POST" else None
+        if handler is not None and self._listener.admit(parser.headers):
+            head = handler.read_head(parser.headers, parser.target)
+            self._parsed = handler, head
+            self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
         else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+            self._parsed = None
+            scope = make_scope(self._scope, parser)
+            self._incoming = AsgiRequest(self, self._app, scope, keep_alive=parser.keep_alive)
+        self.state = HEAD_COMPLETE[self.state]
+        self._replies.add(self._incoming)
 
-    def _refuse(self, error: GatewayError) -> None:
-        self._enter(Refusal(self, error))
+    def body_received(self, piece: bytes) -> None:
+        """Pass a piece of the body on."""
+        self.body_bytes += len(piece)
+        if self.state is BODY and self._incoming is not None:
+            self._incoming.body_received(piece)
+
+    def message_complete(self) -> None:
+        """Pass the end of the body on."""
+        if self.state is BODY and self._incoming is not None:
+            self.state = MESSAGE_COMPLETE[self.state]
+            self._learn(self._incoming)
+            self._incoming.body_complete()
+
+    def _learn(self, request: Request) -> None:
+        """Remember a head on the fast path if the input was exactly this request."""
+        if self._parsed is not None and request.keep_alive:
+            end = self._chunk.find(b"\r\n\r\n") + 4
+            length = self._parser.content_length
+            if length and len(self._chunk) == end + length:
+                self._routes.learn(self._chunk[:end], Known(*self._parsed, length))
+
+    # Replies
 
     @property
-    def _is_free(self) -> bool:
-        """Whether a request that comes now has its turn at once."""
-        return self._is_idle and not self.flow.write_paused
+    def http_version(self) -> str:
+        """The version of the request that was parsed last."""
+        return self._parser.http_version
 
-    def on_body(self, body: bytes) -> None:
-        """Hand a piece of body on."""
-        self._note_body(body)
-        if self._exchange is None:
-            super().on_body(body)
+    def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
+        """Answer a request that has started. ``head`` is header lines, each with its line end."""
+        if not self.transport.is_closing():
+            head = self._reply_head(request, status, head)
+            self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        self.end_reply(request)
+
+    def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
+        """Send status and header lines of a reply whose body the request writes to the transport."""
+        self._reply_begun = True
+        self.transport.write(self._reply_head(request, status, head) + b"\r\n")
+
+    def end_reply(self, request: QueuedRequest) -> None:
+        """Finish a reply that was begun; its body is complete."""
+        self._replies.current = None
+        self._reply_begun = False
+        self.answered += 1
+        if not request.keep_alive:
+            self.hang_up()
+        self._replies.advance()
+
+    def send_continue(self) -> None:
+        """Ask a client that sent ``Expect: 100-continue`` for the body."""
+        if self.http_version != "1.0":  # which knows no interim replies
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:
+        if self._listener.closing and not self._replies.has_queued:
+            request.keep_alive = False
+        start = self._listener.reply_start(status, self._server_state.default_headers)
+        return b"%b%b" % (start, head) if request.keep_alive else b"%b%bconnection: close\r\n" % (start, head)
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in a task that the server waits for when it shuts down."""
+        task = self._loop.create_task(coroutine)
+        self._server_state.tasks.add(task)
+        task.add_done_callback(self._server_state.tasks.discard)
+
+    def resume_writing(self) -> None:
+        """Start queued requests: the client reads its replies again."""
+        self.flow.resume_writing()
+        self._replies.advance()
+
+    def pause_writing(self) -> None:
+        """Start no more requests: the client does not read its replies."""
+        self.flow.pause_writing()
+
+    # The end of the connection
+
+    def eof_received(self) -> bool:
+        """Stay open until all requests are answered, unless the client has gone for certain.
+
+        A client that has closed looks like one that has only stopped sending, until its system answers
+        something that is sent with a reset. So pings are sent. In the middle of a reply they are impossible,
+        and TLS has no half-closed connections: there the client is taken for gone.
+        """
+        before = self.state
+        if self._is_tls or (self._reply_begun and before is not ENDED):
+            return False
+        if before in (HEAD, BODY):
+            self.give_up(BadRequest("the connection ended before the request did"), CLIENT_ENDS)
         else:
-            self._exchange.take(body)
+            self.state = CLIENT_ENDS[self.state]
+        if before is not ENDED and self._replies.newest is not None:
+            self._replies.newest.keep_alive = False
+            self._ping(_FIRST_PING_S)
+        return self.is_answering
 
-    def on_message_complete(self) -> None:
-        """Hand the end of a body on."""
-        if self.parser.should_upgrade():
-            return
-        self._between, self._in_body = not self._deaf, False
-        if self._exchange is None:
-            super().on_message_complete()
-            return
-        self._learn(self._exchange)
-        self._exchange.complete()
-
-    def _learn(self, exchange: Exchange) -> None:
-        """Keep the head of the request that was parsed, if all of it came alone and in one piece."""
-        end = self._chunk.find(b"\r\n\r\n") + 4
-        length = next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
-        if exchange.keep_alive and length and len(self._chunk) == end + length and self._parsed is not None:
-            handler, head = self._parsed
-            self._routes.learn(self._chunk[:end], Known(handler, head, length))
-
-    def on_response_complete(self) -> None:
-        """Go on with the next request, if the client reads its answers."""
-        self.server_state.total_requests += 1
-        self._answered += 1
-        if self.pipeline or self.flow.read_paused:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Start what is queued, if the client reads its answers. A fault in that closes the connection."""
-        if self._going_on:
-            return
-        self._going_on = True
-        try:
-            self._start_queued()
-        except Exception as error:
-            # Nothing would answer that request, and those behind it would wait for ever.
-            unexpected(error)
-            self.transport.close()
-        finally:
-            self._going_on = False
-
-    def _start_queued(self) -> None:
-        """A loop: many may be answered at once."""
-        while not (self._serving and not self._serving.response_complete):
-            if self.flow.write_paused or self.transport.is_closing():
-                break
-            if len(self.pipeline) < 2:
-                self.flow.resume_reading()
-            if not self.pipeline:
-                break
-            self._start_asgi_task(*self.pipeline.pop())
-
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self._serving = cycle
-        if is_exchange(cycle):
-            cycle.start()
+    def shutdown(self) -> None:
+        """Close when all requests are answered; uvicorn calls this when it stops."""
+        newest = self._replies.newest
+        if newest is None:
+            self.close()
         else:
-            super()._start_asgi_task(cycle, app)
+            newest.keep_alive = False
 
-    def _long_way(self) -> None:
-        try:
-            has_path = httptools.parse_url(self.url).path is not None
-        except httptools.HttpParserError:
-            has_path = False
-        if not has_path:
-            raise BadRequest("the request target is neither a path nor a URL with one")
-        url, headers = self.url, self.headers
-        super().on_message_begin()
-        self.url = url
-        for name, value in headers:
-            super().on_header(name, value)
-        super().on_headers_complete()
-        if self._routes.closing:
-            self.cycle.keep_alive = False
+    def close(self) -> None:
+        """Close without a reply."""
+        self.state = CLOSE[self.state]
+        self.transport.close()
 
+    def hang_up(self) -> None:
+        """Close after the bytes written so far, and give the client time to read them."""
+        before = self.state
+        self.state = HANG_UP[self.state]
+        self._replies.disconnect()
+        if self.state is CLOSED or self._is_tls:
+            self.close()
+        elif before is not LINGERING:
+            self.flow.resume_reading()
+            self.transport.write_eof()
+            self._timeouts.linger(_LINGER_S, self.transport.abort)
 
-def _make_parser(protocol: HttpProtocol) -> httptools.HttpRequestParser:
-    parser = httptools.HttpRequestParser(protocol)
-    # It is for us to say what becomes of requests after the last on a connection.
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)
-    return parser
+    def give_up(self, error: GatewayError, event: Transitions = READING_STOPS) -> None:
+        """Stop reading, and answer the request that is being read with ``error`` when it has started."""
+        before = self.state
+        if before not in READING:
+            return
+        self.state = event[before]
+        if before is not BODY:
+            self._replies.add(Refusal(self, error))
+        elif self._incoming is not None:
+            self._incoming.reject(error)
+
+    def _ping(self, again_s: float) -> None:
+        """Send to a client that has ended; if it has gone, the second ping or a later one fails."""
+        if self.is_answering and not self._reply_begun and not self.transport.is_closing():
+            self.send_continue()
+            self._loop.call_later(again_s, self._ping, 2 * again_s)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request has no reply."""
+        return self._replies.newest is not None

@@ -1,111 +1,60 @@
-"""How much of the server one client may take up, and how long it may take to send."""
+"""How long a client may take to send, and how long its connection may stay idle."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Protocol
 
+from uvicorn.protocols.http.flow_control import FlowControl
+
 from uncork_dispatcher.plural import plural
+from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.state import State
 from uncork_gateway.errors import GatewayError, Unreadable
 
-_SLOWEST_BODY_BYTES_PER_S = 500
+_MIN_BODY_BYTES_PER_S = 500
 """Less than a telephone line carries; so low that no real upload is taken for an attack."""
 
-_SMALLEST_POOL_BYTES = 64 * 2**20
-_BODIES_OF_LARGEST_SIZE = 4
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClientLimits:
-    """What clients may take up.
+class TimedConnection(Protocol):
+    """The part of a connection that :class:`Timeouts` needs.
 
     Attributes:
-        head_timeout_s: in which a new connection must bring its first byte, and any head must be whole once
-            it has begun.
-        body_timeout_s: a body must grow by 500 bytes a second, taken over each such time.
-        max_connections: open at a time; more are refused with 503.
+        body_bytes: size of all bodies received so far.
+        begun: number of requests that have begun to arrive.
+        answered: number of replies sent.
     """
 
-    head_timeout_s: float = 10.0
-    body_timeout_s: float = 30.0
-    max_connections: int = 10_000
-
-
-@dataclass(slots=True)
-class BodyPool:
-    """The memory that bodies take up of which more is to come, over all connections."""
-
-    max_bytes: int
-    used_bytes: int = 0
-
-    @classmethod
-    def for_bodies(cls, max_body_bytes: int) -> BodyPool:
-        """One that has room for four of the largest, and for many of usual size if that is small."""
-        return cls(max(_BODIES_OF_LARGEST_SIZE * max_body_bytes, _SMALLEST_POOL_BYTES))
-
-
-class Stage(Enum):
-    """What a connection is about."""
-
-    new = auto()
-    """Nothing has come."""
-    idle = auto()
-    """All that was asked is answered."""
-    head = auto()
-    """Part of a head has come."""
-    body = auto()
-    """Part of a body may have come."""
-    answer = auto()
-    """All that was asked has come, and is not answered yet."""
-    over = auto()
-    """It is going to be closed."""
-
-
-class Watched(Protocol):
-    """A connection, as far as its patience goes.
-
-    Attributes:
-        body_bytes: of all bodies that have come so far.
-    """
-
+    state: State
+    flow: FlowControl
     body_bytes: int
+    begun: int
+    answered: int
 
     @property
-    def stage(self) -> Stage:
-        """What it is about now."""
-        ...
-
-    @property
-    def exchanges(self) -> tuple[int, int]:
-        """How many requests have begun to come, and how many answers have gone."""
-        ...
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is we who do not read."""
+    def is_answering(self) -> bool:
+        """Whether a request has no reply."""
         ...
 
     def give_up(self, error: GatewayError) -> None:
-        """Answer what is being read with an error, in its turn, and close."""
+        """Answer the request that is being read with an error, in its turn, and close."""
         ...
 
     def close(self) -> None:
-        """Close without a word."""
+        """Close without a reply."""
         ...
 
 
-class Patience:
-    """The only timer of a connection: it looks now and then at what has changed.
+class Timeouts:
+    """The only timer of a connection: it compares the connection's progress at regular intervals.
 
-    So whatever takes too long is noticed up to half of the shortest limit late, and requests cost nothing.
+    So requests cost nothing, and a timeout takes effect late by up to half of the shortest one.
     """
 
     def __init__(
         self,
-        connection: Watched,
+        connection: TimedConnection,
         limits: ClientLimits,
         *,
         keep_alive_s: float,
@@ -116,16 +65,16 @@ class Patience:
         self._keep_alive_s = keep_alive_s
         self._interval_s = min(limits.head_timeout_s, limits.body_timeout_s, keep_alive_s) / 2
         self._loop = loop
-        self._seen = (Stage.new, (0, 0))
+        self._progress = (State.IDLE, 0, 0)
         self._restart()
-        self._timer = loop.call_later(self._interval_s, self._look)
+        self._timer = loop.call_later(self._interval_s, self._check)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Cancel the timer."""
         self._timer.cancel()
 
     def linger(self, seconds: float, abort: Callable[[], None]) -> None:
-        """Do nothing any more but ``abort`` after some time."""
+        """Replace all checks by one call of ``abort``."""
         self._timer.cancel()
         self._timer = self._loop.call_later(seconds, abort)
 
@@ -133,33 +82,34 @@ class Patience:
         self._since = self._loop.time()
         self._body_bytes = self._connection.body_bytes
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         connection = self._connection
-        self._timer = self._loop.call_later(self._interval_s, self._look)
-        stage = connection.stage
-        seen = (stage, connection.exchanges)
-        if seen != self._seen or connection.is_paused:
-            self._seen = seen
+        self._timer = self._loop.call_later(self._interval_s, self._check)
+        progress = (connection.state, connection.begun, connection.answered)
+        if progress != self._progress or connection.flow.read_paused:
+            self._progress = progress
             self._restart()
             return
         waited_s = self._loop.time() - self._since
-        match stage:
-            case Stage.new if waited_s >= self._limits.head_timeout_s:
+        match connection.state:
+            case State.IDLE if not connection.is_answering and waited_s >= self._idle_limit_s:
                 connection.close()
-            case Stage.idle if waited_s >= self._keep_alive_s:
-                connection.close()
-            case Stage.head if waited_s >= self._limits.head_timeout_s:
+            case State.HEAD if waited_s >= self._limits.head_timeout_s:
                 connection.give_up(Unreadable("the head of the request did not come in time", 408))
-            case Stage.body if waited_s >= self._limits.body_timeout_s:
-                self._judge_body(waited_s)
+            case State.BODY if waited_s >= self._limits.body_timeout_s:
+                self._check_body(waited_s)
 
-    def _judge_body(self, waited_s: float) -> None:
+    @property
+    def _idle_limit_s(self) -> float:
+        return self._keep_alive_s if self._connection.answered else self._limits.head_timeout_s
+
+    def _check_body(self, waited_s: float) -> None:
         grown_bytes = self._connection.body_bytes - self._body_bytes
-        if grown_bytes < _SLOWEST_BODY_BYTES_PER_S * waited_s:
+        if grown_bytes < _MIN_BODY_BYTES_PER_S * waited_s:
             self._connection.give_up(
                 Unreadable(
                     f"the body comes too slowly: {plural(grown_bytes, 'byte')} in {waited_s:.0f} s, at least "
-                    f"{_SLOWEST_BODY_BYTES_PER_S} bytes a second are expected",
+                    f"{_MIN_BODY_BYTES_PER_S} bytes a second are expected",
                     408,
                 )
             )

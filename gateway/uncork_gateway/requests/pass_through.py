@@ -1,4 +1,4 @@
-"""Requests that are sent on one to one, with method, query, headers and body untouched."""
+"""Requests that the proxy relays one to one: method, query, headers and body are unchanged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from starlette.types import Receive, Scope, Send
 from uncork_gateway.backends.http_server import CONNECT_S, describe, end_to_end, make_transport
 from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
 from uncork_gateway.backends.merged_calls import Relayed
-from uncork_gateway.connection.route_table import Header
+from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
+from uncork_gateway.headers import Header
 from uncork_gateway.protocols.rows import error_body
 
 log = logging.getLogger("uncork.gateway")
@@ -26,31 +27,30 @@ log = logging.getLogger("uncork.gateway")
 _LENGTH = b"content-length"
 _BODY_HEADERS = (_LENGTH, b"transfer-encoding")
 _LAST_STATUS = 599
-# Said anew with every answer.
+# The gateway adds its own to every reply.
 _DATE = b"date"
 
 
 class PassThrough:
-    """An ASGI application that sends every request to one of some servers, without batches or permits.
+    """An ASGI application that relays every request to one of several servers, without batches or permits.
 
     Args:
-        servers: which there are, and how they are.
-        timeout_s: seconds without a byte from a server after which a request is given up.
+        servers: the servers and their state.
+        timeout_s: seconds without a byte from a server after which a request fails.
     """
 
-    def __init__(self, servers: HttpServers, *, timeout_s: float) -> None:
+    def __init__(self, servers: HttpServers, listener: ListenerContext, *, timeout_s: float) -> None:
         self._servers = servers
+        self._listener = listener
         self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
-        # Streams may be open for long: they must not take the connections of the calls.
+        # A pool of its own: long streams must not occupy the connections of merged calls.
         self._limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
         )
         self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
-        self.draining = False
-        """Whether new requests are refused."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with what the server says, piece by piece."""
+        """Relay the reply of a server piece by piece."""
         request = Request(scope, receive)
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
@@ -62,7 +62,7 @@ class PassThrough:
             whole.set()
         try:
             sending = self._send(scope["method"], target, scope["headers"], body)
-            reply = await _unless_left(sending, receive, whole)
+            reply = await _unless_disconnected(sending, receive, whole)
         except ClientDisconnect:
             return
         except GatewayError as error:
@@ -72,20 +72,20 @@ class PassThrough:
             answer = StreamingResponse(
                 reply.aiter_raw(), reply.status_code, background=BackgroundTask(reply.aclose)
             )
-            # uvicorn would wait for the body whose length such an answer may say.
+            # Such a reply has no body, whatever length it declares.
             without = _LENGTH if reply.status_code == HTTPStatus.NOT_MODIFIED else b""
             answer.raw_headers = list(_headers(reply, without=without))
         try:
             await answer(scope, receive, send)
         except httpx.TransportError as error:
-            # The client sees it by the missing end.
+            # The client sees by the missing end that the reply is incomplete.
             log.warning("a server broke off in an answer for %r: %s", scope["path"], describe(error))
 
     async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> Relayed:
-        """Send a POST request that was read whole; the whole answer.
+        """Relay a POST request whose body is complete; return the complete reply.
 
         Raises:
-            GatewayError: there is none.
+            GatewayError: the server gave no reply.
         """
         reply = await self._send("POST", target, headers, body)
         try:
@@ -106,7 +106,7 @@ class PassThrough:
     async def _send(
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes] | None
     ) -> httpx.Response:
-        if self.draining:
+        if self._listener.closing:
             raise Unavailable("the server is shutting down", 1.0)
         url = self._servers.least_loaded()
         if url is None:
@@ -145,39 +145,42 @@ async def _read(request: Request, whole: asyncio.Event) -> AsyncIterator[bytes]:
     whole.set()
 
 
-async def _unless_left(
+async def _unless_disconnected(
     sending: Coroutine[Any, Any, httpx.Response], receive: Receive, whole: asyncio.Event
 ) -> httpx.Response:
-    """The answer; the request is given up if its client leaves when its body is ``whole``.
+    """Return the reply, unless the client disconnects after its body was ``whole``.
 
     Raises:
-        ClientDisconnect: the client has left.
-        GatewayError: there is no answer.
+        ClientDisconnect: the client has disconnected.
+        GatewayError: the server gave no reply.
     """
-    answering, leaving = asyncio.create_task(sending), asyncio.create_task(_left(receive, whole))
+    answering, disconnecting = (
+        asyncio.create_task(sending),
+        asyncio.create_task(_disconnected(receive, whole)),
+    )
     try:
-        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((answering, disconnecting), return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
             raise ClientDisconnect
         return answering.result()
     finally:
         answering.cancel()
-        leaving.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)
+        disconnecting.cancel()
+        await asyncio.gather(answering, disconnecting, return_exceptions=True)
 
 
-async def _left(receive: Receive, whole: asyncio.Event) -> None:
-    """Wait until the client leaves."""
+async def _disconnected(receive: Receive, whole: asyncio.Event) -> None:
+    """Wait until the client disconnects."""
     await whole.wait()
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def check_status(status: int) -> None:
-    """Check that a status can be told to a client.
+    """Check that a status can be relayed to a client.
 
     Raises:
-        BadGateway: if it is none of HTTP's.
+        BadGateway: it is no HTTP status.
     """
     if status > _LAST_STATUS:
         raise BadGateway(
@@ -186,7 +189,7 @@ def check_status(status: int) -> None:
 
 
 def _headers(reply: httpx.Response, *, without: bytes = b"") -> tuple[Header, ...]:
-    """The headers of an answer that its client gets."""
+    """Return the headers of a reply that are relayed to the client."""
     length = tuple((name.lower(), value) for name, value in reply.headers.raw if name.lower() == _LENGTH)
     kept = tuple(header for header in end_to_end(reply.headers.raw) if header[0] != _DATE)
     return tuple(header for header in kept + length if header[0] != without)

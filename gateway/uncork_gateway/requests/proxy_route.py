@@ -1,4 +1,4 @@
-"""The way of a request through the batching proxy: read, cut, have its parts batched, join, reply."""
+"""Requests through the batching proxy: parse, split, submit the parts to the dispatcher, join the replies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.backends.known_models import KnownModels
-from uncork_gateway.backends.merged_calls import Outcome, Part, Relayed, Sent, with_trace
-from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import Header, header_lines
+from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, Sent, with_trace
+from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
+from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire, WrongReply
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.pass_through import check_status
-from uncork_gateway.requests.request import BodyExchange, Head, read_head
+from uncork_gateway.requests.request import BufferedRequest
 from uncork_gateway.telemetry.metrics import ApiTally
 
 _CONTENT = (b"content-type", b"inference-header-content-length")
@@ -28,14 +29,14 @@ _CONTENT = (b"content-type", b"inference-header-content-length")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderRules:
-    """What becomes of the headers of requests that are merged; names in lower case.
+    """How the headers of merged requests are treated; names in lower case.
 
     Attributes:
-        keyed: headers that may say who the caller is. Requests that differ in one do not share a call; it
-            passes them on.
-        passed: passed on as the first request of a call has them.
+        keyed: headers that may identify the caller. Requests that differ in one do not share a call, and the
+            call has them.
+        passed: the call has them as its first request does.
 
-    All others are dropped: they are about one request, not about a call for several.
+    All others are dropped: they concern one request, not a call for several.
     """
 
     keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie", b"x-api-key"))
@@ -43,10 +44,15 @@ class HeaderRules:
 
 
 class SortedHead(NamedTuple):
-    """The headers of a request by what becomes of them; ``sent`` are those that go with a merged call.
+    """The headers of a request, by use.
 
-    ``whole`` are all that go with it alone, inflated if it is encoded in a way that is known; a body that
-    ``is_opaque`` goes to the server as it is.
+    Attributes:
+        common: the headers that every route reads.
+        content: those that describe the body.
+        keyed: part of the batch key.
+        sent: sent with a merged call.
+        whole: sent with a call for this request alone; without those of an encoding that is removed.
+        is_opaque: whether the body has an unknown encoding; it is relayed unchanged.
     """
 
     common: Head
@@ -58,11 +64,11 @@ class SortedHead(NamedTuple):
 
 
 Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
-"""Sends a request on as it is, by target, headers and body."""
+"""Relays a request unchanged, given target, headers and body."""
 
 
-class MergedRoute:
-    """Serves one target, path and query, of the servers behind the proxy."""
+class ProxyRoute:
+    """One target (path and query) of the servers behind the proxy."""
 
     executor = "model server"
 
@@ -75,10 +81,10 @@ class MergedRoute:
         most_rows: int,
         header_rules: HeaderRules,
         models: KnownModels,
-        dispatcher: AsyncDispatcher[Sent, Outcome],
+        dispatcher: AsyncDispatcher[Sent, CallResult],
         relay: Relay,
         max_body_bytes: int,
-        batch_head: BatchHead,
+        batch_headers: BatchHeaders,
         fair_by: bytes | None = None,
     ) -> None:
         self.target = target
@@ -89,18 +95,18 @@ class MergedRoute:
         self.dispatcher = dispatcher
         self.relay = relay
         self.max_body_bytes = max_body_bytes
-        self.batch_head = batch_head
+        self.batch_headers = batch_headers
         self._fair_by = fair_by
         self._header_rules = header_rules
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
-        """Sort the headers."""
+        """Sort the headers by use."""
         whole = tuple((name.lower(), value) for name, value in headers)
         rules = self._header_rules
         common = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
         is_opaque = False
         if common.encoding in ENCODINGS:
-            whole = tuple(header for header in whole if header[0] not in OF_ENCODED)
+            whole = tuple(header for header in whole if header[0] not in ENCODING_HEADERS)
         elif common.encoding:
             common, is_opaque = common._replace(encoding=b""), True
         keyed = tuple(header for header in whole if header[0] in rules.keyed)
@@ -116,26 +122,25 @@ class MergedRoute:
 
     @property
     def tally(self) -> ApiTally:
-        """What counts the answers for its model."""
+        """The counters of its model's replies."""
         return self.models.tally(self.model)
 
-    def open(self, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool) -> MergedRequest:
-        """A request whose head has come."""
-        return MergedRequest(self, connection, head, keep_alive=keep_alive)
+    def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> ProxyRequest:
+        """Create the request of a head."""
+        return ProxyRequest(self, connection, head, keep_alive=keep_alive)
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
-        """As the servers behind would say it."""
+        """Return header lines and body of an error reply, in the form of the servers."""
         return JSON, error_body(detail)
 
 
-class MergedRequest(BodyExchange):
-    """One request to a server behind the proxy, in as many parts as its rows need."""
+class ProxyRequest(BufferedRequest[ProxyRoute]):
+    """One request to the servers behind the proxy, split into parts of at most ``most_rows`` rows."""
 
     def __init__(
-        self, route: MergedRoute, connection: HttpProtocol, head: SortedHead, *, keep_alive: bool
+        self, route: ProxyRoute, connection: Connection, head: SortedHead, *, keep_alive: bool
     ) -> None:
         super().__init__(route, connection, head.common, keep_alive=keep_alive)
-        self._route = route
         self._sorted = head
         self._numbers: list[int] = []
         self._replies: dict[int, Any] = {}
@@ -188,10 +193,10 @@ class MergedRequest(BodyExchange):
         if self._relaying is not None:
             self._relaying.cancel()
 
-    # What becomes of it
+    # Results
 
-    def part_answered(self, at: int, answer: Answer[Outcome]) -> None:
-        """Reply when all parts are there, or one of them has a reply of its own."""
+    def part_answered(self, at: int, answer: Answer[CallResult]) -> None:
+        """Reply when all parts are answered, or one was relayed as the whole request."""
         if isinstance(answer.result, Part):
             self._replies[at] = answer.result.reply
             if len(self._replies) < len(self._parts):
@@ -199,23 +204,23 @@ class MergedRequest(BodyExchange):
         self.answered(answer)
 
     def failed(self, error: Exception) -> None:
-        """One answer, however many parts there are."""
+        """Reply with an error, and cancel the other parts."""
         super().failed(error)
         self._withdraw()
 
-    def _finish(self, answer: Answer[Outcome]) -> None:
-        batch_head, batch = self._route.batch_head, answer.batch
+    def _finish(self, answer: Answer[CallResult]) -> None:
+        batch_headers, batch = self._route.batch_headers, answer.batch
         if isinstance(answer.result, Relayed):
             status, headers, body = answer.result
             check_status(status)
         else:
             status = 200
-            body, headers = self._joined(batch_id=batch_head.id_of(batch.start.batch))
-        self._reply(status, batch_head.lines(batch, answer.held_s) + header_lines(headers), body)
+            body, headers = self._joined(batch_id=batch_headers.id_of(batch.start.batch))
+        self._reply(status, batch_headers.lines(batch, answer.held_s) + header_lines(headers), body)
         self._withdraw()
 
     def _joined(self, *, batch_id: str) -> Content:
-        """The reply to the request, made of those to its parts."""
+        """Return the reply to the request, joined from those to its parts."""
         wire = self._route.wire
         try:
             joined = wire.join([self._replies[at] for at in range(len(self._parts))])
@@ -229,26 +234,26 @@ class MergedRequest(BodyExchange):
         super()._reply(status, head, body, is_refusal=is_refusal)
 
     async def _relay(self, body: bytes) -> None:
-        """It goes alone, and comes back as it is."""
+        """Relay the request and its reply unchanged."""
         try:
             headers = self._sorted.whole
-            if self._span is not None and self._connection.traces is not None:
-                headers = with_trace(headers, self._connection.traces.headers(self._span))
+            if self._span is not None:
+                headers = with_trace(headers, self._span.headers())
             relayed = await self._route.relay(self._route.target, headers, body)
-            if not self.response_complete:
+            if not self._is_answered:
                 self._reply(relayed.status, header_lines(relayed.headers), relayed.body)
         except Exception as error:
             self.failed(error)
 
 
 class _PartWaiter:
-    """Waits for one part of a request."""
+    """Passes the result of one part to its request."""
 
-    def __init__(self, request: MergedRequest, at: int) -> None:
+    def __init__(self, request: ProxyRequest, at: int) -> None:
         self._request = request
         self._at = at
 
-    def answered(self, answer: Answer[Outcome]) -> None:
+    def answered(self, answer: Answer[CallResult]) -> None:
         self._request.part_answered(self._at, answer)
 
     def failed(self, error: Exception) -> None:

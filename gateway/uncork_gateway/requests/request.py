@@ -1,220 +1,166 @@
-"""One request on the short way, from its head to its reply: what is the same whoever executes it."""
+"""One request on the fast path, from its head to its reply: the part that all backends share."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from uncork_dispatcher import Answer, DispatchError
 from uncork_gateway.connection.decompression import Inflation
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import Header, header_lines
 from uncork_gateway.errors import (
     CLIENT_GONE,
-    BadRequest,
     BodyTooLarge,
     GatewayError,
     Unavailable,
     from_dispatcher,
     unexpected,
 )
-from uncork_gateway.requests.batch_headers import BatchHead
+from uncork_gateway.headers import header_lines
+from uncork_gateway.interfaces import Connection, Span
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.head import Head, too_large
 from uncork_gateway.telemetry.metrics import ApiTally
 
-if TYPE_CHECKING:
-    from uncork_gateway.telemetry.traces import Span
-
-# What hardly takes longer than the rest of a request is inflated at once, the rest beside the loop.
+# Inflating this much takes hardly longer than the rest of a request; larger bodies go to a thread.
 _INFLATED_AT_ONCE_BYTES = 256 * 1024
 _inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
-# Of a body of which more is to come; so much of any client can be kept.
+# Incomplete bodies up to this size are accepted from every client, even if the pool is full.
 _SMALL_BODY_BYTES = 64 * 1024
 
 
-class Head(NamedTuple):
-    """What the headers of a request say; ``refused`` is why it is not taken, if it is not.
-
-    ``headers`` are those that matter to whoever reads the body, names in lower case. ``encoding`` is that of
-    the body, in lower case, or empty; ``length`` its bytes if they were told, else 0. ``flow`` is whom the
-    request counts for where queues are shared fairly. ``target`` is path and query, ``trace`` the headers
-    that say in which trace the request is.
-    """
-
-    timeout_s: float
-    expects: bool
-    refused: GatewayError | None
-    flow: bytes | None = None
-    headers: tuple[Header, ...] = ()
-    encoding: bytes = b""
-    length: int = 0
-    target: bytes = b""
-    trace: tuple[Header, ...] = ()
-
-
 class Route(Protocol):
-    """Where requests go, as far as every exchange must know it."""
+    """The destination of a request, as :class:`BufferedRequest` sees it."""
 
     executor: str
-    """What runs its batches, in a word for clients."""
+    """The kind of backend, in a word for clients."""
     max_body_bytes: int
-    batch_head: BatchHead
+    batch_headers: BatchHeaders
 
     @property
     def tally(self) -> ApiTally:
-        """What counts its answers."""
+        """The counters of its replies."""
         ...
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
-        """Header lines and body of an answer other than 200."""
+        """Return header lines and body of an error reply."""
         ...
 
 
-def read_head(
-    headers: Sequence[Header], target: bytes, *, max_body_bytes: int, fair_by: bytes | None = None
-) -> Head:
-    """Read what headers say to every route; what is wrong with them is told when it is the request's turn.
-
-    ``fair_by`` is the header, in lower case, whose value names the request's flow.
-    """
-    timeout_s, expects, encoding, length, flow = math.inf, False, b"", 0, None
-    refused: GatewayError | None = None
-    trace: tuple[Header, ...] = ()
-    for name, value in headers:
-        match name.lower():
-            case b"content-length":
-                length = int(value)
-                if length > max_body_bytes:
-                    refused = too_large(max_body_bytes)
-            case b"x-request-timeout-ms":
-                try:
-                    timeout_s = _timeout_s(value)
-                except BadRequest as error:
-                    refused = error
-            case b"expect":
-                expects = value.lower() == b"100-continue"
-            case b"content-encoding" if value.lower() != b"identity":
-                encoding += (b", " if encoding else b"") + value.lower()
-            case b"traceparent" | b"tracestate":
-                trace += ((name.lower(), value),)
-    if fair_by is not None:
-        flow = next((value for name, value in headers if name.lower() == fair_by), None)
-    return Head(
-        timeout_s, expects, refused, flow, encoding=encoding, length=length, target=target, trace=trace
-    )
+RouteT = TypeVar("RouteT", bound=Route)
 
 
-class BodyExchange(ABC):
-    """Collects the body of a request until it is its turn, and replies once.
+class BufferedRequest(ABC, Generic[RouteT]):
+    """Collects the body of a request until the request may start, and replies once."""
 
-    The connection brings it its body and says when it is its turn.
-    """
-
-    # Most requests never change these.
-    response_complete = False
+    # Class attributes, because most requests never change them.
+    _is_answered = False
     _started = False
-    _whole = False
-    _refused: GatewayError | None = None
+    _is_whole = False
+    _rejection: GatewayError | None = None
     _answer: Answer[Any] | None = None
-    """What the dispatcher said, if it had the request executed."""
+    """The dispatcher's answer, if the request was executed."""
     _rows = 0
-    """Of the request, once its body has been read."""
+    """Number of rows, once the body has been read."""
     _span: Span | None = None
 
-    def __init__(self, route: Route, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: RouteT, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         self._arrived = time.perf_counter()
-        self._to = route
+        self._route = route
         self._connection = connection
         self._head = head
         self.keep_alive = keep_alive
         self._pieces: list[bytes] = []
         self._size = 0
-        if head.refused is not None:
-            self._refused = head.refused
+        if head.rejection is not None:
+            self._rejection = head.rejection
         if connection.traces is not None:
             self._span = connection.traces.begin_request(head.target, head.trace)
 
     @abstractmethod
     def _dispatch(self, body: bytes) -> None:
-        """Have the request executed. Exceptions become its answer."""
+        """Submit the request. The client gets exceptions as its reply."""
 
     @abstractmethod
     def _finish(self, answer: Answer[Any]) -> None:
-        """Reply with what the dispatcher has for the request. Exceptions become its answer."""
+        """Reply with the dispatcher's answer. The client gets exceptions as its reply."""
 
     @abstractmethod
     def _withdraw(self) -> None:
-        """Its client has left: nobody needs the answer."""
+        """Cancel the request in the dispatcher."""
 
-    # What the connection says
+    # Called by the connection
 
     def start(self) -> None:
-        """Reply if there is something to reply already, or ask for the body."""
+        """Reply if the outcome is known, else ask for the body."""
         self._started = True
-        if not self._whole and self._refused is None and self._has_no_room():
+        if not self._is_whole and self._rejection is None and not self._fits_into_pool():
             self.keep_alive = False
-            self._refused = _no_room()
-        if self._refused is not None:
-            if self._head.expects and not self._whole:
-                self.keep_alive = False  # nobody knows whether its body will come
-            self.failed(self._refused)
-        elif self._whole:
-            self._begin(self._body())
-        elif self._head.expects:
-            self._connection.continue_()
+            self._rejection = _pool_full()
+        if self._rejection is not None:
+            if self._head.expects_continue and not self._is_whole:
+                self.keep_alive = False  # The client may send the body or not.
+            self.failed(self._rejection)
+        elif self._is_whole:
+            self.execute(self._take_body())
+        elif self._head.expects_continue:
+            self._connection.send_continue()
 
-    def take(self, piece: bytes) -> None:
-        """Keep a piece of the body, unless it is of no use any more."""
+    def body_received(self, piece: bytes) -> None:
+        """Keep a piece of the body, unless the request is rejected."""
         self._size += len(piece)
-        if self._size > self._to.max_body_bytes:
-            self.broken(too_large(self._to.max_body_bytes))
-        elif self._refused is None:
+        if self._size > self._route.max_body_bytes:
+            self.reject(too_large(self._route.max_body_bytes))
+        elif self._rejection is None:
             self._pieces.append(piece)
             pool = self._connection.pool
             pool.used_bytes += len(piece)
             if pool.used_bytes > pool.max_bytes and self._size > _SMALL_BODY_BYTES:
-                self.broken(_no_room())
+                self.reject(_pool_full())
 
-    def broken(self, error: GatewayError) -> None:
-        """Reply with an error when it is the request's turn; what still comes is not read."""
-        self._forget_body()
-        if self.response_complete:
+    def reject(self, error: GatewayError) -> None:
+        """Reply with an error once the request has started; drop the rest of the body."""
+        self._drop_body()
+        if self._is_answered:
             self._connection.hang_up()
             return
         self.keep_alive = False
-        is_first, self._refused = self._refused is None, self._refused or error
+        is_first, self._rejection = self._rejection is None, self._rejection or error
         if self._started and is_first:
-            self.failed(self._refused)
+            self.failed(self._rejection)
 
-    def complete(self) -> None:
-        """Have the request executed if it is its turn."""
-        self._whole = True
-        if self._started and self._refused is None:
-            self._begin(self._body())
+    def body_complete(self) -> None:
+        """Execute the request if it has started."""
+        self._is_whole = True
+        if self._started and self._rejection is None:
+            self.execute(self._take_body())
 
-    def whole(self, body: bytes) -> None:
-        """Have the request executed, without putting its body together."""
-        if self._refused is not None:
-            self.failed(self._refused)
-        else:
-            self._begin(body)
+    def execute(self, body: bytes) -> None:
+        """Execute the request, given its whole body."""
+        try:
+            if self._rejection is not None:
+                self.failed(self._rejection)
+            elif self._head.encoding:
+                self._inflate(body)
+            else:
+                self._dispatch(body)
+        except Exception as error:
+            self.failed(error)
 
-    def leave(self) -> None:
-        """Take the request out of the queue, if it is held."""
-        if not self.response_complete:
-            self.response_complete = True
-            self._forget_body()
+    def disconnect(self) -> None:
+        """Cancel the request."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._drop_body()
             self._withdraw()
             self._count(CLIENT_GONE)
 
     # Replies
 
     def answered(self, answer: Answer[Any]) -> None:
-        """Reply with the result. If it makes no reply, the client gets the error instead."""
+        """Reply with the result, or with the error that this raises."""
         self._answer = answer
         try:
             self._finish(answer)
@@ -222,50 +168,42 @@ class BodyExchange(ABC):
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Reply with an error in the route's form; if the client has its reply, only log a fault of ours."""
+        """Reply with an error in the dialect of the route; after the reply, only log internal errors."""
         failure = self._failure(error)
-        if self.response_complete:
+        if self._is_answered:
             return
         if isinstance(failure, BodyTooLarge):
-            self.keep_alive = False  # the rest of the body is not read
-        content_type, body = self._to.error(failure.status, str(failure))
+            self.keep_alive = False  # The rest of the body is not read.
+        content_type, body = self._route.error(failure.status, str(failure))
         head = header_lines(failure.headers()) + content_type
         self._reply(failure.status, head, body, is_refusal=failure.is_refusal)
 
     def _failure(self, error: Exception) -> GatewayError:
-        """What to tell of an error."""
         if isinstance(error, DispatchError):
-            error = from_dispatcher(error, executor=self._to.executor)
+            error = from_dispatcher(error, executor=self._route.executor)
         return error if isinstance(error, GatewayError) else unexpected(error)
 
     def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
+        self._is_answered = True
         self._connection.reply(self, status, head, body)
         self._count(status, is_refusal=is_refusal)
 
     def _count(self, status: int, *, is_refusal: bool = False) -> None:
         seconds = time.perf_counter() - self._arrived
-        self._to.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
-        request_log, traces, answer = self._connection.request_log, self._connection.traces, self._answer
-        if request_log is not None:
-            batch_id = "" if answer is None else self._to.batch_head.id_of(answer.batch.start.batch)
+        self._route.tally.answered(status, seconds, self._rows, is_refusal=is_refusal)
+        access_log, answer = self._connection.access_log, self._answer
+        if access_log is not None:
+            batch_id = "" if answer is None else self._route.batch_headers.id_of(answer.batch.start.batch)
             size = self._size or self._head.length
-            request_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
-        if traces is not None and self._span is not None:
-            traces.end_request(self._span, status, answer)
+            access_log.request("POST", self._head.target, status, seconds, size=size, batch_id=batch_id)
+        if self._span is not None:
+            self._span.end(status, answer)
 
-    def _begin(self, body: bytes) -> None:
-        try:
-            if self._head.encoding:
-                self._inflate(body)
-            else:
-                self._dispatch(body)
-        except Exception as error:
-            self.failed(error)
+    # The body
 
     def _inflate(self, body: bytes) -> None:
-        """Have the request executed when its body is inflated."""
-        inflation = Inflation(body, self._head.encoding, max_bytes=self._to.max_body_bytes)
-        if inflation.go_on(_INFLATED_AT_ONCE_BYTES):
+        inflation = Inflation(body, self._head.encoding, max_bytes=self._route.max_body_bytes)
+        if inflation.inflate(_INFLATED_AT_ONCE_BYTES):
             self._dispatch(inflation.result())
             return
         self._pieces = [body]
@@ -274,45 +212,28 @@ class BodyExchange(ABC):
         inflating.add_done_callback(self._inflated)
 
     def _inflated(self, inflating: asyncio.Future[bytes]) -> None:
-        self._forget_body()
+        self._drop_body()
         try:
             body = inflating.result()
-            if not self.response_complete:
+            if not self._is_answered:
                 self._dispatch(body)
         except Exception as error:
             self.failed(error)
 
-    def _has_no_room(self) -> bool:
-        """Whether the body is large, and its rest has no place beside the others of which more is to come."""
+    def _fits_into_pool(self) -> bool:
+        """Return whether the body is small, or the pool has space for the rest of it."""
         pool, length = self._connection.pool, self._head.length
-        return length > _SMALL_BODY_BYTES and pool.used_bytes + length - self._size > pool.max_bytes
+        return length <= _SMALL_BODY_BYTES or pool.used_bytes + length - self._size <= pool.max_bytes
 
-    def _body(self) -> bytes:
+    def _take_body(self) -> bytes:
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._forget_body()
+        self._drop_body()
         return body
 
-    def _forget_body(self) -> None:
+    def _drop_body(self) -> None:
         self._connection.pool.used_bytes -= sum([len(piece) for piece in self._pieces])
         self._pieces = []
 
 
-def too_large(max_body_bytes: int) -> BodyTooLarge:
-    """What to say of a body over the limit."""
-    return BodyTooLarge(f"the body is over the limit of {max_body_bytes} bytes")
-
-
-def _no_room() -> Unavailable:
+def _pool_full() -> Unavailable:
     return Unavailable("overloaded: too many large bodies are being received", retry_after_s=1)
-
-
-def _timeout_s(value: bytes) -> float:
-    try:
-        timeout_ms = float(value)
-    except ValueError:
-        timeout_ms = math.nan
-    if not timeout_ms > 0:
-        raise BadRequest(
-            f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value.decode('latin-1')!r}"
-        )
-    return timeout_ms / 1000

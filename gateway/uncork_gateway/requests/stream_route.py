@@ -1,4 +1,4 @@
-"""Requests whose answers are sent piece by piece, while the handler makes them."""
+"""Requests to APIs that stream: the reply is sent while the handler yields it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from uncork_dispatcher import Answer
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.errors import CLIENT_GONE, Refused
-from uncork_gateway.requests.api_route import HotRequest, HotRoute
-from uncork_gateway.requests.request import Head
+from uncork_gateway.interfaces import Connection
+from uncork_gateway.requests.api_route import ApiRequest, ApiRoute
+from uncork_gateway.requests.head import Head
 from uncork_workers.wire.messages import AnswerHead
 
 log = logging.getLogger("uncork.gateway")
@@ -19,72 +19,72 @@ log = logging.getLogger("uncork.gateway")
 _OK = 200
 
 
-class StreamRoute(HotRoute):
-    """Serves one api that streams."""
+class StreamRoute(ApiRoute):
+    """One path of an API that streams."""
 
-    def open(self, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> StreamRequest:
-        """A request whose head has come."""
+    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> StreamRequest:
+        """Create the request of a head."""
         return StreamRequest(self, connection, head, keep_alive=keep_alive)
 
 
-class StreamRequest(HotRequest):
-    """One request to an api that streams; it is the sink of its answer.
+class StreamRequest(ApiRequest):
+    """One request to an API that streams, and the sink of its batch's output.
 
-    What goes wrong before the first piece is an answer like any other. After that the connection is closed,
-    so that the client sees that the answer is not whole.
+    An error before the first piece becomes the reply. After that the connection is closed, so that the client
+    sees that the reply is incomplete.
     """
 
-    response_started = False
     _status = 0
-    """That of the answer, once it has begun."""
+    """The status of the reply, once it has begun."""
     _batch = 0
-    _held_s = 0.0
+    _queued_s = 0.0
     _cancel: Callable[[], None] | None = None
 
-    def __init__(self, route: HotRoute, connection: HttpProtocol, head: Head, *, keep_alive: bool) -> None:
+    def __init__(self, route: ApiRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
-        # A head that came before, byte by byte, was not parsed again: only those that keep alive are known.
-        self._is_chunked = keep_alive or connection.parser.get_http_version() != "1.0"
+        # The version is that of the last parsed head; heads that are not parsed again are all of HTTP/1.1.
+        self._is_chunked = keep_alive or connection.http_version != "1.0"
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """Note who runs it."""
+        """Note that a worker has begun the batch; ``cancel`` stops it."""
         self._batch, self._cancel = batch, cancel
-        self._held_s = time.perf_counter() - self._submitted_at
+        self._queued_s = time.perf_counter() - self._submitted_at
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
-        """Send a piece, if there is a client that reads."""
+        """Send a piece of the reply; cut off a client that does not read."""
         transport = self._connection.transport
-        if self.response_complete or transport.is_closing():
-            return  # the worker does not know yet
-        waiting_bytes = transport.get_write_buffer_size()
-        if waiting_bytes > self._route.max_body_bytes:
-            log.warning("a client of batch %s lets %d bytes wait: it is cut off", self._id, waiting_bytes)
+        if self._is_answered or transport.is_closing():
+            return  # The worker has not received the cancellation yet.
+        unread_bytes = transport.get_write_buffer_size()
+        if unread_bytes > self._route.max_body_bytes:
+            log.warning("a client of batch %s lets %d bytes wait: it is cut off", self._id, unread_bytes)
             self._withdraw()
             self._cut(CLIENT_GONE)
             return
-        if head is not None and not self._begin_answer(head):
+        if head is not None and not self._begin_reply(head):
             return
         if not self._is_chunked:
             transport.write(data)
         elif data:  # an empty chunk would be the last
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: Answer[RequestResult]) -> None:
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
             raise Refused(reason.decode(), status)
         if not self._status:
-            # The handler had nothing to yield.
+            # The handler yielded nothing.
             self._reply(status, self._opening_lines(), b"")
         elif not self._connection.transport.is_closing():
             if self._is_chunked:
                 self._connection.transport.write(b"0\r\n\r\n")
-            self._connection.end(self)
+            self._is_answered = True
+            self._connection.end_reply(self)
             self._count(self._status)
 
     def failed(self, error: Exception) -> None:
-        """Say what went wrong, as far as that can still be said."""
-        if self.response_complete or not self._status:
+        """Reply with an error, or cut the reply short if it has begun."""
+        if self._is_answered or not self._status:
             super().failed(error)
             return
         failure = self._failure(error)
@@ -102,31 +102,31 @@ class StreamRequest(HotRequest):
 
     @property
     def _id(self) -> str:
-        return self._route.batch_head.id_of(self._batch)
+        return self._route.batch_headers.id_of(self._batch)
 
-    def _begin_answer(self, head: AnswerHead) -> bool:
-        """Send the head; False if it cannot be sent, and the client got an error instead."""
-        said = RowsReply(head.status, b"", content_type=head.content_type, headers=head.headers)
+    def _begin_reply(self, head: AnswerHead) -> bool:
+        """Send the head; return False if that fails, after an error reply."""
+        said = RequestResult(head.status, b"", content_type=head.content_type, headers=head.headers)
         try:
-            lines, _ = self._route.dialect.write(said, self._asked, batch_id=self._id)
+            lines, _ = self._route.dialect.write(said, self._payload, batch_id=self._id)
         except Exception as error:
             self._withdraw()
             self.failed(error)
             return False
         self._status = head.status
         encoding = b"transfer-encoding: chunked\r\n" if self._is_chunked else b""
-        self._connection.begin(self, head.status, self._opening_lines() + lines + encoding)
+        self._connection.begin_reply(self, head.status, self._opening_lines() + lines + encoding)
         return True
 
     def _opening_lines(self) -> bytes:
-        return self._route.batch_head.opening_lines(self._batch, self._asked.rows, self._held_s)
+        return self._route.batch_headers.opening_lines(self._batch, self._payload.rows, self._queued_s)
 
     def _cut(self, status: int) -> None:
-        """Close the connection in the middle of the answer."""
-        self.response_complete = True
+        """Close the connection in the middle of the reply."""
+        self._is_answered = True
         transport = self._connection.transport
         if self._is_chunked and status != CLIENT_GONE:
-            transport.close()  # when what has been yielded is sent
+            transport.close()  # After the pieces so far have been sent.
         else:
-            transport.abort()  # for HTTP/1.0 a plain end would be that of the answer
+            transport.abort()  # In HTTP/1.0 a normal close would complete the reply.
         self._count(status)

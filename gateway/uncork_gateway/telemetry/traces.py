@@ -1,4 +1,4 @@
-"""Spans for requests and batches. Imported only where somebody traces: it needs OpenTelemetry."""
+"""Spans for requests and batches. Needs OpenTelemetry, so only :mod:`uncork.server.tracing` imports it."""
 
 from __future__ import annotations
 
@@ -10,39 +10,23 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from uncork_dispatcher import Answer, BatchFacts, Ending, Job, ShedReason, Start
-from uncork_gateway.connection.route_table import Header, path_of
-from uncork_gateway.requests.batch_headers import BatchHead
-
-__all__ = ["Span", "Traces"]
+from uncork_gateway.headers import Header, path_of
 
 _propagator = TraceContextTextMapPropagator()
 _SERVER_ERROR = 500
 
 
-class Traces:
-    """Begins and ends spans; the dispatcher's observer, for the ends of batches.
+class RequestSpan:
+    """The span of one request."""
 
-    A batch is the child of the first of its requests that is sampled, and has links to and from all of them.
-    """
+    def __init__(self, span: Span) -> None:
+        self.span = span
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._batches: dict[int, Span] = {}
+    def set_attribute(self, key: str, value: str | float) -> None:
+        self.span.set_attribute(key, value)
 
-    def begin_request(self, target: bytes, trace: Sequence[Header]) -> Span:
-        """A span for a request, within the trace that its client says."""
-        path = path_of(target).decode(errors="backslashreplace")
-        return self._tracer.start_span(
-            f"POST {path}",
-            context=_propagator.extract(
-                {name.decode("latin-1"): value.decode("latin-1") for name, value in trace}, context=Context()
-            ),
-            kind=SpanKind.SERVER,
-            attributes={"http.request.method": "POST", "url.path": path, "http.route": path},
-        )
-
-    def end_request(self, span: Span, status: int, answer: Answer[Any] | None) -> None:
-        """It was answered; ``answer`` is what the dispatcher said, if it was executed."""
+    def end(self, status: int, answer: Answer[Any] | None) -> None:
+        span = self.span
         span.set_attribute("http.response.status_code", status)
         if answer is not None:
             span.set_attribute("uncork.api", answer.batch.start.api)
@@ -53,10 +37,34 @@ class Traces:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
 
-    def begin_batch(self, batch_head: BatchHead, job: Job[Any]) -> tuple[str, str]:
-        """A span for a batch whose payloads have a ``span`` each; its traceparent and tracestate."""
-        start, batch_id = job.start, batch_head.id_of(job.start.batch)
-        requests = [payload.span for payload in job.payloads]
+    def headers(self) -> tuple[str, str]:
+        return _headers(self.span)
+
+
+class Traces:
+    """Creates spans; as an observer of the dispatcher, it ends those of batches.
+
+    The span of a batch is the child of the first sampled request in it, and is linked with all of them.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._batches: dict[int, Span] = {}
+
+    def begin_request(self, target: bytes, trace: Sequence[Header]) -> RequestSpan:
+        path = path_of(target).decode(errors="backslashreplace")
+        span = self._tracer.start_span(
+            f"POST {path}",
+            context=_propagator.extract(
+                {name.decode("latin-1"): value.decode("latin-1") for name, value in trace}, context=Context()
+            ),
+            kind=SpanKind.SERVER,
+            attributes={"http.request.method": "POST", "url.path": path, "http.route": path},
+        )
+        return RequestSpan(span)
+
+    def begin_batch(self, batch_id: str, job: Job[Any]) -> tuple[str, str]:
+        start, requests = job.start, [payload.span.span for payload in job.payloads]
         parent = next((one for one in requests if one.get_span_context().trace_flags.sampled), requests[0])
         span = self._batches[start.batch] = self._tracer.start_span(
             f"batch {start.api}",
@@ -76,24 +84,17 @@ class Traces:
         for request in requests:
             request.add_link(span.get_span_context())
             request.set_attribute("uncork.batch_id", batch_id)
-        return self.headers(span)
-
-    def headers(self, span: Span) -> tuple[str, str]:
-        """``traceparent`` and ``tracestate`` for what is done within a span; the second may be empty."""
-        headers: dict[str, str] = {}
-        _propagator.inject(headers, set_span_in_context(span, Context()))
-        return headers["traceparent"], headers.get("tracestate", "")
+        return _headers(span)
 
     # The dispatcher's observer
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
-        """Its span has begun, before its worker was told of it."""
+        """Do nothing: :meth:`begin_batch` has begun the span."""
 
     def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
-        """End its span."""
         span = self._batches.pop(batch.start.batch, None)
         if span is None:
-            return  # it never went to a worker
+            return  # the batch was never sent to a worker
         span.set_attribute("uncork.actual_ms", batch.seconds * 1000)
         span.set_attribute("uncork.outcome", ending)
         if ending != "worked":
@@ -102,4 +103,11 @@ class Traces:
         span.end()
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """Its answer says so."""
+        """Do nothing: the request's span records its status."""
+
+
+def _headers(span: Span) -> tuple[str, str]:
+    """Return ``traceparent`` and ``tracestate`` for calls made within a span; the second may be empty."""
+    headers: dict[str, str] = {}
+    _propagator.inject(headers, set_span_in_context(span, Context()))
+    return headers["traceparent"], headers.get("tracestate", "")

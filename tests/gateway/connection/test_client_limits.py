@@ -10,7 +10,7 @@ from tests.gateway.client import Connection, Server
 from tests.gateway.connection.test_protocol import Echo, hot, plain, serving
 from tests.gateway.running import run, turns
 from tests.gateway.stage import LIMIT_BYTES, Stage
-from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.connection.client_limits import ClientLimits
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LONG = b"x" * 70_000
@@ -359,7 +359,7 @@ def test_large_bodies_are_bounded_together() -> None:
         stage = Stage()
         stage.route.max_body_bytes = 300_000
         server = stage.server
-        server.routes.pool.max_bytes = 250_000
+        server.listener.pool.max_bytes = 250_000
         first, second, third, small = (Connection(server) for _ in range(4))
         first.send(head(b"content-length: 200000", body=b"1" * 100_000))
         second.send(head(b"content-length: 150001", b"expect: 100-continue"))
@@ -375,7 +375,7 @@ def test_large_bodies_are_bounded_together() -> None:
 
         assert [reply.status for reply in small.replies()] == [200]
         assert [reply.status for reply in first.replies()] == [200]
-        assert server.routes.pool.used_bytes == 0
+        assert server.listener.pool.used_bytes == 0
 
     run(scenario())
 
@@ -392,7 +392,7 @@ def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
 
     async def scenario() -> None:
         stage = Stage()
-        stage.server.routes.pool.max_bytes = 150
+        stage.server.listener.pool.max_bytes = 150
         connections = [Connection(stage.server) for _ in range(4)]
         for number, step in steps:
             connection = connections[number]
@@ -412,7 +412,7 @@ def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
                 connection.leave()
         await turns()
 
-        assert stage.server.routes.pool.used_bytes == 0
+        assert stage.server.listener.pool.used_bytes == 0
 
     run(scenario())
 

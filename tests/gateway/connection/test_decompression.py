@@ -53,7 +53,7 @@ def test_what_was_compressed_comes_out(
     data *= times
     inflation = Inflation(pack(data), encoding, max_bytes=len(data))
     steps = 0
-    while not inflation.go_on(step * 1000):
+    while not inflation.inflate(step * 1000):
         steps += 1
 
     assert inflation.result() == data
@@ -190,7 +190,7 @@ def test_large_bodies_are_inflated_beside_the_loop(leaves: bool, monkeypatch: py
         stage = Stage()
         connection = Connection(stage.server)
         connection.send(request(gzip.compress(b'"%b"' % (b"a" * 50)), headers=encoded(b"gzip")))
-        pool = stage.server.routes.pool
+        pool = stage.server.listener.pool
         assert pool.used_bytes > 0
         if leaves:
             connection.leave()

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.running import run, turns
-from uncork_gateway.connection import route_table as hot_routes
-from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.connection.route_table import Exchange, Header
+from uncork_gateway import interfaces
+from uncork_gateway.connection import route_table
 from uncork_gateway.errors import GatewayError
+from uncork_gateway.headers import Header
 
 CLOSE = (b"connection", b"close")
 
@@ -38,7 +38,7 @@ class Echo:
         self.read.append(list(headers))
         return next((value for name, value in headers if name.lower() == b"x"), b"-")
 
-    def open(self, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> EchoRequest:
+    def open(self, connection: interfaces.Connection, head: bytes, *, keep_alive: bool) -> EchoRequest:
         """A request."""
         return EchoRequest(self, connection, head, keep_alive=keep_alive)
 
@@ -52,9 +52,11 @@ class Echo:
 class EchoRequest:
     """A request to :class:`Echo`."""
 
-    def __init__(self, echo: Echo, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> None:
+    def __init__(
+        self, echo: Echo, connection: interfaces.Connection, head: bytes, *, keep_alive: bool
+    ) -> None:
         self.keep_alive = keep_alive
-        self.response_complete = self._has_left = False
+        self._has_left = False
         self._echo = echo
         self._connection = connection
         self._head = head
@@ -65,25 +67,25 @@ class EchoRequest:
     def start(self) -> None:
         """Its turn."""
         if self._head == b"expects":
-            self._connection.continue_()
+            self._connection.send_continue()
         self._go_on()
 
-    def take(self, piece: bytes) -> None:
+    def body_received(self, piece: bytes) -> None:
         """A piece of body."""
         self._body += piece
 
-    def complete(self) -> None:
+    def body_complete(self) -> None:
         """The end of the body."""
         self._go_on()
 
-    def whole(self, body: bytes) -> None:
+    def execute(self, body: bytes) -> None:
         """All of it at once."""
         self._echo.whole += 1
         self._body = body
         self._missing = 1
         self._go_on()
 
-    def broken(self, error: GatewayError) -> None:
+    def reject(self, error: GatewayError) -> None:
         """No more will come."""
         self.keep_alive = False
         self._error = error
@@ -91,11 +93,10 @@ class EchoRequest:
         if not self._missing:
             self.answer()
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """The client has gone."""
         assert not self._has_left
         self._has_left = True
-        self.response_complete = True
         self._echo.left += 1
 
     def answer(self) -> None:
@@ -217,7 +218,7 @@ def test_a_new_handler_reads_all_heads_anew() -> None:
 
 def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are; a very long one is not kept at all."""
-    monkeypatch.setattr(hot_routes, "_MOST_KNOWN", 10)
+    monkeypatch.setattr(route_table, "_MOST_KNOWN", 10)
 
     async def scenario() -> None:
         echo = Echo()
@@ -340,7 +341,7 @@ def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, se
 class Faulty(Echo):
     """A handler whose requests cannot be started."""
 
-    def open(self, connection: HttpProtocol, head: bytes, *, keep_alive: bool) -> EchoRequest:
+    def open(self, connection: interfaces.Connection, head: bytes, *, keep_alive: bool) -> EchoRequest:
         """A request that raises when it is its turn."""
         return FaultyRequest(self, connection, head, keep_alive=keep_alive)
 
@@ -518,7 +519,7 @@ def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
 
 def test_an_exchange_is_what_the_protocol_asks_for() -> None:
     """The fake of these tests fits; mypy sees to the rest."""
-    exchange: type[Exchange] = EchoRequest
+    exchange: type[interfaces.FastPathRequest] = EchoRequest
     assert exchange is EchoRequest
 
 
@@ -530,7 +531,7 @@ def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> No
         server = Server({b"/": echo})
         connection = Connection(server)
         connection.send(request(b"1") + request(b"2"))
-        server.routes.closing = True
+        server.listener.closing = True
         closed = []
         for _ in range(2):
             echo.answer()

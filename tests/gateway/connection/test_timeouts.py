@@ -10,7 +10,7 @@ from tests.dispatcher.virtual_loop import run
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.connection.test_protocol import Echo, hot, plain
 from tests.gateway.stage import Stage
-from uncork_gateway.connection.timeouts import ClientLimits
+from uncork_gateway.connection.client_limits import ClientLimits
 
 LIMITS = ClientLimits(head_timeout_s=10, body_timeout_s=30)
 KEEP_ALIVE_S = 75

@@ -18,8 +18,8 @@ from uncork.config.sources import Kind, Source
 from uncork.server.listeners import DoorOptions
 from uncork.server.serving import Drain
 from uncork_dispatcher import POLICIES, make_policy
-from uncork_gateway.connection.timeouts import ClientLimits
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.settings import ServerSettings
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
@@ -28,7 +28,7 @@ OTHER_FILES = 100
 """What a server has open beside the connections of its clients, at most."""
 
 _OF_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
-_FRONT = FrontSettings()
+_FRONT = ServerSettings()
 
 
 class LogLevel(StrEnum):
@@ -155,7 +155,7 @@ class FrontOptions(DoorOptions):
 
     @property
     def front_settings(self) -> dict[str, Any]:
-        """What a front end is told: arguments of :class:`FrontSettings`, without those of the doors."""
+        """What a front end is told: arguments of :class:`ServerSettings`, without those of the doors."""
         return {
             "max_body_bytes": self.max_body_bytes,
             "max_queue_rows": self.max_queue_rows,

@@ -1,0 +1,231 @@
+"""A request to the ASGI application: the bridge between a connection and Starlette."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import httptools
+from starlette.types import ASGIApp, Message, Scope
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+
+from uncork_gateway.connection.parser import RequestParser
+from uncork_gateway.connection.refusal import reply_problem
+from uncork_gateway.errors import CLIENT_GONE, BadRequest, GatewayError, HandlerFailed, unexpected
+from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.interfaces import Connection
+
+log = logging.getLogger("uncork.gateway")
+
+_NOT_IN_HEADERS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_HOP_BY_HOP = (b"connection", b"transfer-encoding")
+_WITHOUT_BODY = (204, 304)
+
+
+class AsgiConnection(Connection, Protocol):
+    """A connection as :class:`AsgiRequest` sees it."""
+
+    flow: FlowControl
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in a task that the server waits for when it shuts down."""
+
+
+class AsgiRequest:
+    """One request to the application, which runs in a task of its own."""
+
+    def __init__(self, connection: AsgiConnection, app: ASGIApp, scope: Scope, *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self._arrived = time.perf_counter()
+        self._connection = connection
+        self._app = app
+        self._scope = scope
+        self._expects_continue = any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
+        )
+        self._body = bytearray()
+        self._received_bytes = 0
+        self._is_whole = False
+        self._changed = asyncio.Event()
+        """Set when the application may receive something."""
+        self._started = self._reply_begun = False
+        self._closed = False
+        """Whether the reply is complete, or cannot be sent any more."""
+        self._error: GatewayError | None = None
+        self._status = CLIENT_GONE
+        self._has_body = self._is_chunked = False
+        self._missing_bytes: int | None = None
+        """Bytes of the reply's body that are still to come, if its length was declared."""
+
+    # Called by the connection
+
+    def start(self) -> None:
+        """Run the application."""
+        self._started = True
+        if self._error is None:
+            self._connection.create_task(self._run())
+        else:
+            self._reply_error(self._error)
+            self._log()
+
+    def body_received(self, piece: bytes) -> None:
+        """Keep a piece of the body until the application receives it."""
+        if self._closed:
+            return
+        self._body += piece
+        if len(self._body) > HIGH_WATER_LIMIT:
+            self._connection.flow.pause_reading()
+        self._changed.set()
+
+    def body_complete(self) -> None:
+        """Let the application receive the end of the body."""
+        self._is_whole = True
+        self._changed.set()
+
+    def reject(self, error: GatewayError) -> None:
+        """Reply with an error unless a reply has begun; the application receives a disconnect."""
+        self.disconnect()
+        if self._reply_begun:
+            self._connection.hang_up()
+        elif self._started:
+            self._reply_error(error)
+        else:
+            self.keep_alive = False
+            self._error = error
+
+    def disconnect(self) -> None:
+        """Let the application receive a disconnect."""
+        self._closed = True
+        self._changed.set()
+
+    # Called by the application
+
+    async def receive(self) -> Message:
+        """Receive the next piece of the body, or the disconnect."""
+        if self._expects_continue and not (self._is_whole or self._reply_begun or self._closed):
+            self._connection.send_continue()
+        self._expects_continue = False
+        if not self._closed:
+            self._connection.flow.resume_reading()
+            await self._changed.wait()
+            self._changed.clear()
+        if self._closed:
+            return {"type": "http.disconnect"}
+        body = bytes(self._body)
+        self._body.clear()
+        self._received_bytes += len(body)
+        return {"type": "http.request", "body": body, "more_body": not self._is_whole}
+
+    async def send(self, message: Message) -> None:
+        """Send the next part of the reply; without effect once it cannot be sent any more."""
+        await self._connection.flow.drain()
+        if self._closed or self._connection.transport.is_closing():
+            return
+        if self._reply_begun:
+            self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
+        else:
+            self._begin_reply(message["status"], message.get("headers", ()))
+
+    async def _run(self) -> None:
+        try:
+            await self._app(self._scope, self.receive, self.send)
+        except BaseException as error:
+            failure = unexpected(error)
+            if not self._closed:
+                self._fail(failure)
+        else:
+            if not (self._closed or self._connection.transport.is_closing()):
+                log.error("the ASGI application returned before its reply was complete")
+                self._fail(HandlerFailed("internal error"))
+        self._log()
+
+    def _fail(self, failure: GatewayError) -> None:
+        self.disconnect()
+        if self._reply_begun:
+            self._status = failure.status
+            # The client sees by the missing end that the reply is incomplete.
+            self._connection.transport.close()
+        else:
+            self._reply_error(failure)
+
+    def _reply_error(self, error: GatewayError) -> None:
+        self._status = error.status
+        reply_problem(self._connection, self, error)
+
+    def _log(self) -> None:
+        access_log = self._connection.access_log
+        if access_log is not None:
+            seconds, size = time.perf_counter() - self._arrived, self._received_bytes
+            access_log.request(
+                self._scope["method"], self._scope["raw_path"], self._status, seconds, size=size
+            )
+
+    def _begin_reply(self, status: int, headers: Iterable[Header]) -> None:
+        kept = []
+        for name, value in headers:
+            if _NOT_IN_HEADERS.search(name) or _NOT_IN_HEADERS.search(value):
+                raise ValueError(f"the reply has a header that is not one line: {name!r}, {value!r}")
+            name = name.lower()
+            if name == b"content-length":
+                self._missing_bytes = int(value)
+            elif name == b"connection" and value.lower() == b"close":
+                self.keep_alive = False
+            if name not in _HOP_BY_HOP:
+                kept.append((name, value))
+        self._has_body = self._scope["method"] != "HEAD" and status not in _WITHOUT_BODY
+        # HTTP/1.0 has no chunks: without a length, the end of the connection is that of the body.
+        is_endless = self._has_body and self._missing_bytes is None
+        self._is_chunked = is_endless and self._scope["http_version"] != "1.0"
+        if self._is_chunked:
+            kept.append((b"transfer-encoding", b"chunked"))
+        if self._expects_continue and not self._is_whole:
+            self.keep_alive = False  # The client may send the body or not.
+        self._reply_begun, self._status = True, status
+        self._connection.begin_reply(self, status, header_lines(kept))
+
+    def _send_body(self, body: bytes, *, is_last: bool) -> None:
+        if self._has_body:
+            if self._missing_bytes is not None:
+                self._missing_bytes -= len(body)
+                if self._missing_bytes < 0 or (is_last and self._missing_bytes):
+                    raise ValueError("the body of the reply does not have the length that its head declares")
+            elif self._is_chunked:
+                # An empty chunk would be the last.
+                body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n" * is_last
+            if body:
+                self._connection.transport.write(body)
+        if is_last:
+            self.disconnect()
+            self._connection.end_reply(self)
+
+
+def make_scope(connection: Mapping[str, Any], parser: RequestParser) -> Scope:
+    """Return the scope of a request, given the part that all requests of a connection share.
+
+    Raises:
+        BadRequest: the target has no path.
+    """
+    try:
+        url = httptools.parse_url(parser.target)
+    except httptools.HttpParserError:
+        url = None
+    if url is None or url.path is None:
+        raise BadRequest("the request target is neither a path nor a URL with one")
+    return {
+        **connection,
+        "state": connection["state"].copy(),
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": parser.http_version,
+        "method": parser.method.decode("ascii"),
+        "root_path": "",
+        "path": unquote(url.path.decode("ascii")),
+        "raw_path": url.path,
+        "query_string": url.query or b"",
+        "headers": [(name.lower(), value) for name, value in parser.headers],
+    }

@@ -1,0 +1,48 @@
+"""The state that all connections of a listener share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http.client import responses
+
+from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.interfaces import BodyPool, Tracing
+from uncork_gateway.telemetry.access_log import AccessLog
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ListenerContext:
+    """What the connections of a listener share.
+
+    Attributes:
+        limits: limits on what one client may use.
+        pool: the memory of incomplete bodies.
+        admit: returns whether a request with these headers may take the fast path; the others go to the ASGI
+            app, which rejects them.
+        access_log: logs every request, if given.
+        traces: creates a span per request on the fast path, if given.
+        closing: whether each connection closes after its pending responses.
+    """
+
+    limits: ClientLimits = field(default_factory=ClientLimits)
+    pool: BodyPool
+    admit: Callable[[Sequence[Header]], bool] = lambda headers: True
+    access_log: AccessLog | None = None
+    traces: Tracing | None = None
+    closing: bool = False
+    _headers: list[Header] = field(default_factory=list, init=False)
+    _starts: dict[int, bytes] = field(default_factory=dict, init=False)
+
+    def reply_start(self, status: int, headers: list[Header]) -> bytes:
+        """Return the status line and the server's own headers; uvicorn replaces that list every second."""
+        if headers is not self._headers:
+            self._headers = headers
+            self._starts.clear()
+        start = self._starts.get(status)
+        if start is None:
+            phrase = responses.get(status, "").encode()
+            start = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, header_lines(headers))
+            self._starts[status] = start
+        return start

@@ -1,0 +1,144 @@
+"""Parses the requests of one connection with httptools, within limits of our own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import httptools
+
+from uncork_gateway.connection.client_limits import InputLimits
+from uncork_gateway.connection.state import HEAD, State
+from uncork_gateway.errors import BadRequest, GatewayError, unexpected
+from uncork_gateway.headers import Header, header_lines
+
+
+class StopParsing(Exception):
+    """Raised by a :class:`Receiver` to ignore the rest of the input."""
+
+
+class Receiver(Protocol):
+    """Receives the parsed requests. :meth:`RequestParser.feed` passes on GatewayErrors that it raises."""
+
+    state: State
+
+    def message_begins(self) -> None:
+        """Begin a request."""
+
+    def head_complete(self) -> None:
+        """Open a request: the parser has its method, target and headers."""
+
+    def body_received(self, piece: bytes) -> None:
+        """Accept a piece of the body."""
+
+    def message_complete(self) -> None:
+        """Accept the end of the body."""
+
+
+class RequestParser:
+    """The parser of one connection.
+
+    Attributes:
+        method: of the current or last request, like all others.
+        target: path and query as the client wrote them.
+        headers: with names as the client wrote them.
+    """
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.method = self.target = b""
+        self.headers: list[Header] = []
+        self._receiver = receiver
+        self._limits = InputLimits()
+        self._parser = _make_parser(self)
+
+    def close(self) -> None:
+        """Drop the reference cycle with httptools."""
+        del self._parser
+
+    @property
+    def http_version(self) -> str:
+        """The version, such as ``1.1``."""
+        return self._parser.get_http_version()
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the client wants to send more requests."""
+        return self._parser.should_keep_alive() and self.http_version != "1.0"
+
+    @property
+    def content_length(self) -> int:
+        """The declared length of the body, else 0."""
+        return next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
+
+    def feed(self, data: bytes) -> None:
+        """Parse input; offers of another protocol such as ``h2c`` are ignored.
+
+        Raises:
+            GatewayError: the input cannot be read, or the receiver rejects it.
+        """
+        self._limits.received(len(data))
+        try:
+            while data:
+                try:
+                    self._parser.feed_data(data)
+                    break
+                except httptools.HttpParserUpgrade as offer:
+                    data = self._head_without_offer() + data[offer.args[0] :]
+                    self._parser = _make_parser(self)
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if isinstance(cause, StopParsing):
+                return
+            raise (cause if isinstance(cause, GatewayError) else unexpected(cause or error)) from None
+        except httptools.HttpParserError as error:
+            raise BadRequest(f"this is not HTTP/1.1: {error}") from None
+        self._limits.check_progress(self.target)
+
+    def _head_without_offer(self) -> bytes:
+        """Return the head that was parsed; the parser takes all that follows for the other protocol."""
+        kept = [header for header in self.headers if header[0].lower() != b"upgrade"]
+        version = self.http_version.encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.method, self.target, version, header_lines(kept))
+
+    # Called by httptools
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._receiver.message_begins()
+        self.target = b""
+        self.headers = []
+
+    def on_url(self, piece: bytes) -> None:
+        """Collect the target."""
+        self.target += piece
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header without the space that httptools leaves behind it (RFC 9110, 5.5)."""
+        if self._receiver.state is not HEAD:
+            return  # A trailer must not pass for a header.
+        value = value.rstrip(b" \t")
+        self._limits.check_header(name, value, before=len(self.headers), target=self.target)
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Check the head."""
+        self.method = self._parser.get_method()
+        self._limits.check_head(self.method, self.target, self.headers)
+        if not self._parser.should_upgrade():
+            self._receiver.head_complete()
+
+    def on_body(self, piece: bytes) -> None:
+        """Pass a piece of the body on."""
+        self._limits.progressed()
+        self._receiver.body_received(piece)
+
+    def on_message_complete(self) -> None:
+        """Pass the end of the body on."""
+        if not self._parser.should_upgrade():
+            self._receiver.message_complete()
+
+
+def _make_parser(parser: RequestParser) -> httptools.HttpRequestParser:
+    made = httptools.HttpRequestParser(parser)
+    # The connection decides about input after its last request.
+    made.set_dangerous_leniencies(lenient_data_after_close=True)
+    return made

@@ -1,0 +1,34 @@
+"""Replies to input that could not be read as a request."""
+
+from __future__ import annotations
+
+from uncork_gateway.errors import GatewayError, problem
+from uncork_gateway.headers import header_lines
+from uncork_gateway.interfaces import Connection, QueuedRequest
+
+
+class Refusal:
+    """Stands in the queue for the request, so that the requests before it are answered first."""
+
+    keep_alive = False
+
+    def __init__(self, connection: Connection, error: GatewayError) -> None:
+        self._connection = connection
+        self._error = error
+
+    def start(self) -> None:
+        """Reply with the error."""
+        access_log = self._connection.access_log
+        if access_log is not None:
+            access_log.request("-", b"-", self._error.status, 0.0, size=0)
+        reply_problem(self._connection, self, self._error)
+
+    def disconnect(self) -> None:
+        """Do nothing: nothing is running."""
+
+
+def reply_problem(connection: Connection, request: QueuedRequest, error: GatewayError) -> None:
+    """Answer a request that has started with a problem document, and close."""
+    request.keep_alive = False
+    head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
+    connection.reply(request, error.status, head, problem(error.status, str(error)))

@@ -1,0 +1,84 @@
+"""The requests of one connection that have no reply yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from uncork_gateway.errors import unexpected
+from uncork_gateway.interfaces import QueuedRequest
+
+
+class ReplyQueue:
+    """Starts one request after the other, while the client reads its replies.
+
+    Reading is paused while requests are queued, so that pipelined requests do not pile up.
+
+    Attributes:
+        current: the request that may reply, if any.
+    """
+
+    def __init__(self, transport: asyncio.Transport, flow: FlowControl) -> None:
+        self.current: QueuedRequest | None = None
+        self._queued: deque[QueuedRequest] = deque()
+        self._transport = transport
+        self._flow = flow
+        self._is_advancing = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a request can start at once."""
+        return self.current is None and not self._queued and not self._flow.write_paused
+
+    @property
+    def newest(self) -> QueuedRequest | None:
+        """The last request, if any."""
+        return self._queued[-1] if self._queued else self.current
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether any request waits for another one's reply."""
+        return bool(self._queued)
+
+    def add(self, request: QueuedRequest) -> None:
+        """Start a request, or queue it behind those before."""
+        if self.is_free:
+            self.current = request
+            request.start()
+        else:
+            self._flow.pause_reading()
+            self._queued.append(request)
+
+    def advance(self) -> None:
+        """Start queued requests unless one is to reply first. A fault closes the connection.
+
+        The loop starts requests that reply at once, thousands if they are pipelined, without recursion.
+        """
+        if self._is_advancing or not (self._queued or self._flow.read_paused):
+            return
+        self._is_advancing = True
+        try:
+            while self.current is None and not (self._flow.write_paused or self._transport.is_closing()):
+                if len(self._queued) < 2:
+                    self._flow.resume_reading()
+                if not self._queued:
+                    break
+                self.current = self._queued.popleft()
+                self.current.start()
+        except Exception as error:
+            # Nothing would answer that request, and those behind it would wait for ever.
+            unexpected(error)
+            self._transport.close()
+        finally:
+            self._is_advancing = False
+
+    def disconnect(self) -> None:
+        """Cancel all requests."""
+        requests = [self.current, *self._queued]
+        self.current = None
+        self._queued.clear()
+        for request in requests:
+            if request is not None:
+                request.disconnect()

@@ -1,0 +1,152 @@
+"""The interfaces between connections, requests and tracing, none of which imports the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from uncork_dispatcher import Answer, Job, Observer
+from uncork_gateway.errors import GatewayError
+from uncork_gateway.headers import Header
+from uncork_gateway.telemetry.access_log import AccessLog
+
+Head = TypeVar("Head")
+
+_SMALLEST_POOL_BYTES = 64 * 2**20
+_BODIES_OF_LARGEST_SIZE = 4
+
+
+class Span(Protocol):
+    """The span of one request."""
+
+    def set_attribute(self, key: str, value: str | float) -> None:
+        """Add an attribute."""
+
+    def end(self, status: int, answer: Answer[Any] | None) -> None:
+        """End the span with the response's status, and the batch's result if the request was executed."""
+
+    def headers(self) -> tuple[str, str]:
+        """Return ``traceparent`` and ``tracestate`` for calls within the span; the second may be empty."""
+        ...
+
+
+class Tracing(Observer, Protocol):
+    """Creates spans for requests and batches."""
+
+    def begin_request(self, target: bytes, trace: Sequence[Header]) -> Span:
+        """Begin the span of a request, in the trace that its headers name."""
+        ...
+
+    def begin_batch(self, batch_id: str, job: Job[Any]) -> tuple[str, str]:
+        """Begin the span of a batch; each payload has the ``span`` of its request.
+
+        Returns ``traceparent`` and ``tracestate`` for the worker; the second may be empty.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class BodyPool:
+    """The memory held by incomplete request bodies, over all connections of a listener."""
+
+    max_bytes: int
+    used_bytes: int = 0
+
+    @classmethod
+    def for_bodies(cls, max_body_bytes: int) -> BodyPool:
+        """Return a pool for four bodies of the largest size, and at least 64 MiB."""
+        return cls(max(_BODIES_OF_LARGEST_SIZE * max_body_bytes, _SMALLEST_POOL_BYTES))
+
+
+class QueuedRequest(Protocol):
+    """A request that waits for its turn to reply."""
+
+    keep_alive: bool
+    """Whether the connection stays open after the reply."""
+
+    def start(self) -> None:
+        """Allow the request to reply: all earlier requests on the connection have been answered."""
+
+    def disconnect(self) -> None:
+        """Cancel the request: its client has disconnected."""
+
+
+class Request(QueuedRequest, Protocol):
+    """A request whose body the connection passes on as it arrives.
+
+    With pipelining, :meth:`start` may be called after the end of the body. The request then calls
+    :meth:`Connection.reply`, or :meth:`Connection.begin_reply` and :meth:`Connection.end_reply`, once.
+    """
+
+    def body_received(self, piece: bytes) -> None:
+        """Accept a piece of the body."""
+
+    def body_complete(self) -> None:
+        """Accept the end of the body."""
+
+    def reject(self, error: GatewayError) -> None:
+        """Accept no more of the body. The request replies with ``error`` once it has started."""
+
+
+class FastPathRequest(Request, Protocol):
+    """A request to a handler of the route table."""
+
+    def execute(self, body: bytes) -> None:
+        """Start, given the whole body: ``start``, ``body_received`` and ``body_complete`` in one."""
+
+
+class Connection(Protocol):
+    """A client's connection, as its requests see it."""
+
+    number: int
+    """Identifies the connection; never used twice."""
+    transport: asyncio.Transport
+
+    @property
+    def pool(self) -> BodyPool:
+        """The memory that incomplete bodies share."""
+        ...
+
+    @property
+    def access_log(self) -> AccessLog | None:
+        """Logs requests, if they are logged."""
+        ...
+
+    @property
+    def traces(self) -> Tracing | None:
+        """Creates spans, if requests are traced."""
+        ...
+
+    @property
+    def http_version(self) -> str:
+        """The version of the request that was parsed last, such as ``1.1``."""
+        ...
+
+    def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
+        """Answer a request that has started. ``head`` is header lines, each with its line end."""
+
+    def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
+        """Send status and header lines of a reply whose body the request writes to the transport."""
+
+    def end_reply(self, request: QueuedRequest) -> None:
+        """Finish a reply that was begun; its body is complete."""
+
+    def send_continue(self) -> None:
+        """Ask a client that sent ``Expect: 100-continue`` for the body."""
+
+    def hang_up(self) -> None:
+        """Close after the bytes written so far, and give the client time to read them."""
+
+
+class Handler(Protocol[Head]):
+    """Handles the requests to one path."""
+
+    def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
+        """Extract the fields that :meth:`open` needs. Header names are as the client wrote them."""
+        ...
+
+    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> FastPathRequest:
+        """Create the request of a head. ``head`` may be reused for later requests with the same bytes."""
+        ...

@@ -1,0 +1,94 @@
+"""The headers of a request that every route reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError
+from uncork_gateway.headers import Header
+
+
+class Head(NamedTuple):
+    """The head of a request on the fast path. Requests with the same head share it.
+
+    Attributes:
+        timeout_s: the time that the client waits; infinite if it does not say.
+        expects_continue: whether the client waits for ``100 Continue`` before it sends the body.
+        rejection: the error to reply with, if the head is wrong.
+        flow: the flow of the request, where flows share a queue equally.
+        headers: those that the dialect needs, with names in lower case.
+        encoding: of the body, in lower case; empty if it has none.
+        length: declared length of the body, else 0.
+        target: path and query.
+        trace: the headers that name the trace of the request.
+    """
+
+    timeout_s: float
+    expects_continue: bool
+    rejection: GatewayError | None
+    flow: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    encoding: bytes = b""
+    length: int = 0
+    target: bytes = b""
+    trace: tuple[Header, ...] = ()
+
+
+def read_head(
+    headers: Sequence[Header], target: bytes, *, max_body_bytes: int, fair_by: bytes | None = None
+) -> Head:
+    """Read the headers that mean the same to every route.
+
+    ``fair_by`` is the header, in lower case, whose value names the flow of the request.
+    """
+    timeout_s, expects_continue, encoding, length, flow = math.inf, False, b"", 0, None
+    rejection: GatewayError | None = None
+    trace: tuple[Header, ...] = ()
+    for name, value in headers:
+        match name.lower():
+            case b"content-length":
+                length = int(value)
+                if length > max_body_bytes:
+                    rejection = too_large(max_body_bytes)
+            case b"x-request-timeout-ms":
+                try:
+                    timeout_s = _timeout_s(value)
+                except BadRequest as error:
+                    rejection = error
+            case b"expect":
+                expects_continue = value.lower() == b"100-continue"
+            case b"content-encoding" if value.lower() != b"identity":
+                encoding += (b", " if encoding else b"") + value.lower()
+            case b"traceparent" | b"tracestate":
+                trace += ((name.lower(), value),)
+    if fair_by is not None:
+        flow = next((value for name, value in headers if name.lower() == fair_by), None)
+    return Head(
+        timeout_s,
+        expects_continue,
+        rejection,
+        flow,
+        encoding=encoding,
+        length=length,
+        target=target,
+        trace=trace,
+    )
+
+
+def too_large(max_body_bytes: int) -> BodyTooLarge:
+    """Return the error for a body over the limit."""
+    return BodyTooLarge(f"the body is over the limit of {max_body_bytes} bytes")
+
+
+def _timeout_s(value: bytes) -> float:
+    try:
+        timeout_ms = float(value)
+    except ValueError:
+        timeout_ms = math.nan
+    if not timeout_ms > 0:
+        raise BadRequest(
+            f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value.decode('latin-1')!r}"
+        )
+    return timeout_ms / 1000
