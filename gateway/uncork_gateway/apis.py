@@ -14,7 +14,7 @@ from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import HotRoute
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.requests.stream_route import StreamRoute
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.overrides import Override, in_force
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
@@ -24,7 +24,7 @@ _QUEUE_REQUESTS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings(FrontSettings):
+class GatewaySettings(ServerSettings):
     """What is in force for all apis.
 
     An api that gives a cost may hold ``max_queue_rows`` of cost, or 20 full batches if that is more, in

@@ -31,7 +31,7 @@ from uncork_gateway.protocols.wire import Wire
 from uncork_gateway.requests.batch_headers import BatchHead
 from uncork_gateway.requests.pass_through import PassThrough
 from uncork_gateway.requests.proxy_route import HeaderRules, MergedRoute
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import LiveState, Metrics
 
 Protocol = Literal["auto", "v1", "v2", "tfserving"]
@@ -42,7 +42,7 @@ _LONGEST_NAME = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProxySettings(FrontSettings):
+class ProxySettings(ServerSettings):
     """How requests are batched; the defaults are those of KServe's documents.
 
     Attributes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontSettings:
+class ServerSettings:
     """How much is taken in, and from whom.
 
     Attributes:

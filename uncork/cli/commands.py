@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import typer
 
 from uncork.cli.option_fields import option_parameters
-from uncork.cli.serve.options import FrontOptions
+from uncork.cli.serve.options import ServerOptions
 from uncork.cli.usage import WrongUsage, given, refusals
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
 from uncork.config.names import COMMANDS, CONFIG
 from uncork.config.sources import Configuration, Kind, Source
 
-Options = TypeVar("Options", bound=FrontOptions)
+Options = TypeVar("Options", bound=ServerOptions)
 
 _CONTEXT = "context"
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 
-def complain(command: str, message: object) -> None:
+def print_error(command: str, message: object) -> None:
     """Say what went wrong in ``uncork COMMAND``, as one paragraph that is not broken into lines."""
     text = Text.assemble((f"uncork {command}:", "bold red"), " ", str(message))
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)

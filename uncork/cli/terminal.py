@@ -10,7 +10,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork_loadtests.endings import end_on_sigterm
 from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.servers import BenchError
@@ -33,7 +33,7 @@ def measuring(command: str) -> Iterator[None]:
     try:
         yield
     except (LoadTestError, BenchError, NoSuchApi) as error:
-        complain(command, error)
+        print_error(command, error)
         raise typer.Exit(2 if isinstance(error, NoSuchApi) else 1) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None

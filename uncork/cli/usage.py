@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork_loadtests.extras import ExtraMissing, require
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -29,7 +29,7 @@ def refusals(command: str) -> Iterator[None]:
     try:
         yield
     except (WrongUsage, ExtraMissing) as error:
-        complain(command, error)
+        print_error(command, error)
         raise typer.Exit(2) from None
 
 
@@ -39,7 +39,7 @@ def exit_code(command: str, run: Callable[[], int]) -> int:
         with refusals(command):
             return run()
     except OSError as error:
-        complain(command, error.strerror or error)
+        print_error(command, error.strerror or error)
         return 1
 
 

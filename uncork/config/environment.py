@@ -11,7 +11,7 @@ from typing import Any
 from uncork.cli.option_fields import kind_of
 from uncork.cli.usage import WrongUsage
 from uncork.config.names import CONFIG, OF_CODE, checked_override, other_command, settings_of
-from uncork.config.sources import Configuration, Kind, Said, Source, suggestion
+from uncork.config.sources import Configuration, Kind, RawSetting, Source, suggestion
 from uncork_loadtests.locust_options import VARIABLES as _OF_LOCUST
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 
@@ -40,7 +40,7 @@ def read_environment(environment: Mapping[str, str], command: str) -> Configurat
     for variable, text in _ours(environment):
         source = Source(Kind.ENVIRONMENT, variable)
         if (name := names.get(variable)) is not None:
-            configuration.settings[name] = Said(_as_given(text, command, name), source)
+            configuration.settings[name] = RawSetting(_as_given(text, command, name), source)
         elif command == "serve" and variable.startswith(_OF_APIS):
             configuration.overrides.append((Kind.ENVIRONMENT, _override(variable, text, source)))
         elif variable not in _OF_LOCUST.values():

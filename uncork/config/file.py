@@ -9,7 +9,7 @@ from typing import Any
 from uncork.cli.option_fields import kind_of
 from uncork.cli.usage import WrongUsage
 from uncork.config.names import COMMANDS, checked_override, other_command, settings_of
-from uncork.config.sources import Configuration, Kind, Said, Source, suggestion
+from uncork.config.sources import Configuration, Kind, RawSetting, Source, suggestion
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 
 _APIS = "api"
@@ -40,13 +40,13 @@ def read_file(path: Path, command: str) -> Configuration:
         _require_table(table, f"{path}: {name}")
         _check_names(table, name, f"{path}: {name}.")
     _check_names(content, command, f"{path}: ")
-    settings: dict[str, Said] = {}
+    settings: dict[str, RawSetting] = {}
     for prefix, table in ((f"{path}: ", content), (f"{path}: {command}.", tables[command])):
         for key, value in table.items():
             name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is given twice, also as {settings[name].source.name}")
-            settings[name] = Said(_as_given(value, kind_of(settings_of(command)[name]), source), source)
+            settings[name] = RawSetting(_as_given(value, kind_of(settings_of(command)[name]), source), source)
     return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
 
 

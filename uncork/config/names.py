@@ -8,13 +8,13 @@ from typing import Any
 
 from uncork.cli.option_fields import option_parameters
 from uncork.cli.proxy.options import ProxyOptions
-from uncork.cli.serve.options import FrontOptions, ServeOptions, check_policy
+from uncork.cli.serve.options import ServeOptions, ServerOptions, check_policy
 from uncork.cli.usage import WrongUsage
 from uncork.config.sources import Source, suggestion
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 from uncork_workers.wire.schema import ApiSettings, check_route
 
-COMMANDS: dict[str, type[FrontOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
+COMMANDS: dict[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
 """The commands that can be configured, by name."""
 
 CONFIG = "config"

@@ -27,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RawSetting:
     """A setting as the command line would have it: a text, several, or whether a flag is on."""
 
     value: str | bool | list[str]
@@ -43,7 +43,7 @@ class Configuration:
         overrides: arguments of ``@api`` for single apis.
     """
 
-    settings: dict[str, Said] = field(default_factory=dict)
+    settings: dict[str, RawSetting] = field(default_factory=dict)
     overrides: list[tuple[Kind, Override]] = field(default_factory=list)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP servers of a process, one for each of its doors."""
+"""The HTTP servers of a process, one for each of its listeners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import uvicorn
 
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import HotRoutes
 from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
@@ -20,7 +20,7 @@ KEEP_ALIVE_S = 75
 
 
 class Apps(Protocol):
-    """What answers at the doors."""
+    """What answers at the listeners."""
 
     app: Any
     admin_app: Any
@@ -33,14 +33,14 @@ class Apps(Protocol):
 class Servers:
     """One server for each door; they begin and end together."""
 
-    def __init__(self, front: Apps, doors: Doors, *, drain_timeout_s: float) -> None:
+    def __init__(self, front: Apps, listeners: Listeners, *, drain_timeout_s: float) -> None:
         patience: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
-        public = _http_config(front.app, front.protocol, **patience, **doors.tls)
-        self._servers = [(_HttpServer(public), doors.public)]
-        if doors.admin is not None:
+        public = _http_config(front.app, front.protocol, **patience, **listeners.tls)
+        self._servers = [(_HttpServer(public), listeners.public)]
+        if listeners.admin is not None:
             no_apis = HotRoutes(limits=ClientLimits(), pool=BodyPool.for_bodies(0))
             admin = _http_config(front.admin_app, partial(HttpProtocol, no_apis), **patience)
-            self._servers.append((_HttpServer(admin), doors.admin))
+            self._servers.append((_HttpServer(admin), listeners.admin))
 
     async def serve(self) -> None:
         """Return when all have ended."""

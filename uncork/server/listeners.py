@@ -24,7 +24,7 @@ _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoorOptions:
+class ListenerOptions:
     """The options of every command that serves which say where it listens, and who may come in."""
 
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
@@ -76,7 +76,7 @@ class DoorOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class Listeners:
     """The sockets of a server, and what is asked of who comes in.
 
     Attributes:
@@ -109,11 +109,11 @@ class Doors:
 
 
 @contextmanager
-def open_doors(options: DoorOptions) -> Iterator[Doors]:
+def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     """Listen, until the block ends.
 
     Raises:
-        WrongUsage: if keys or certificates are not what they should be, or both doors want one port.
+        WrongUsage: if keys or certificates are not what they should be, or both listeners want one port.
         OSError: if a port cannot be had, with a message for people.
     """
     keys, tls = _keys(options.api_key_file), _tls(options)
@@ -122,10 +122,10 @@ def open_doors(options: DoorOptions) -> Iterator[Doors]:
         admin = None
         if options.admin_port is not None:
             admin = stack.enter_context(_admin_socket(options, options.admin_port))
-        yield Doors(public=public, admin=admin, tls=tls, keys=keys)
+        yield Listeners(public=public, admin=admin, tls=tls, keys=keys)
 
 
-def _admin_socket(options: DoorOptions, port: int) -> socket.socket:
+def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
     try:
         return listening_socket(options.admin_host, port, option="--admin-port")
     except OSError as error:
@@ -190,7 +190,7 @@ def _keys(file: Path | None) -> ApiKeys | None:
         raise WrongUsage(f"--api-key-file: {error}") from None
 
 
-def _tls(options: DoorOptions) -> dict[str, Any]:
+def _tls(options: ListenerOptions) -> dict[str, Any]:
     """TLS as uvicorn is told of it, once it has been seen to work."""
     cert, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
     if cert is None:

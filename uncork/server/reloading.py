@@ -32,20 +32,20 @@ class Reloader:
         self._supervisor = supervisor
         self._config = config
         self._settings = _content(config)
-        self._wished: set[asyncio.Task[Outcome]] = set()
+        self._reloads: set[asyncio.Task[Outcome]] = set()
 
     def on_hangup(self) -> None:
         """SIGHUP has come."""
         self._begin("SIGHUP")
 
-    async def wished(self) -> Outcome:
+    async def reload_requested(self) -> Outcome:
         """Somebody has called `uncork reload`; if they leave, they do not wish it any more."""
         return await self._begin("uncork reload")
 
     def _begin(self, reason: str) -> asyncio.Task[Outcome]:
         task = asyncio.create_task(self._reload(reason))
-        self._wished.add(task)
-        task.add_done_callback(self._wished.discard)
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
         return task
 
     async def watch(self) -> None:
@@ -76,9 +76,9 @@ class Reloader:
 
     async def close(self) -> None:
         """Give up what is being done."""
-        for task in self._wished:
+        for task in self._reloads:
             task.cancel()
-        await asyncio.gather(*self._wished, return_exceptions=True)
+        await asyncio.gather(*self._reloads, return_exceptions=True)
 
 
 def _content(file: Path | None) -> bytes | None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from uncork.server.http_servers import Apps, Servers
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
 from uncork_workers.process.logs import LogFormat, log_to_stderr
 from uncork_workers.process.memory import keep_freed_memory
 
@@ -57,7 +57,7 @@ class Drain:
 
 async def serve_until_signal(
     front: Front,
-    doors: Doors,
+    listeners: Listeners,
     *,
     announcing: Coroutine[Any, Any, None],
     drain: Drain,
@@ -73,7 +73,7 @@ async def serve_until_signal(
     signals = _Signals(reload)
     _calm_garbage_collector()
     keep_freed_memory()
-    server = Servers(front, doors, drain_timeout_s=drain.timeout_s)
+    server = Servers(front, listeners, drain_timeout_s=drain.timeout_s)
     serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
     stopping = asyncio.create_task(signals.stop.wait())

@@ -18,7 +18,7 @@ from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
 from uncork_gateway.pages.status.status_builder import Board, Displayed
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
@@ -60,7 +60,7 @@ class Pages:
     def __init__(
         self,
         front: Front,
-        settings: FrontSettings,
+        settings: ServerSettings,
         *,
         for_clients: Sequence[BaseRoute],
         operating: Sequence[BaseRoute] = (),

@@ -20,7 +20,7 @@ from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, Triton
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_gateway.version import VERSION
 from uncork_workers.wire.schema import ServiceDescription
@@ -53,7 +53,7 @@ class Served(Front, Protocol):
 class ServicePages:
     """The plain routes of the gateway of a service: ``app`` and ``admin_app``, as :class:`Pages` has them."""
 
-    def __init__(self, served: Served, settings: FrontSettings) -> None:
+    def __init__(self, served: Served, settings: ServerSettings) -> None:
         self._served = served
         self._wants_keys = settings.keys is not None
         models = ModelPages(

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from uncork.cli.commands import takes_options
 from uncork.cli.proxy.options import ProxyOptions
-from uncork.cli.serve.options import FrontOptions, ServeOptions
+from uncork.cli.serve.options import ServeOptions, ServerOptions
 
-_seen: list[FrontOptions] = []
+_seen: list[ServerOptions] = []
 _app = typer.Typer()
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from uncork.cli.option_fields import kind_of, option_parameters, parameter_info
-from uncork.cli.serve.options import FrontOptions
+from uncork.cli.serve.options import ServerOptions
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
 from uncork.config.names import COMMANDS, settings_of
-from uncork.server.listeners import DoorOptions
+from uncork.server.listeners import ListenerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
 from uncork_workers.wire.schema import ApiDescription
 
@@ -24,7 +24,7 @@ FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 def rows() -> Iterator[str]:
     """The lines of the tables, of settings of both commands once."""
-    both = {*option_parameters(FrontOptions), *option_parameters(DoorOptions)}
+    both = {*option_parameters(ServerOptions), *option_parameters(ListenerOptions)}
     yield from (row(name, one) for name, one in settings_of("serve").items() if name in both)
     for command in COMMANDS:
         yield from (row(name, one) for name, one in settings_of(command).items() if name not in both)

@@ -14,7 +14,7 @@ from uncork.cli.check.machine import plan_of
 from uncork.cli.check.measuring import CheckFailed, Measured, Wanted, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.commands import takes_options
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork.cli.serve.command import worker_arguments
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
@@ -53,7 +53,7 @@ def check(
         except DefinitionError as error:
             raise WrongUsage(str(error)) from None
         except CheckFailed as error:
-            complain("check", f"the service could not be started: {error}")
+            print_error("check", f"the service could not be started: {error}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

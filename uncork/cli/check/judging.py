@@ -15,7 +15,7 @@ _LOCAL = ("127.", "::1", "localhost")
 def judge(figures: Figures) -> list[Finding]:
     """All findings, the worst first."""
     plan = figures.plan
-    found = [*_processes(plan), *_memory(plan, figures.apis), *_doors(plan)]
+    found = [*_processes(plan), *_memory(plan, figures.apis), *_listeners(plan)]
     for api in figures.apis:
         found += judge_api(api, plan)
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
@@ -109,7 +109,7 @@ def _batch_memory(plan: Plan, api: ApiFigures, base: int) -> Findings:
             return
 
 
-def _doors(plan: Plan) -> Findings:
+def _listeners(plan: Plan) -> Findings:
     if plan.open_files is not None and plan.max_connections + OTHER_FILES > plan.open_files:
         yield Finding(
             severity="error",

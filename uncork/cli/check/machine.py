@@ -15,7 +15,7 @@ from uncork_workers.supervision.gpus import gpus_here
 
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
     """What is known before a worker is started."""
-    front = options.front_settings
+    front = options.server_settings
     gpus = tuple(options.gpu_names)
     return Plan(
         workers=options.workers,

@@ -10,7 +10,7 @@ import typer
 
 from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
 from uncork.cli.loadtest.options import (
     NOWHERE,
@@ -167,12 +167,12 @@ def _show(comparison: Comparison, *, files: _Files) -> int:
         if files.json is not None:
             write_json(files.json, as_json(comparison))
     except OSError as error:
-        complain("compare", error)
+        print_error("compare", error)
         return 1
     if files.json != "-" and comparison.results:
         show(tables(comparison))
     for one in comparison.rounds.left_out:
-        complain("compare", f"round {one.number + 1} left out: {one.policy}: {one.reason}")
+        print_error("compare", f"round {one.number + 1} left out: {one.policy}: {one.reason}")
     for fault in comparison.faults:
-        complain("compare", fault)
+        print_error("compare", fault)
     return 1 if comparison.faults else 0

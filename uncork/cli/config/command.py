@@ -16,7 +16,7 @@ from uncork.cli.command import Command
 from uncork.cli.commands import takes_options
 from uncork.cli.option_fields import parameter_info
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
-from uncork.cli.serve.options import FrontOptions, ServeOptions
+from uncork.cli.serve.options import ServeOptions, ServerOptions
 from uncork.cli.terminal import plain_table, show, write_json
 from uncork.cli.usage import WrongUsage, refusals
 from uncork.config.names import settings_of
@@ -69,7 +69,7 @@ def proxy(options: ProxyOptions, json: AsJson = False) -> None:
     _print("proxy", options, {**dict(_settings(options, "proxy")), **imported}, {}, json=json)
 
 
-def _settings(options: FrontOptions, command: str) -> Iterator[tuple[str, Shown]]:
+def _settings(options: ServerOptions, command: str) -> Iterator[tuple[str, Shown]]:
     for name, parameter in settings_of(command).items():
         value = getattr(options, name)
         source = options.sources.get(name)
@@ -122,7 +122,7 @@ def _value(api: ApiDescription, argument: str) -> Any:
 
 def _print(
     command: str,
-    options: FrontOptions,
+    options: ServerOptions,
     settings: dict[str, Shown],
     apis: dict[str, dict[str, Shown]],
     *,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
 from uncork.cli.loadtest.options import (
     NOWHERE,
@@ -191,7 +191,7 @@ def _show(outcome: Outcome, known: Estimate | None, *, files: _Files) -> int:
         if files.png is not None:
             write_png(outcome, files.png, estimate=known, title=heading(outcome))
     except OSError as error:
-        complain("loadtest", error)
+        print_error("loadtest", error)
         return 1
     if files.json != "-":
         typer.echo(text)
@@ -205,5 +205,5 @@ def _judge(outcome: Outcome, summary: Summary) -> int:
     if outcome.failure:
         faults.append(outcome.failure)
     for fault in faults:
-        complain("loadtest", fault)
+        print_error("loadtest", fault)
     return 1 if faults else 0

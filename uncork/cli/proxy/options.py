@@ -18,7 +18,7 @@ from uncork.cli.proxy.imported_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.cli.serve.options import FrontOptions, readable
+from uncork.cli.serve.options import ServerOptions, readable
 from uncork.cli.usage import WrongUsage, in_options, read_header_name
 from uncork_dispatcher import POLICIES
 from uncork_gateway.proxy import ProxySettings
@@ -48,7 +48,7 @@ class ProtocolName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyOptions(FrontOptions):
+class ProxyOptions(ServerOptions):
     """The options of ``uncork proxy``."""
 
     urls: Annotated[
@@ -204,7 +204,7 @@ class ProxyOptions(FrontOptions):
             idempotent=self.retry,
             health_path=self.health_path,
             headers=_header_rules(self.key_header, self.pass_header),
-            **self.front_settings,
+            **self.server_settings,
         )
         try:
             settings.rules("model")

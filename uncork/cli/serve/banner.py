@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
 from uncork_gateway.pages.curl import curl, has_short_example
 from uncork_workers.process.logs import is_watched
@@ -58,15 +58,17 @@ def _terminal_may_go() -> Iterator[None]:
             raise
 
 
-def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str], doors: Doors) -> list[Line]:
+def of_service(
+    service: ServiceDescription, *, workers: int, gpus: Sequence[str], listeners: Listeners
+) -> list[Line]:
     """For a service of ours."""
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
     lines = [headline(f"{service.name} with {plural(workers, 'worker')}{on}")]
-    lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
-    lines += [*pages(doors), address("GET ", f"{doors.url}/docs")]
+    lines += [address("POST", listeners.url + api.route, _manner(api), _forms(api)) for api in service.apis]
+    lines += [*pages(listeners), address("GET ", f"{listeners.url}/docs")]
     short = next((api for api in service.apis if has_short_example(api)), None)
     if short is not None:
-        lines.append(note(curl(short, doors.url, wants_key=doors.keys is not None)))
+        lines.append(note(curl(short, listeners.url, wants_key=listeners.keys is not None)))
     return lines
 
 
@@ -80,10 +82,11 @@ def note(what: str) -> Line:
     return Line(Text(f"  {what}"))
 
 
-def pages(doors: Doors) -> list[Line]:
+def pages(listeners: Listeners) -> list[Line]:
     """Where operators look."""
     return [
-        address("GET ", f"{doors.admin_url}/{page}") for page in ("readyz", "metrics", "status", "dashboard")
+        address("GET ", f"{listeners.admin_url}/{page}")
+        for page in ("readyz", "metrics", "status", "dashboard")
     ]
 
 

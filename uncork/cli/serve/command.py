@@ -19,10 +19,10 @@ from rich.console import Console
 from uncork.cli.commands import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.startup_progress import StartProgress
+from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.cli.usage import WrongUsage, exit_code
 from uncork.server.control_socket import listening
-from uncork.server.listeners import Doors, open_doors
+from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.private_folders import own_folder
 from uncork.server.reloading import Reloader
 from uncork.server.serving import log_to_terminal, serve_until_signal
@@ -62,11 +62,11 @@ def run(options: ServeOptions) -> int:
     console = log_to_terminal(options.log_level, options.log_format.value)
     _require_gpus(options)
     with (
-        open_doors(options) as doors,
+        open_listeners(options) as listeners,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
-        return uvloop.run(_serve(options, doors, folder, traces, console))
+        return uvloop.run(_serve(options, listeners, folder, traces, console))
 
 
 def _require_gpus(options: ServeOptions) -> None:
@@ -94,11 +94,11 @@ def _require_gpus(options: ServeOptions) -> None:
 
 
 async def _serve(
-    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None, console: Console
+    options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None, console: Console
 ) -> int:
-    gateway, supervisor = _make(options, doors, folder, traces)
+    gateway, supervisor = _make(options, listeners, folder, traces)
     reloader = Reloader(gateway, supervisor, options.config)
-    progress = StartProgress(gateway, options.workers, console=console)
+    progress = StartupProgress(gateway, options.workers, console=console)
     beside: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
@@ -117,11 +117,11 @@ async def _serve(
     if options.recycling.any:
         beside.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
     try:
-        async with listening(doors.port, reloader.wished):
+        async with listening(listeners.port, reloader.reload_requested):
             return await serve_until_signal(
                 gateway,
-                doors,
-                announcing=_announce(gateway, options, doors, beside, progress),
+                listeners,
+                announcing=_announce(gateway, options, listeners, beside, progress),
                 drain=options.drain,
                 close=close,
                 reload=reloader.on_hangup,
@@ -131,17 +131,17 @@ async def _serve(
 
 
 def _make(
-    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None
+    options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None
 ) -> tuple[Gateway, Supervisor]:
     """Gateway and supervisor, each of which tells the other what it hears."""
     supervisor: Supervisor
     gateway = Gateway(
         GatewaySettings(
             overrides=options.overrides,
-            keys=doors.keys,
-            admin=doors.admin is not None,
+            keys=listeners.keys,
+            admin=listeners.admin is not None,
             traces=traces,
-            **options.front_settings,
+            **options.server_settings,
         ),
         kill_worker=lambda pid: supervisor.kill(pid),
         restarts=lambda: supervisor.restarts,
@@ -183,16 +183,18 @@ def worker_arguments(options: ServeOptions) -> list[str]:
 async def _announce(
     gateway: Gateway,
     options: ServeOptions,
-    doors: Doors,
+    listeners: Listeners,
     beside: Sequence[asyncio.Task[None]],
-    progress: StartProgress,
+    progress: StartupProgress,
 ) -> None:
     """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
     started = time.monotonic()
     watching = asyncio.create_task(progress.run())
     try:
         service = await gateway.described
-        lines = banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
+        lines = banner.of_service(
+            service, workers=options.workers, gpus=options.gpu_names, listeners=listeners
+        )
         progress.hide()
         banner.print_lines(lines)
         await gateway.ready.wait()

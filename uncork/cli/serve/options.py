@@ -15,11 +15,11 @@ import typer
 from uncork.cli.sizes import read_size
 from uncork.cli.usage import WrongUsage, read_header_name
 from uncork.config.sources import Kind, Source
-from uncork.server.listeners import DoorOptions
+from uncork.server.listeners import ListenerOptions
 from uncork.server.serving import Drain
 from uncork_dispatcher import POLICIES, make_policy
 from uncork_gateway.connection.timeouts import ClientLimits
-from uncork_gateway.settings import FrontSettings
+from uncork_gateway.settings import ServerSettings
 from uncork_workers.supervision.gpus import read_gpus
 from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
@@ -28,7 +28,7 @@ OTHER_FILES = 100
 """What a server has open beside the connections of its clients, at most."""
 
 _OF_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
-_FRONT = FrontSettings()
+_FRONT = ServerSettings()
 
 
 class LogLevel(StrEnum):
@@ -67,7 +67,7 @@ def check_policy(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontOptions(DoorOptions):
+class ServerOptions(ListenerOptions):
     """What every command that serves can be told.
 
     Attributes:
@@ -154,8 +154,8 @@ class FrontOptions(DoorOptions):
         return Drain(delay_s=self.drain_delay, timeout_s=self.drain_timeout)
 
     @property
-    def front_settings(self) -> dict[str, Any]:
-        """What a front end is told: arguments of :class:`FrontSettings`, without those of the doors."""
+    def server_settings(self) -> dict[str, Any]:
+        """What a front end is told: arguments of :class:`ServerSettings`, without those of the listeners."""
         return {
             "max_body_bytes": self.max_body_bytes,
             "max_queue_rows": self.max_queue_rows,
@@ -171,7 +171,7 @@ class FrontOptions(DoorOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions(FrontOptions):
+class ServeOptions(ServerOptions):
     """The options of ``uncork serve``."""
 
     target: Annotated[

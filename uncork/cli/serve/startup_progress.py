@@ -38,7 +38,7 @@ class Workers(Protocol):
         ...
 
 
-class StartProgress:
+class StartupProgress:
     """What ``count`` workers do until all of them are ready.
 
     Args:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
 from uncork.cli.simulate.plots import draw
 from uncork.cli.simulate.scenarios import (
@@ -240,6 +240,6 @@ def _write(job: _Job, comparisons: Sequence[Comparison]) -> int:
             text = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=job.matrix)
             write_json(job.json, text.encode())
     except OSError as error:
-        complain("simulate", error)
+        print_error("simulate", error)
         return 1
     return 0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
 from uncork.cli.loadtest.options import NOWHERE, header_field, payload_of, plan_of, refuse_contradictions
 from uncork.cli.terminal import measuring, show, telling, write_json
@@ -115,10 +115,10 @@ def _show(tuned: Tuned, *, json: str | None) -> int:
         if json is not None:
             write_json(json, as_json(tuned))
     except OSError as error:
-        complain("tune", error)
+        print_error("tune", error)
         return 1
     if json != "-":
         show(text(tuned))
     for warning in tuned.warnings:
-        complain("tune", warning)
+        print_error("tune", warning)
     return 1 if tuned.warnings else 0
