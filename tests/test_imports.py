@@ -29,6 +29,7 @@ ALLOWED = {
 }
 # The order inside a room, lowest first: a module imports its own folder and what stands above it in the list.
 LAYERS = {
+    "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "__main__"],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.

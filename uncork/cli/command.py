@@ -1,4 +1,4 @@
-"""How each command speaks: summaries that are whole, and errors that say what an option accepts."""
+"""The class of all commands: complete summaries, and errors that name the accepted values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, get_args
 import typer
 from typer.core import TyperCommand
 
-from uncork.cli.option_fields import kind_of, parameter_info
+from uncork.config.option_fields import kind_of, parameter_info
 
 
 class Command(TyperCommand):
@@ -21,14 +21,14 @@ class Command(TyperCommand):
         super().__init__(*arguments, **settings)
         accepted = _accepted(self.callback)
         for parameter in self.params:
-            if told := accepted.get(str(parameter.name)):
-                # The library's own words for wrong values change with its version.
+            if values := accepted.get(str(parameter.name)):
+                # The library's own messages for wrong values change with its version.
                 parameter.process_value = partial(  # type: ignore[method-assign]
-                    _processed, parameter.process_value, told
+                    _processed, parameter.process_value, values
                 )
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The first sentence, which the list of commands breaks into lines where it is too long for one."""
+        """Return the whole first sentence; the list of commands wraps it."""
         sentence, dot, _ = " ".join((self.help or "").split()).partition(". ")
         return sentence + dot.rstrip()
 
@@ -44,14 +44,14 @@ def _processed(process: Callable[[Any, Any], Any], accepted: str, context: Any, 
 
 
 def _accepted(callback: Callable[..., Any] | None) -> Mapping[str, str]:
-    """What those parameters of a function accept that do not take any text."""
+    """Return the accepted values of each parameter that does not accept any text."""
     assert callback is not None
     parameters = inspect.signature(callback, eval_str=True).parameters
-    return {name: told for name, one in parameters.items() if (told := _values_of(one))}
+    return {name: values for name, one in parameters.items() if (values := _values_of(one))}
 
 
 def _values_of(parameter: inspect.Parameter) -> str:
-    """The values that a parameter accepts, for people; empty if its callback decides, or any text will do."""
+    """Return the accepted values for people; empty if any text is accepted, or a callback decides."""
     info = parameter_info(parameter.annotation)
     if info is None or info.callback is not None:
         return ""

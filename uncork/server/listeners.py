@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 
 # A client that takes none of its answer for so long is cut off by the system, which alone sees what it takes.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import trustme
 
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
 from uncork.server.listeners import ListenerOptions, open_listeners
 
 PLAIN = ListenerOptions(

@@ -13,12 +13,13 @@ from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
 from uncork.cli.check.measuring import CheckFailed, Measured, Wanted, measure
 from uncork.cli.check.text import as_json, text
-from uncork.cli.commands import takes_options
+from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
 from uncork.cli.serve.command import worker_arguments
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
-from uncork.cli.usage import WrongUsage, refusals, require_writable
+from uncork.cli.usage import refusals, require_writable
+from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
 from uncork_workers.wire.schema import DefinitionError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan
-from uncork.cli.serve.options import OTHER_FILES
+from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
 from uncork_workers.supervision.gpus import missing_gpus
 

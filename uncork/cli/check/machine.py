@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import psutil
 
 from uncork.cli.check.figures import Plan
-from uncork.cli.serve.options import ServeOptions, open_files
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import open_files
 from uncork_workers.supervision.cores import usable_cores
 from uncork_workers.supervision.gpus import gpus_here
 

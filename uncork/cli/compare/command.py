@@ -12,6 +12,7 @@ from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
+from uncork.cli.loadtest.measuring import PICTURES, measuring, require, require_picture
 from uncork.cli.loadtest.options import (
     NOWHERE,
     header_field,
@@ -21,12 +22,12 @@ from uncork.cli.loadtest.options import (
     seconds_of,
     serve_arguments,
 )
-from uncork.cli.terminal import INTERRUPTED, measuring, show, telling, write_json
-from uncork.cli.usage import PICTURES, WrongUsage, given, refusals, require_picture, require_writable
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
+from uncork.cli.usage import given, refusals, require_writable
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher import make_policy
 from uncork_loadtests.compare import Comparison, Contest
 from uncork_loadtests.compare import compare as measure
-from uncork_loadtests.extras import require
 
 _SECONDS = 5.0
 

@@ -13,13 +13,15 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.command import Command
-from uncork.cli.commands import takes_options
-from uncork.cli.option_fields import parameter_info
+from uncork.cli.configurable import COMMANDS, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
-from uncork.cli.serve.options import ServeOptions, ServerOptions
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import ServerOptions
 from uncork.cli.terminal import plain_table, show, write_json
-from uncork.cli.usage import WrongUsage, refusals
+from uncork.cli.usage import refusals
+from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
+from uncork.config.option_fields import parameter_info
 from uncork_workers.definition.inspect_service import service_of
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override, in_force
@@ -27,7 +29,13 @@ from uncork_workers.wire.schema import ApiDescription, DefinitionError
 
 _DEFAULT, _CODE = "default", "code"
 
-app = typer.Typer(help="Show what is in force, and where it comes from.", no_args_is_help=True)
+config = typer.Typer(
+    name="config",
+    help="Show what is in force, and where it comes from.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with values as they are.")]
 
@@ -46,7 +54,7 @@ class Shown(msgspec.Struct, frozen=True):
     text: str
 
 
-@app.command("serve", cls=Command)
+@config.command("serve", cls=Command)
 @takes_options
 def serve(options: ServeOptions, json: AsJson = False) -> None:
     """What `uncork serve` would have in force if it were called so; with a TARGET, also for its apis.
@@ -60,7 +68,7 @@ def serve(options: ServeOptions, json: AsJson = False) -> None:
     _print("serve", options, dict(_settings(options, "serve")), apis, json=json)
 
 
-@app.command("proxy", cls=Command)
+@config.command("proxy", cls=Command)
 @takes_options
 def proxy(options: ProxyOptions, json: AsJson = False) -> None:
     """What `uncork proxy` would have in force if it were called so."""
@@ -70,7 +78,7 @@ def proxy(options: ProxyOptions, json: AsJson = False) -> None:
 
 
 def _settings(options: ServerOptions, command: str) -> Iterator[tuple[str, Shown]]:
-    for name, parameter in settings_of(command).items():
+    for name, parameter in settings_of(COMMANDS[command]).items():
         value = getattr(options, name)
         source = options.sources.get(name)
         info = parameter_info(parameter.annotation)

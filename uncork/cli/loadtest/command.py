@@ -13,6 +13,7 @@ from rich.console import Console
 
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
+from uncork.cli.loadtest.measuring import measuring, require
 from uncork.cli.loadtest.options import (
     NOWHERE,
     SECONDS,
@@ -27,10 +28,9 @@ from uncork.cli.loadtest.options import (
 )
 from uncork.cli.loadtest.progress import measure
 from uncork.cli.loadtest.tables import as_json, heading, tables
-from uncork.cli.terminal import INTERRUPTED, as_text, measuring, telling, write_json
+from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_json
 from uncork.cli.usage import given, refusals, require_writable
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.extras import require
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.report_html import write_html

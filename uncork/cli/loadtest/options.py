@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from uncork.cli.usage import WrongUsage, in_options
+from uncork.cli.usage import in_options
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.payloads import load_function, read_bodies
 from uncork_loadtests.plan import REPLAY, Payload, Plan

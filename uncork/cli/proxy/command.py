@@ -11,7 +11,7 @@ from dataclasses import replace
 import typer
 import uvloop
 
-from uncork.cli.commands import takes_options
+from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.imported_settings import Imported
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.serve import banner

@@ -18,8 +18,9 @@ from uncork.cli.proxy.imported_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.cli.serve.options import ServerOptions, readable
-from uncork.cli.usage import WrongUsage, in_options, read_header_name
+from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
+from uncork.cli.usage import in_options
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher import POLICIES
 from uncork_gateway.proxy import ProxySettings
 from uncork_gateway.requests.proxy_route import HeaderRules

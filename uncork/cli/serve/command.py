@@ -16,11 +16,12 @@ import typer
 import uvloop
 from rich.console import Console
 
-from uncork.cli.commands import takes_options
+from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.startup_progress import StartupProgress
-from uncork.cli.usage import WrongUsage, exit_code
+from uncork.cli.usage import exit_code
+from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import listening
 from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.private_folders import own_folder

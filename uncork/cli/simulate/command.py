@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
+from uncork.cli.loadtest.measuring import PICTURES, require_picture
 from uncork.cli.simulate.plots import draw
 from uncork.cli.simulate.scenarios import (
     LOADS,
@@ -26,7 +27,8 @@ from uncork.cli.simulate.scenarios import (
 )
 from uncork.cli.simulate.tables import as_json, tables
 from uncork.cli.terminal import INTERRUPTED, show, write_json
-from uncork.cli.usage import PICTURES, WrongUsage, given, refusals, require_picture, require_writable
+from uncork.cli.usage import given, refusals, require_writable
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher.simulator import (
     ALL_POLICIES,
     ARRIVALS,

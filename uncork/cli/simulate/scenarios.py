@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from uncork.cli.usage import WrongUsage, in_options
+from uncork.cli.usage import in_options
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure

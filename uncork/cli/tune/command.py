@@ -8,11 +8,11 @@ import typer
 
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest import traffic_options as options
+from uncork.cli.loadtest.measuring import measuring, require
 from uncork.cli.loadtest.options import NOWHERE, header_field, payload_of, plan_of, refuse_contradictions
-from uncork.cli.terminal import measuring, show, telling, write_json
+from uncork.cli.terminal import show, telling, write_json
 from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import given, in_options, refusals, require_writable
-from uncork_loadtests.extras import require
 from uncork_loadtests.plan import REPLAY
 from uncork_loadtests.tune import Tuned, Wish
 from uncork_loadtests.tune import tune as find

@@ -1,4 +1,4 @@
-"""Commands whose options are the fields of a dataclass, and come from file and environment as well."""
+"""Commands whose options are the fields of a dataclass, and can also come from file and environment."""
 
 from __future__ import annotations
 
@@ -12,24 +12,30 @@ from typing import Any, TypeVar
 
 import typer
 
-from uncork.cli.option_fields import option_parameters
-from uncork.cli.serve.options import ServerOptions
-from uncork.cli.usage import WrongUsage, given, refusals
+from uncork.cli.proxy.options import ProxyOptions
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import ServerOptions
+from uncork.cli.usage import given, refusals
 from uncork.config.environment import read_environment, variable_of
+from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
-from uncork.config.names import COMMANDS, CONFIG
+from uncork.config.names import CONFIG
+from uncork.config.option_fields import option_parameters
 from uncork.config.sources import Configuration, Kind, Source
 
 Options = TypeVar("Options", bound=ServerOptions)
+
+COMMANDS: Mapping[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
+"""The commands that can be configured, by name."""
 
 _CONTEXT = "context"
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a function, of whose parameters one is a dataclass of options, one that typer can take.
+    """Expand the parameter of a function that is a dataclass of options, for typer.
 
-    Each option becomes a parameter. What is not on the command line comes from the environment, from the
-    configuration file, or is the default, in this order.
+    Each option becomes a parameter. Its value comes from the command line, the environment or the
+    configuration file, in this order of precedence, or else is the default.
     """
     parameters = inspect.signature(command, eval_str=True).parameters
     [into] = [one for one in parameters.values() if is_dataclass(one.annotation)]
@@ -40,7 +46,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
         context: typer.Context = values.pop(_CONTEXT)
         ours = {name: values.pop(name) for name in options}
         with refusals(_path(context)):
-            configured = configure(into.annotation, ours, context, os.environ)
+            configured = _configure(into.annotation, ours, context, os.environ)
         command(**{into.name: configured}, **values)
 
     flat = [inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
@@ -52,16 +58,16 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _path(context: typer.Context) -> str:
-    """The name of a command, as `config serve`."""
+    """Return the name of a command as typed, such as `config serve`."""
     parent = context.parent
     above = "" if parent is None or parent.parent is None else f"{parent.info_name} "
     return f"{above}{context.info_name}"
 
 
-def configure(
+def _configure(
     options: type[Options], values: Mapping[str, Any], context: typer.Context, environment: Mapping[str, str]
 ) -> Options:
-    """The options in force; ``values`` are those of the command line, or defaults.
+    """Combine ``values``, which are from the command line or defaults, with file and environment.
 
     Raises:
         WrongUsage: if file or environment are wrong.
@@ -70,8 +76,8 @@ def configure(
     flags = {name for name in given(context) if values.get(name) not in (None, [], ())}
     path = values[CONFIG] or environment.get(variable_of(CONFIG))
     layers = [
-        read_file(Path(path), command) if path else Configuration(),
-        read_environment(environment, command),
+        read_file(Path(path), command, COMMANDS) if path else Configuration(),
+        read_environment(environment, command, COMMANDS),
     ]
     settings = layers[0].settings | layers[1].settings
     in_force = {**values, CONFIG: Path(path) if path else None}
@@ -80,17 +86,12 @@ def configure(
         name = str(parameter.name)
         if name in flags:
             sources[name] = Source(Kind.FLAG, parameter.opts[0])
-        elif (said := settings.get(name)) is not None:
-            sources[name] = said.source
+        elif (setting := settings.get(name)) is not None:
+            sources[name] = setting.source
             try:
-                in_force[name] = parameter.process_value(context, said.value)
+                in_force[name] = parameter.process_value(context, setting.value)
             except typer.BadParameter as error:
-                raise WrongUsage(_told_of(said.source, error)) from None
+                separator = "" if error.message.startswith("must be ") else ":"
+                raise WrongUsage(f"{setting.source.name}{separator} {error.message}") from None
     overrides = [override for layer in layers for override in layer.overrides]
     return options(**in_force, sources=sources, api_overrides=overrides)
-
-
-def _told_of(source: Source, error: typer.BadParameter) -> str:
-    """What is wrong with a value, by the name of the place where it is."""
-    separator = "" if error.message.startswith("must be ") else ":"
-    return f"{source.name}{separator} {error.message}"
