@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
+from uncork.cli.command import expand_options
 from uncork.cli.proxy.options import ProxyOptions
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import ServerOptions
@@ -20,7 +18,6 @@ from uncork.config.environment import read_environment, variable_of
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
 from uncork.config.names import CONFIG
-from uncork.config.option_fields import option_parameters
 from uncork.config.sources import Configuration, Kind, Source
 
 Options = TypeVar("Options", bound=ServerOptions)
@@ -28,33 +25,19 @@ Options = TypeVar("Options", bound=ServerOptions)
 COMMANDS: Mapping[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
 """The commands that can be configured, by name."""
 
-_CONTEXT = "context"
-
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand the parameter of a function that is a dataclass of options, for typer.
+    """Expand the options of a command that can be configured.
 
-    Each option becomes a parameter. Its value comes from the command line, the environment or the
-    configuration file, in this order of precedence, or else is the default.
+    The value of an option comes from the command line, the environment or the configuration file, in this
+    order of precedence, or else is the default.
     """
-    parameters = inspect.signature(command, eval_str=True).parameters
-    [into] = [one for one in parameters.values() if is_dataclass(one.annotation)]
-    options = option_parameters(into.annotation)
 
-    @functools.wraps(command)
-    def called(**values: Any) -> None:
-        context: typer.Context = values.pop(_CONTEXT)
-        ours = {name: values.pop(name) for name in options}
+    def build(options: type[Any], values: dict[str, Any], context: typer.Context) -> Any:
         with refusals(_path(context)):
-            configured = _configure(into.annotation, ours, context, os.environ)
-        command(**{into.name: configured}, **values)
+            return _configure(options, values, context, os.environ)
 
-    flat = [inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for one in parameters.values():
-        flat += options.values() if one is into else [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    called.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
-    called.__annotations__ = {one.name: one.annotation for one in flat}
-    return called
+    return expand_options(command, build)
 
 
 def _path(context: typer.Context) -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
+
+from uncork.cli.errors import print_error
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -44,6 +50,28 @@ def as_text(parts: Iterable[RenderableType]) -> str:
 def show(parts: Iterable[RenderableType]) -> None:
     """Print parts one below the other."""
     typer.echo(as_text(parts))
+
+
+@contextlib.contextmanager
+def writing(command: str) -> Iterator[None]:
+    """Print an OSError of the block and exit with 1."""
+    try:
+        yield
+    except OSError as error:
+        print_error(command, error)
+        raise typer.Exit(1) from None
+
+
+def as_document(figures: Mapping[str, Any]) -> bytes:
+    """Encode figures as JSON with the version that made them; NaN and infinity become null."""
+    return msgspec.json.format(msgspec.json.encode({"uncork": version("uncork"), **figures}))
+
+
+def percent(share: float) -> str:
+    """Format a share; exactly 0 and 100 only for none and all: of 10 000 requests, one counts."""
+    if share in (0, 1):
+        return f"{share:.0%}"[:-1]
+    return NOTHING if math.isnan(share) else f"{min(max(100 * share, 0.01), 99.99):.2f}"
 
 
 def write_json(target: str, figures: bytes) -> None:
