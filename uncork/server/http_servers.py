@@ -1,4 +1,4 @@
-"""The HTTP servers of a process, one for each of its listeners."""
+"""uvicorn on the listeners of a process."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from uncork_gateway.connection.route_table import HotRoutes
 from uncork_gateway.connection.timeouts import BodyPool, ClientLimits
 
 KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than load balancers keep theirs, so that they close it."""
+"""Longer than load balancers keep idle connections, so that they close them first."""
 
 
 class Apps(Protocol):
-    """What answers at the listeners."""
+    """The ASGI applications and the protocol that answer."""
 
     app: Any
     admin_app: Any
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
-        """A new connection of a client."""
+        """Return the protocol of a new client connection."""
         ...
 
 
 class Servers:
-    """One server for each door; they begin and end together."""
+    """One server for each listener; they start and end together."""
 
-    def __init__(self, front: Apps, listeners: Listeners, *, drain_timeout_s: float) -> None:
-        patience: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
-        public = _http_config(front.app, front.protocol, **patience, **listeners.tls)
+    def __init__(self, apps: Apps, listeners: Listeners, *, drain_timeout_s: float) -> None:
+        graceful: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
+        public = _http_config(apps.app, apps.protocol, **graceful, **listeners.tls)
         self._servers = [(_HttpServer(public), listeners.public)]
         if listeners.admin is not None:
             no_apis = HotRoutes(limits=ClientLimits(), pool=BodyPool.for_bodies(0))
-            admin = _http_config(front.admin_app, partial(HttpProtocol, no_apis), **patience)
+            admin = _http_config(apps.admin_app, partial(HttpProtocol, no_apis), **graceful)
             self._servers.append((_HttpServer(admin), listeners.admin))
 
     async def serve(self) -> None:
-        """Return when all have ended."""
+        """Serve until all servers have ended."""
         await asyncio.gather(*(server.serve([listener]) for server, listener in self._servers))
 
     def exit(self) -> None:
-        """Have them end when their connections have."""
+        """End the servers when their connections have ended."""
         for server, _ in self._servers:
             server.should_exit = True
 
     def force_exit(self) -> None:
-        """Have them end at once, if they are to end."""
+        """Let the servers that are ending skip open connections."""
         for server, _ in self._servers:
             server.force_exit = True
 
@@ -60,7 +60,7 @@ class Servers:
 def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever it is
+        http=protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever its type
         ws="none",
         lifespan="off",
         access_log=False,
@@ -74,9 +74,8 @@ def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any)
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn, with the signals left to us: it would end the process by the signal instead of with 0."""
+    """uvicorn without its signal handlers, which would end the process by the signal instead of with 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
         yield

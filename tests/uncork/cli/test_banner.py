@@ -38,7 +38,7 @@ def said(listeners: Listeners, *apis: ApiDescription, workers: int = 1, gpus: tu
     lines = banner.of_service(
         ServiceDescription(name="S", apis=list(apis)), workers=workers, gpus=gpus, listeners=listeners
     )
-    texts = [one.text.plain + "".join(f" | {told}" for told in one.told) for one in lines]
+    texts = [one.text.plain + "".join(f" | {told}" for told in one.details) for one in lines]
     return "\n".join(texts).replace(listeners.url, "URL")
 
 

@@ -69,9 +69,9 @@ def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> 
     stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
     for number, stage in enumerate(stages):
         workers.said = {} if stage is None else {0: Start(stage, f" with {number} rows", 0)}
-        progress.tell()
+        progress.log_stages()
     workers.are_ready = {0, 1}
-    progress.tell()
+    progress.log_stages()
 
     assert caplog.messages == [
         "worker 0: import",
@@ -86,8 +86,8 @@ def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
     ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal one line changes, which is never wider than that; on none nothing is shown."""
-    monkeypatch.setattr(startup_progress, "_SHOWN_EVERY_S", 0)
-    monkeypatch.setattr(startup_progress, "_TOLD_EVERY_S", 0)
+    monkeypatch.setattr(startup_progress, "_SHOW_EVERY_S", 0)
+    monkeypatch.setattr(startup_progress, "_LOG_EVERY_S", 0)
 
     async def shown(*, terminal: bool) -> str:
         workers, on = Workers(), console(terminal=terminal)

@@ -1,4 +1,4 @@
-"""``uncork check``: finds what of a service and its settings cannot work together."""
+"""``uncork check``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from uncork.cli.check.figures import Figures, Finding, Plan
 from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
-from uncork.cli.check.measuring import CheckFailed, Measured, Wanted, measure
+from uncork.cli.check.measuring import CheckFailed, CheckRequest, Measured, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
@@ -77,7 +77,7 @@ def _exit_code(findings: list[Finding], *, strict: bool) -> int:
 
 
 def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
-    wanted = Wanted(
+    request = CheckRequest(
         target=options.service,
         workers=options.workers,
         overrides=options.overrides,
@@ -87,4 +87,4 @@ def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
         free_bytes=min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes))),
     )
     with telling() as tell, own_folder() as folder:
-        return asyncio.run(measure(wanted, folder, tell=tell))
+        return asyncio.run(measure(request, folder, tell=tell))

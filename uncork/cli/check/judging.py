@@ -1,4 +1,4 @@
-"""From figures to findings, without looking at anything else."""
+"""The findings that follow from figures; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOCAL = ("127.", "::1", "localhost")
 
 
 def judge(figures: Figures) -> list[Finding]:
-    """All findings, the worst first."""
+    """Return all findings, the worst first."""
     plan = figures.plan
     found = [*_processes(plan), *_memory(plan, figures.apis), *_listeners(plan)]
     for api in figures.apis:
@@ -62,7 +62,7 @@ def _processes(plan: Plan) -> Findings:
 
 
 def _memory(plan: Plan, apis: tuple[ApiFigures, ...]) -> Findings:
-    """Workers with nothing to do, and with the largest batch of each api."""
+    """Judge the memory of idle workers, and of workers that run a full batch."""
     base, free, limit = plan.worker_bytes, plan.free_bytes, plan.max_worker_memory_bytes
     if base is None:
         return

@@ -1,4 +1,4 @@
-"""``uncork proxy``: puts batching in front of model servers that are already there."""
+"""``uncork proxy``."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ async def _serve(
     drain: Drain,
 ) -> int:
     try:
-        front = Proxy(urls, replace(settings, keys=listeners.keys, admin=listeners.admin is not None))
+        proxy = Proxy(urls, replace(settings, keys=listeners.keys, admin=listeners.admin is not None))
     except ValueError as error:
         raise in_options(error, OPTIONS) from None
-    front.start()
+    proxy.start()
     async with listening(listeners.port, _refuse_reload):
         return await serve_until_signal(
-            front,
+            proxy,
             listeners,
-            announcing=_announce(front, _banner(urls, settings, listeners, imported)),
+            announcing=_announce(proxy, _banner(urls, settings, listeners, imported)),
             drain=drain,
-            close=lambda hurry: front.close(),
+            close=lambda hurry: proxy.close(),
             reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
         )
 
@@ -74,12 +74,12 @@ async def _refuse_reload() -> Outcome:
     return Outcome(2, _NOTHING_TO_RELOAD)
 
 
-async def _announce(front: Proxy, lines: Sequence[banner.Line]) -> None:
-    """Say what is served, and when a server is there."""
+async def _announce(proxy: Proxy, lines: Sequence[banner.Line]) -> None:
+    """Print what is served, and when a server is available."""
     started = time.monotonic()
     banner.print_lines(lines)
-    await front.ready.wait()
-    banner.tell_ready(time.monotonic() - started)
+    await proxy.ready.wait()
+    banner.print_ready(time.monotonic() - started)
 
 
 def _banner(

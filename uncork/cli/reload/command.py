@@ -1,4 +1,4 @@
-"""``uncork reload``: has a server that runs start new workers on the new code."""
+"""``uncork reload``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``uncork serve``: brings gateway and supervisor together."""
+"""``uncork serve``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = logging.getLogger("uncork.gateway")
 
 _WORKERS = "workers.sock"
 _STANDBYS = "standby.sock"
-# What Python keeps of a module passes for that of another which was written within the same second.
+# A cached module counts as current if its source was written again within the same second.
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -52,11 +52,11 @@ def serve(options: ServeOptions) -> None:
 
 
 def run(options: ServeOptions) -> int:
-    """Serve until a signal; returns the exit code.
+    """Serve until a signal and return the exit code.
 
     Raises:
         WrongUsage: if the target cannot be served, or a GPU is missing.
-        OSError: if the port cannot be had.
+        OSError: if the port cannot be opened.
     """
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
@@ -100,12 +100,12 @@ async def _serve(
     gateway, supervisor = _make(options, listeners, folder, traces)
     reloader = Reloader(gateway, supervisor, options.config)
     progress = StartupProgress(gateway, options.workers, console=console)
-    beside: list[asyncio.Task[None]] = []
+    background: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
-        for task in beside:
+        for task in background:
             task.cancel()
-        await asyncio.gather(*beside, reloader.close(), return_exceptions=True)
+        await asyncio.gather(*background, reloader.close(), return_exceptions=True)
         await gateway.close()
         await supervisor.stop(hurry=hurry)
 
@@ -114,15 +114,15 @@ async def _serve(
     supervisor.start()
     gateway.expect_workers(options.workers)
     if options.reload:
-        beside.append(asyncio.create_task(reloader.watch()))
+        background.append(asyncio.create_task(reloader.watch()))
     if options.recycling.any:
-        beside.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
+        background.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
     try:
         async with listening(listeners.port, reloader.reload_requested):
             return await serve_until_signal(
                 gateway,
                 listeners,
-                announcing=_announce(gateway, options, listeners, beside, progress),
+                announcing=_announce(gateway, options, listeners, background, progress),
                 drain=options.drain,
                 close=close,
                 reload=reloader.on_hangup,
@@ -134,7 +134,7 @@ async def _serve(
 def _make(
     options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None
 ) -> tuple[Gateway, Supervisor]:
-    """Gateway and supervisor, each of which tells the other what it hears."""
+    """Return a gateway and a supervisor that notify each other."""
     supervisor: Supervisor
     gateway = Gateway(
         GatewaySettings(
@@ -170,7 +170,7 @@ def _make(
 
 
 def worker_arguments(options: ServeOptions) -> list[str]:
-    """Workers warm up under the settings that are in force for their batches."""
+    """Return the arguments of each worker: it warms up under the settings in force for its batches."""
     return [
         "--log-format",
         options.log_format,
@@ -185,10 +185,10 @@ async def _announce(
     gateway: Gateway,
     options: ServeOptions,
     listeners: Listeners,
-    beside: Sequence[asyncio.Task[None]],
+    background: Sequence[asyncio.Task[None]],
     progress: StartupProgress,
 ) -> None:
-    """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
+    """Print what is served, and when it is ready; raise the errors of background tasks."""
     started = time.monotonic()
     watching = asyncio.create_task(progress.run())
     try:
@@ -200,7 +200,7 @@ async def _announce(
         banner.print_lines(lines)
         await gateway.ready.wait()
         progress.hide()
-        banner.tell_ready(time.monotonic() - started)
-        await asyncio.gather(watching, *beside)
+        banner.print_ready(time.monotonic() - started)
+        await asyncio.gather(watching, *background)
     finally:
         watching.cancel()

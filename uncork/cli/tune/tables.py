@@ -120,13 +120,9 @@ def _rates(tuned: Tuned) -> Table:
 
 def _cost(advice: Advice) -> Iterator[str]:
     yield (
-        f"at {advice.rate:.4g}/s: {_workers(advice.workers)} "
+        f"at {advice.rate:.4g}/s: {plural(advice.workers, 'worker, which carries', 'workers, which carry')} "
         f"{advice.capacity:.4g}/s with full batches, {advice.capacity / advice.rate:.1f} times as much"
     )
-
-
-def _workers(count: int) -> str:
-    return "1 worker, which carries" if count == 1 else f"{count} workers, which carry"
 
 
 def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
