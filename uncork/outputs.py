@@ -1,4 +1,4 @@
-"""The output adapters, for ``@api(output=...)``, and what a handler may return for one request alone."""
+"""The output adapters, for ``@api(output=...)``, and the results for single requests of a batch."""
 
 from uncork_workers.definition.outputs import Rejected, Response
 from uncork_workers.definition.outputs.media_types import Csv, Image, Json, Npy, Output
