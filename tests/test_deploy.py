@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from uncork.cli.app import app
 from uncork.cli.proxy import command
-from uncork.server.listeners import DoorOptions, Doors, open_doors
+from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
 from uncork.server.serving import Drain
 from uncork_gateway.front_end import FrontEnd
 
@@ -61,14 +61,14 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
     started = Started()
 
     @contextlib.contextmanager
-    def elsewhere(options: DoorOptions) -> Iterator[Doors]:
+    def elsewhere(options: ListenerOptions) -> Iterator[Listeners]:
         started.address = (options.host, options.port)
-        with open_doors(replace(options, host="127.0.0.1", port=0)) as doors:
-            yield doors
+        with open_listeners(replace(options, host="127.0.0.1", port=0)) as listeners:
+            yield listeners
 
     async def end_at_once(
         front: FrontEnd,
-        doors: Doors,
+        listeners: Listeners,
         *,
         announcing: Coroutine[Any, Any, None],
         drain: Drain,
@@ -82,7 +82,7 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         await close(asyncio.Event())
         return 0
 
-    monkeypatch.setattr(command, "open_doors", elsewhere)
+    monkeypatch.setattr(command, "open_listeners", elsewhere)
     monkeypatch.setattr(command, "serve_until_signal", end_at_once)
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 from tests.markdown_pages import DOCS, ROOT, Block, all_pages, anchors, blocks, links, name_of, target_of
 from uncork.cli.app import app
-from uncork.cli.usage import WrongUsage
+from uncork.cli.configurable import COMMANDS
+from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
-from uncork.config.names import COMMANDS
 
 EACH_PAGE = pytest.mark.parametrize("page", all_pages(), ids=name_of)
 # Their Python, but for that of other systems, is one script, in order.
@@ -128,7 +128,7 @@ def is_of_another_system(block: Block) -> bool:
 def complaint_of(file: Path, command: str) -> str:
     """What is said against a configuration; empty if nothing."""
     try:
-        read_file(file, command)
+        read_file(file, command, COMMANDS)
     except WrongUsage as wrong:
         return str(wrong)
     return ""

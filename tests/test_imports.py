@@ -35,6 +35,7 @@ LAYERS = {
         *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
         *("settings", "pages", "front_end", "apis", "worker_events", "service", "proxy"),
     ],
+    "uncork": ["adapters", "outputs", "config", "server", "testing", "cli", "__main__"],
     "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "__main__"],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from tests.e2e.server import PROBE, Server, eventually, serving
-from uncork.server import listeners as doors
+from uncork.server import listeners
 from uncork.server.listeners import listening_socket
 
 _BOUND_S = 30
@@ -80,7 +80,7 @@ def test_clients_that_leave_in_a_storm_are_taken_out_of_the_queue() -> None:
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such limit")
 def test_a_client_that_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the system; the limit of the listening socket holds for its connections."""
-    monkeypatch.setattr(doors, "_UNREAD_MS", 300)
+    monkeypatch.setattr(listeners, "_UNREAD_MS", 300)
 
     async def scenario() -> Exception | None:
         loop = asyncio.get_running_loop()

@@ -16,8 +16,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
-from uncork.cli.loadtest.options import seconds_of
+from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.tables import as_json, tables
+from uncork.cli.loadtest.traffic import seconds_of
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.random_rows import Numbers, RandomRows
@@ -105,13 +106,14 @@ def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("5.0\n6.0\n8.5\n")
     arrivals = f"replay:{trace}"
-    seconds = seconds_of(None, arrivals=arrivals, recorded=True)
+    options = LoadtestOptions(target=URL, arrivals=arrivals)
+    seconds = seconds_of(options, None, default=10.0)
     plan = replace(PLAN, arrivals=arrivals, rate=None, seconds=seconds, warmup_s=0.0)
 
     assert plan.schedule() == pytest.approx([0.0, 1.0, 3.5])
-    assert seconds_of(2.0, arrivals=arrivals, recorded=True) == 2.0
-    assert seconds_of(None, arrivals=arrivals, recorded=False) == 10.0
-    assert seconds_of(None, arrivals="poisson", recorded=True) == 10.0
+    assert seconds_of(options, 2.0, default=10.0) == 2.0
+    assert seconds_of(replace(options, rate=1.0), None, default=10.0) == 10.0
+    assert seconds_of(replace(options, arrivals="poisson"), None, default=10.0) == 10.0
 
 
 def outcome(*changes: dict[str, Any]) -> Outcome:

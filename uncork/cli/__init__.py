@@ -1,1 +1,1 @@
-"""The command line: one folder per command."""
+"""The command line; each command has a folder with its ``command.py``."""

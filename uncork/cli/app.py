@@ -1,25 +1,50 @@
-"""The command line. Exit codes: 0 fine, 1 the job failed, 2 wrong usage."""
+"""The command line. Exit codes: 0 success, 1 the job failed, 2 wrong usage."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from uncork.cli.check.command import check
 from uncork.cli.command import Command
-from uncork.cli.compare.command import compare
-from uncork.cli.config import command as config
-from uncork.cli.loadtest.command import loadtest
-from uncork.cli.proxy.command import proxy
-from uncork.cli.reload.command import reload as reload_workers
-from uncork.cli.serve.command import serve
-from uncork.cli.simulate.command import simulate
-from uncork.cli.tune.command import tune
+
+COMMANDS = ("serve", "config", "reload", "proxy", "simulate", "loadtest", "compare", "tune", "check")
+"""Every command; ``uncork.cli.NAME.command`` defines NAME, a function or a group of commands."""
+
+
+class _Commands(Mapping[str, Any]):
+    """Imports a command when it is looked up: a server does not load the load tests."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        command = getattr(import_module(f"uncork.cli.{name}.command"), name)
+        if not isinstance(command, typer.Typer):
+            single = typer.Typer(rich_markup_mode=None, add_completion=False)
+            single.command(name, cls=Command)(command)
+            command = single
+        return typer.main.get_command(command)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _LazyGroup(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast("dict[str, Any]", _Commands())
+
 
 app = typer.Typer(
     name="uncork",
+    cls=_LazyGroup,
     help="An adaptive micro-batching gateway for model services.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -42,17 +67,6 @@ def _uncork(
     ] = False,
 ) -> None:
     """An adaptive micro-batching gateway for model services."""
-
-
-app.command(cls=Command)(serve)
-app.add_typer(config.app, name="config")
-app.command("reload", cls=Command)(reload_workers)
-app.command(cls=Command)(proxy)
-app.command(cls=Command)(simulate)
-app.command(cls=Command)(loadtest)
-app.command(cls=Command)(compare)
-app.command(cls=Command)(tune)
-app.command(cls=Command)(check)
 
 
 def main() -> None:

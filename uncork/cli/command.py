@@ -1,17 +1,21 @@
-"""How each command speaks: summaries that are whole, and errors that say what an option accepts."""
+"""Commands of typer: options in dataclasses, complete summaries, errors that name accepted values."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from enum import Enum
-from functools import partial
 from typing import Any, get_args
 
 import typer
 from typer.core import TyperCommand
 
-from uncork.cli.option_fields import kind_of, parameter_info
+from uncork.cli.usage import given
+from uncork.config.option_fields import kind_of, option_parameters, parameter_info
+
+_CONTEXT = "context"
 
 
 class Command(TyperCommand):
@@ -21,14 +25,14 @@ class Command(TyperCommand):
         super().__init__(*arguments, **settings)
         accepted = _accepted(self.callback)
         for parameter in self.params:
-            if told := accepted.get(str(parameter.name)):
-                # The library's own words for wrong values change with its version.
-                parameter.process_value = partial(  # type: ignore[method-assign]
-                    _processed, parameter.process_value, told
+            if values := accepted.get(str(parameter.name)):
+                # The library's own messages for wrong values change with its version.
+                parameter.process_value = functools.partial(  # type: ignore[method-assign]
+                    _processed, parameter.process_value, values
                 )
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The first sentence, which the list of commands breaks into lines where it is too long for one."""
+        """Return the whole first sentence; the list of commands wraps it."""
         sentence, dot, _ = " ".join((self.help or "").split()).partition(". ")
         return sentence + dot.rstrip()
 
@@ -44,14 +48,14 @@ def _processed(process: Callable[[Any, Any], Any], accepted: str, context: Any, 
 
 
 def _accepted(callback: Callable[..., Any] | None) -> Mapping[str, str]:
-    """What those parameters of a function accept that do not take any text."""
+    """Return the accepted values of each parameter that does not accept any text."""
     assert callback is not None
     parameters = inspect.signature(callback, eval_str=True).parameters
-    return {name: told for name, one in parameters.items() if (told := _values_of(one))}
+    return {name: values for name, one in parameters.items() if (values := _values_of(one))}
 
 
 def _values_of(parameter: inspect.Parameter) -> str:
-    """The values that a parameter accepts, for people; empty if its callback decides, or any text will do."""
+    """Return the accepted values for people; empty if any text is accepted, or a callback decides."""
     info = parameter_info(parameter.annotation)
     if info is None or info.callback is not None:
         return ""
@@ -62,3 +66,37 @@ def _values_of(parameter: inspect.Parameter) -> str:
     bounds += "" if info.max is None else f" to {info.max}"
     kinds = {bool: "true or false", int: f"a whole number{bounds}", float: f"a number{bounds}"}
     return kinds.get(kind_of(parameter), "")
+
+
+def expand_options(
+    command: Callable[..., None], build: Callable[[type[Any], dict[str, Any], typer.Context], Any]
+) -> Callable[..., None]:
+    """Replace the parameter of a function that is a dataclass of options by one parameter for each option.
+
+    ``build`` makes the dataclass of its type, the values of its options and the context of the command.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    [into] = [one for one in parameters.values() if is_dataclass(one.annotation)]
+    options = option_parameters(into.annotation)
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:
+        context: typer.Context = values.pop(_CONTEXT)
+        ours = {name: values.pop(name) for name in options}
+        command(**{into.name: build(into.annotation, ours, context)}, **values)
+
+    flat = [inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for one in parameters.values():
+        flat += options.values() if one is into else [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    called.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in flat}
+    return called
+
+
+def takes_plain_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Expand the options of a command; the field ``given`` has the names of those on the command line."""
+
+    def build(options: type[Any], values: dict[str, Any], context: typer.Context) -> Any:
+        return options(**values, given=frozenset(given(context)))
+
+    return expand_options(command, build)

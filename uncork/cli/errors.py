@@ -1,4 +1,4 @@
-"""What goes wrong in a command, told on stderr: in red where somebody looks at a terminal."""
+"""Errors of a command on stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 
-def complain(command: str, message: object) -> None:
-    """Say what went wrong in ``uncork COMMAND``, as one paragraph that is not broken into lines."""
+def print_error(command: str, message: object) -> None:
+    """Print an error of ``uncork COMMAND`` as one unwrapped paragraph, in red on a terminal."""
     text = Text.assemble((f"uncork {command}:", "bold red"), " ", str(message))
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)

@@ -9,10 +9,10 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def read_size(text: str) -> int:
-    """The bytes that ``text`` says: 1000000, 500MB, 1.5 GiB. With an i units count by 1024, else by 1000.
+    """Parse a size such as 1000000, 500MB or 1.5 GiB; units with an i count by 1024, others by 1000.
 
     Raises:
-        ValueError: if it does not say a size above 0; the message says what is accepted.
+        ValueError: if the text is no size above 0; the message says what is accepted.
     """
     found = _SIZE.fullmatch(text.strip())
     unit = (found[2] or "").lower() if found else ""

@@ -1,47 +1,34 @@
-"""What commands that measure for a while have in common: progress, results, and how they end."""
+"""Output of the commands that print results: tables, JSON, and a line of progress."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from uncork.cli.errors import complain
-from uncork_loadtests.endings import end_on_sigterm
-from uncork_loadtests.fleet import LoadTestError
-from uncork_loadtests.servers import BenchError
-from uncork_loadtests.targets import NoSuchApi
+from uncork.cli.errors import print_error
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
-# Wide enough that nothing is cut off: neither a terminal nor a file minds a long line.
+NOTHING = "-"
+"""A figure that is not known."""
+
+# Wide enough that nothing is cut off; terminals and files accept long lines.
 _WIDTH = 1000
 
 
 @contextlib.contextmanager
-def measuring(command: str) -> Iterator[None]:
-    """Exit with what an interrupted or failed measurement exits with, and tell why.
-
-    SIGTERM unwinds the stack, so that what was started is ended.
-    """
-    end_on_sigterm()
-    try:
-        yield
-    except (LoadTestError, BenchError, NoSuchApi) as error:
-        complain(command, error)
-        raise typer.Exit(2 if isinstance(error, NoSuchApi) else 1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-
-
-@contextlib.contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Gives a function that shows what is being done now; quiet where nobody looks at a terminal."""
+    """Give a function that shows the current step on stderr; it does nothing where stderr is no terminal."""
     console = Console(stderr=True, markup=False)
     if not console.is_terminal:
         yield lambda _: None
@@ -51,7 +38,7 @@ def telling() -> Iterator[Callable[[str], None]]:
 
 
 def as_text(parts: Iterable[RenderableType]) -> str:
-    """The parts one below the other."""
+    """Render parts one below the other."""
     # Bodies and names of files may look like markup.
     console = Console(width=_WIDTH, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
@@ -61,12 +48,38 @@ def as_text(parts: Iterable[RenderableType]) -> str:
 
 
 def show(parts: Iterable[RenderableType]) -> None:
-    """Print the parts one below the other."""
+    """Print parts one below the other."""
     typer.echo(as_text(parts))
 
 
+@contextlib.contextmanager
+def writing(command: str) -> Iterator[None]:
+    """Print an OSError of the block and exit with 1."""
+    try:
+        yield
+    except OSError as error:
+        print_error(command, error)
+        raise typer.Exit(1) from None
+
+
+def as_document(figures: Mapping[str, Any]) -> bytes:
+    """Encode figures as JSON with the version that made them; NaN and infinity become null."""
+    return msgspec.json.format(msgspec.json.encode({"uncork": version("uncork"), **figures}))
+
+
+def percent(share: float) -> str:
+    """Format a share; exactly 0 and 100 only for none and all: of 10 000 requests, one counts."""
+    if share in (0, 1):
+        return f"{share:.0%}"[:-1]
+    return NOTHING if math.isnan(share) else f"{min(max(100 * share, 0.01), 99.99):.2f}"
+
+
 def write_json(target: str, figures: bytes) -> None:
-    """Write to a file, or print for `-`; OSError if it cannot be written."""
+    """Write JSON to a file, or print it for ``-``.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
     if target == "-":
         typer.echo(figures)
     else:
@@ -74,9 +87,9 @@ def write_json(target: str, figures: bytes) -> None:
 
 
 def plain_table(*headings: str, words: Collection[str] = ()) -> Table:
-    """A table without lines, in which nothing is cut off or broken into lines.
+    """Return a table without lines, whose cells are never cut off or wrapped.
 
-    The first column, and those with the headings `words`, stand to the left: they are text, not figures.
+    Columns of figures are aligned right; the first column, and those with the headings ``words``, left.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, heading in enumerate(headings):

@@ -1,1 +1,1 @@
-"""Read settings: configuration file, environment, names and sources."""
+"""Settings from the configuration file and the environment."""

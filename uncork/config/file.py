@@ -6,10 +6,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from uncork.cli.option_fields import kind_of
-from uncork.cli.usage import WrongUsage
-from uncork.config.names import COMMANDS, checked_override, other_command, settings_of
-from uncork.config.sources import Configuration, Kind, Said, Source, suggestion
+from uncork.config.errors import WrongUsage
+from uncork.config.names import Commands, checked_override, other_command, settings_of
+from uncork.config.option_fields import kind_of
+from uncork.config.sources import Configuration, Kind, RawSetting, Source, suggestion
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 
 _APIS = "api"
@@ -22,11 +22,11 @@ _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
 }
 
 
-def read_file(path: Path, command: str) -> Configuration:
-    """What a file says to a command, at its top, in the table of the command, and in those of the apis.
+def read_file(path: Path, command: str, commands: Commands) -> Configuration:
+    """Read the settings of a command: the keys at the top, its own table, and the tables of the APIs.
 
     Raises:
-        WrongUsage: if it cannot be read, or says what cannot be; the message names the file and the key.
+        WrongUsage: if the file cannot be read, or a key or value is wrong; the message names file and key.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -35,18 +35,19 @@ def read_file(path: Path, command: str) -> Configuration:
     except (ValueError, RecursionError) as error:
         raise WrongUsage(f"--config: {path} is not TOML: {error}") from None
     apis = content.pop(_APIS, {})
-    tables = {name: content.pop(name, {}) for name in COMMANDS}
+    tables = {name: content.pop(name, {}) for name in commands}
     for name, table in tables.items():
         _require_table(table, f"{path}: {name}")
-        _check_names(table, name, f"{path}: {name}.")
-    _check_names(content, command, f"{path}: ")
-    settings: dict[str, Said] = {}
+        _check_names(table, name, f"{path}: {name}.", commands)
+    _check_names(content, command, f"{path}: ", commands)
+    known = settings_of(commands[command])
+    settings: dict[str, RawSetting] = {}
     for prefix, table in ((f"{path}: ", content), (f"{path}: {command}.", tables[command])):
         for key, value in table.items():
             name, source = _name(key), Source(Kind.FILE, f"{prefix}{key}")
             if name in settings:
                 raise WrongUsage(f"{source.name} is given twice, also as {settings[name].source.name}")
-            settings[name] = Said(_as_given(value, kind_of(settings_of(command)[name]), source), source)
+            settings[name] = RawSetting(_as_given(value, kind_of(known[name]), source), source)
     return Configuration(settings, _overrides(apis, f"{path}: {_APIS}"))
 
 
@@ -54,17 +55,17 @@ def _name(key: str) -> str:
     return key.replace("-", "_")
 
 
-def _check_names(table: dict[str, Any], command: str, prefix: str) -> None:
-    known = settings_of(command)
+def _check_names(table: dict[str, Any], command: str, prefix: str, commands: Commands) -> None:
+    known = settings_of(commands[command])
     for key in table:
         name = _name(key)
         if name in known:
             continue
         if name in ARGUMENTS and command == "serve":
             raise WrongUsage(f"{prefix}{key} is a setting of an api; put it into [{_APIS}.NAME]")
-        if (other := other_command(name, command)) is not None:
+        if (other := other_command(name, command, commands)) is not None:
             raise WrongUsage(f"{prefix}{key} is a setting of uncork {other}; put it into [{other}]")
-        names = [*known, *COMMANDS, _APIS] if prefix.endswith(" ") else known
+        names = [*known, *commands, _APIS] if prefix.endswith(" ") else known
         raise WrongUsage(f"{prefix}{key} is no setting of uncork {command}; {suggestion(name, names)}")
 
 
@@ -90,9 +91,9 @@ def _require_table(value: Any, where: str, of: str = "of settings") -> None:
 
 
 def _as_given(value: Any, kind: type, source: Source) -> str | bool | list[str]:
-    """A value as the command line would have it."""
-    types, told = _KINDS[kind]
+    """Return a value in the form that the command line takes."""
+    types, expected = _KINDS[kind]
     fits = isinstance(value, types) and (kind is bool or not isinstance(value, bool))
     if not fits or (kind is list and not all(isinstance(one, str) for one in value)):
-        raise WrongUsage(f"{source.name} must be {told}, got {value!r}")
+        raise WrongUsage(f"{source.name} must be {expected}, got {value!r}")
     return value if isinstance(value, bool | list) else str(value)

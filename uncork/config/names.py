@@ -1,46 +1,53 @@
-"""What can be configured: the options of the commands that serve, and the arguments of ``@api``."""
+"""Names of settings: the options of the commands that can be configured, and the arguments of ``@api``."""
 
 from __future__ import annotations
 
-import functools
 import inspect
+import sys
+from collections.abc import Mapping
 from typing import Any
 
-from uncork.cli.option_fields import option_parameters
-from uncork.cli.proxy.options import ProxyOptions
-from uncork.cli.serve.options import FrontOptions, ServeOptions, check_policy
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import option_parameters
 from uncork.config.sources import Source, suggestion
+from uncork_dispatcher import make_policy
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 from uncork_workers.wire.schema import ApiSettings, check_route
 
-COMMANDS: dict[str, type[FrontOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
-"""The commands that can be configured, by name."""
+Commands = Mapping[str, type[Any]]
+"""The commands that can be configured: the dataclass of options of each."""
 
 CONFIG = "config"
-"""The option that names the file, and therefore cannot stand in it."""
+"""The option that names the configuration file; the file itself cannot set it."""
 
 OF_CODE = ("input", "output", "warmup")
 """Arguments of ``@api`` that only code can give."""
 
 
-@functools.cache
-def settings_of(command: str) -> dict[str, inspect.Parameter]:
-    """The settings of a command, its options and arguments, by name with underscores."""
-    parameters = option_parameters(COMMANDS[command])
-    return {name: parameter for name, parameter in parameters.items() if name != CONFIG}
+def settings_of(options: type[Any]) -> dict[str, inspect.Parameter]:
+    """Return the settings of a command, its options and arguments, by name with underscores."""
+    return {name: parameter for name, parameter in option_parameters(options).items() if name != CONFIG}
 
 
-def other_command(name: str, command: str) -> str | None:
-    """The command that has a setting which this one has not."""
-    return next((one for one in COMMANDS if one != command and name in settings_of(one)), None)
+def other_command(name: str, command: str, commands: Commands) -> str | None:
+    """Return a command that has a setting of this name, other than ``command``."""
+    return next((one for one in commands if one != command and name in settings_of(commands[one])), None)
+
+
+def check_policy(name: str) -> None:
+    """Check that a policy exists.
+
+    Raises:
+        ValueError: if it does not.
+    """
+    make_policy(name, limit_rows=sys.maxsize)
 
 
 def checked_override(api: str, argument: str, value: Any, source: Source) -> Override:
-    """An argument of ``@api`` for one api.
+    """Return the override of one argument of ``@api`` for one API.
 
     Raises:
-        WrongUsage: if there is no such argument, or it cannot have such a value for any input.
+        WrongUsage: if there is no such argument, or no API can have this value.
     """
     if argument in OF_CODE:
         raise WrongUsage(f"{source.name}: {argument} is given in code, with @api; it cannot be configured")

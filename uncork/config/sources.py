@@ -1,4 +1,4 @@
-"""Where settings come from."""
+"""Settings that have been read, each with its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uncork_workers.wire.overrides import Override
 
 
 class Kind(IntEnum):
-    """The places in which a setting can stand, in rising order."""
+    """Kinds of sources; a later one takes precedence."""
 
     FILE = 1
     ENVIRONMENT = 2
@@ -20,15 +20,15 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The place in which a setting stands; ``name`` is for people."""
+    """Where a setting comes from; ``name`` is the key, variable or option, for people."""
 
     kind: Kind
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A setting as the command line would have it: a text, several, or whether a flag is on."""
+class RawSetting:
+    """A setting in the form that the command line takes: a text, a list of texts, or a flag."""
 
     value: str | bool | list[str]
     source: Source
@@ -36,19 +36,19 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a file or the environment says.
+    """The settings of one source.
 
     Attributes:
         settings: by name of the option, with underscores.
-        overrides: arguments of ``@api`` for single apis.
+        overrides: arguments of ``@api`` for single APIs.
     """
 
-    settings: dict[str, Said] = field(default_factory=dict)
+    settings: dict[str, RawSetting] = field(default_factory=dict)
     overrides: list[tuple[Kind, Override]] = field(default_factory=list)
 
 
 def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
-    """What to write in place of an unknown name: the nearest one if there is one, or what there is."""
+    """Return advice for an unknown name: the nearest known one, or else all of them."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
     return f"did you mean {shown(near[0])}?" if near else f"there are {', '.join(map(shown, names))}"

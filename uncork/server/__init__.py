@@ -1,1 +1,1 @@
-"""Run a gateway as a process: listeners, HTTP servers, reloading, the control socket, tracing."""
+"""Running a gateway as a process: listeners, HTTP servers, reloading, the control socket, tracing."""

@@ -1,4 +1,4 @@
-"""How ``uncork reload`` reaches a server: a Unix socket named after the port, in a private folder."""
+"""The Unix socket by which ``uncork reload`` reaches a server: named after the port, in a private folder."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ _RELOAD = b"reload\n"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a wish, for people, and the exit code of whoever had it."""
+    """The result of a request for people, and the exit code of the command that sent it."""
 
     code: int
     message: str
 
 
 class NoServer(Exception):
-    """There is nobody to ask; the message says where it was looked."""
+    """No server of this user listens on the port; the message names it."""
 
 
 @contextlib.asynccontextmanager
 async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> AsyncIterator[None]:
-    """Take wishes for the server on a port until the block ends.
+    """Accept reload requests for the server on a port until the block ends.
 
-    Who wished something and leaves before it is done does not wish it any more. A server that cannot be
-    reached in this way says so in its log, and goes on.
+    Closing the connection withdraws the request. If the socket cannot be made, the server logs a warning and
+    runs without it.
     """
-
     answering: set[asyncio.Task[None] | None] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,7 +44,7 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
         try:
             # Cancelled when the server ends; the other side sees its connection close.
             with contextlib.suppress(OSError, asyncio.CancelledError):
-                writer.write(msgspec.json.encode(await _fulfil(reader, reload)))
+                writer.write(msgspec.json.encode(await _reply(reader, reload)))
                 await writer.drain()
         finally:
             writer.close()
@@ -67,25 +66,25 @@ async def listening(port: int, reload: Callable[[], Awaitable[Outcome]]) -> Asyn
             task.cancel()
 
 
-async def _fulfil(reader: asyncio.StreamReader, reload: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """What came of a wish; it is given up if the other side closes the connection."""
+async def _reply(reader: asyncio.StreamReader, reload: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Reload if the request says so; raise ConnectionResetError if the client leaves first."""
     if await reader.readline() != _RELOAD:
         return Outcome(2, "this server knows only how to reload")
-    fulfilling = asyncio.ensure_future(reload())
+    reloading = asyncio.ensure_future(reload())
     closed = asyncio.create_task(reader.read())
     try:
-        await asyncio.wait({fulfilling, closed}, return_when=asyncio.FIRST_COMPLETED)
-        if not fulfilling.done():
+        await asyncio.wait({reloading, closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not reloading.done():
             raise ConnectionResetError
-        return fulfilling.result()
+        return reloading.result()
     finally:
-        for task in (fulfilling, closed):
+        for task in (reloading, closed):
             task.cancel()
-        await asyncio.gather(fulfilling, closed, return_exceptions=True)
+        await asyncio.gather(reloading, closed, return_exceptions=True)
 
 
 def _free_path(port: int) -> Path:
-    """Where the socket goes; the one of a server that was killed makes room."""
+    """Return the path for the socket, after removing one that a killed server left behind."""
     folder = next(place for place in shared_folders() if place.parent.is_dir())
     make_private(folder)
     path = folder / f"{port}.sock"
@@ -98,7 +97,7 @@ def _free_path(port: int) -> Path:
 
 
 def _connected(path: Path) -> socket.socket | None:
-    """A connection to the server that listens there, if one does."""
+    """Connect to the server that listens at a path, if one does."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(str(path))
@@ -109,10 +108,10 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def ask_to_reload(port: int) -> Outcome:
-    """Have the server on a port reload, and wait for what comes of it.
+    """Have the server on a port reload, and wait for the result.
 
     Raises:
-        NoServer: if none is there.
+        NoServer: if no server is found.
     """
     paths = [folder / f"{port}.sock" for folder in shared_folders() if is_private(folder)]
     connections = (_connected(path) for path in paths)

@@ -1,4 +1,4 @@
-"""The HTTP servers of a process, one for each of its doors."""
+"""uvicorn on the listeners of a process."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from typing import Any, Protocol
 
 import uvicorn
 
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.interfaces import BodyPool
 
 KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than load balancers keep theirs, so that they close it."""
+"""Longer than load balancers keep idle connections, so that they close them first."""
 
 
 class Apps(Protocol):
-    """What answers at the doors."""
+    """The ASGI applications and the protocol that answer."""
 
     app: Any
     admin_app: Any
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
-        """A new connection of a client."""
+        """Return the protocol of a new client connection."""
         ...
 
 
 class Servers:
-    """One server for each door; they begin and end together."""
+    """One server for each listener; they start and end together."""
 
-    def __init__(self, front: Apps, doors: Doors, *, drain_timeout_s: float) -> None:
-        patience: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
-        public = _http_config(front.app, front.protocol, **patience, **doors.tls)
-        self._servers = [(_HttpServer(public), doors.public)]
-        if doors.admin is not None:
+    def __init__(self, apps: Apps, listeners: Listeners, *, drain_timeout_s: float) -> None:
+        graceful: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
+        public = _http_config(apps.app, apps.protocol, **graceful, **listeners.tls)
+        self._servers = [(_HttpServer(public), listeners.public)]
+        if listeners.admin is not None:
             protocol = partial(HttpProtocol, RouteTable(), ListenerContext(pool=BodyPool.for_bodies(0)))
-            admin = _http_config(front.admin_app, protocol, **patience)
-            self._servers.append((_HttpServer(admin), doors.admin))
+            admin = _http_config(apps.admin_app, protocol, **graceful)
+            self._servers.append((_HttpServer(admin), listeners.admin))
 
     async def serve(self) -> None:
-        """Return when all have ended."""
+        """Serve until all servers have ended."""
         await asyncio.gather(*(server.serve([listener]) for server, listener in self._servers))
 
     def exit(self) -> None:
-        """Have them end when their connections have."""
+        """End the servers when their connections have ended."""
         for server, _ in self._servers:
             server.should_exit = True
 
     def force_exit(self) -> None:
-        """Have them end at once, if they are to end."""
+        """Let the servers that are ending skip open connections."""
         for server, _ in self._servers:
             server.force_exit = True
 
@@ -61,7 +61,7 @@ class Servers:
 def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever it is
+        http=protocol,  # type: ignore[arg-type]  # uvicorn calls it, whatever its type
         ws="none",
         lifespan="off",
         access_log=False,
@@ -75,9 +75,8 @@ def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any)
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn, with the signals left to us: it would end the process by the signal instead of with 0."""
+    """uvicorn without its signal handlers, which would end the process by the signal instead of with 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
         yield

@@ -1,4 +1,4 @@
-"""Where a server listens, and who may come in: sockets, TLS, API keys."""
+"""The sockets of a server, with TLS and API keys."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Annotated, Any
 import psutil
 import typer
 
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 
-# A client that takes none of its answer for so long is cut off by the system, which alone sees what it takes.
+# The system closes a connection whose client has read nothing of its reply for this time.
 _UNREAD_MS = 30_000
-# Who listens on all addresses is reached at this one, from where the address is read.
+# The address to print for a server that listens on all addresses.
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoorOptions:
-    """The options of every command that serves which say where it listens, and who may come in."""
+class ListenerOptions:
+    """The options of a server for its addresses, TLS and API keys."""
 
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 3000
@@ -76,14 +76,14 @@ class DoorOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
-    """The sockets of a server, and what is asked of who comes in.
+class Listeners:
+    """The open sockets of a server, and what they require of clients.
 
     Attributes:
         public: for clients.
-        admin: for operators, without TLS and keys; None if they use the public one.
-        tls: arguments of :class:`uvicorn.Config` for the public one.
-        keys: of which a client must have one; None: none is wanted.
+        admin: for operators, without TLS and keys; None if they use the public socket.
+        tls: arguments of :class:`uvicorn.Config` for the public socket.
+        keys: the accepted API keys; None if clients need none.
     """
 
     public: socket.socket
@@ -93,28 +93,27 @@ class Doors:
 
     @property
     def port(self) -> int:
-        """On which clients reach it."""
         port: int = self.public.getsockname()[1]
         return port
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """The base URL for clients."""
         return _url("https" if self.tls else "http", self.public)
 
     @property
     def admin_url(self) -> str:
-        """Where operators reach it."""
+        """The base URL for operators."""
         return self.url if self.admin is None else _url("http", self.admin)
 
 
 @contextmanager
-def open_doors(options: DoorOptions) -> Iterator[Doors]:
+def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     """Listen, until the block ends.
 
     Raises:
-        WrongUsage: if keys or certificates are not what they should be, or both doors want one port.
-        OSError: if a port cannot be had, with a message for people.
+        WrongUsage: if keys or certificates cannot be used, or both listeners are given one port.
+        OSError: with a message for people, if a port cannot be opened.
     """
     keys, tls = _keys(options.api_key_file), _tls(options)
     with ExitStack() as stack:
@@ -122,10 +121,10 @@ def open_doors(options: DoorOptions) -> Iterator[Doors]:
         admin = None
         if options.admin_port is not None:
             admin = stack.enter_context(_admin_socket(options, options.admin_port))
-        yield Doors(public=public, admin=admin, tls=tls, keys=keys)
+        yield Listeners(public=public, admin=admin, tls=tls, keys=keys)
 
 
-def _admin_socket(options: DoorOptions, port: int) -> socket.socket:
+def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
     try:
         return listening_socket(options.admin_host, port, option="--admin-port")
     except OSError as error:
@@ -140,10 +139,10 @@ def _admin_socket(options: DoorOptions, port: int) -> socket.socket:
 def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
     """Listen on a port.
 
-    It listens before it is served: the system lets several sockets bind one port until one of them listens.
+    Listening early claims the port: several sockets may bind one until one of them listens.
 
     Raises:
-        OSError: with a message for people; ``option`` is what they can change.
+        OSError: with a message for people that advises to change ``option``.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -151,7 +150,7 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on {host!r}: {error.strerror}") from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; connections have it from their listener
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; connections inherit it
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     try:
         listener.bind(address)
@@ -166,7 +165,7 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
 
 
 def _listener_on(port: int) -> str:
-    """Which process listens on a port, as far as the system tells."""
+    """Name the process that listens on a port, if the system tells."""
     try:
         found = psutil.net_connections(kind="tcp")
         pid = next(
@@ -190,8 +189,8 @@ def _keys(file: Path | None) -> ApiKeys | None:
         raise WrongUsage(f"--api-key-file: {error}") from None
 
 
-def _tls(options: DoorOptions) -> dict[str, Any]:
-    """TLS as uvicorn is told of it, once it has been seen to work."""
+def _tls(options: ListenerOptions) -> dict[str, Any]:
+    """Return the TLS arguments of uvicorn, after checking the files."""
     cert, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
     if cert is None:
         if key or client_ca:
@@ -199,7 +198,7 @@ def _tls(options: DoorOptions) -> dict[str, Any]:
         return {}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # Without the password, a key that has one would make the server ask for it at the terminal.
+        # Without a password here, OpenSSL would ask for that of an encrypted key at the terminal.
         context.load_cert_chain(cert, key, password="")
     except (OSError, ValueError) as error:
         raise WrongUsage(

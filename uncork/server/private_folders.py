@@ -1,4 +1,4 @@
-"""Folders for sockets, which belong to this user alone."""
+"""Folders for sockets that only this user can access."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "uncork-"
-_HELD = "held"
+_LOCK = "lock"
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder for this process, until the block ends; those that killed processes have left are removed."""
+    """Give a folder for this process until the block ends; remove those that killed processes left behind."""
     _remove_left_behind()
-    # Made accessible to this user alone.
+    # Python makes it accessible to this user alone.
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
         making = Path(name) / "making"
-        with making.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            making.rename(Path(name) / _HELD)
+        with making.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            making.rename(Path(name) / _LOCK)
             yield Path(name)
 
 
 def _remove_left_behind() -> None:
-    """Remove the folders whose lock nobody holds any more."""
+    """Remove the folders whose lock is free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # somebody holds it, or it is another user's, or no such folder
+        with contextlib.suppress(OSError):  # locked, of another user, or not a folder of ours
             if folder.lstat().st_uid != os.getuid():
                 continue
-            with (folder / _HELD).open("r+") as held:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with (folder / _LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)
 
 
 def shared_folders() -> list[Path]:
-    """Where processes of one user find each other, best first; sessions and services have different ones."""
+    """Return the folders by which processes of one user find each other, best first.
+
+    Sessions and services have different ones.
+    """
     places = [Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime:
@@ -48,7 +51,7 @@ def shared_folders() -> list[Path]:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether it is a folder of this user, and nobody else can do anything in it."""
+    """Whether a folder belongs to this user and no other user can access it."""
     try:
         status = folder.lstat()
     except OSError:
@@ -57,10 +60,10 @@ def is_private(folder: Path) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, if there is none yet.
+    """Make a private folder, unless it exists.
 
     Raises:
-        OSError: if that is not possible, or there is one that is not private; with a message for people.
+        OSError: with a message for people, if it cannot be made, or exists and is not private.
     """
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)

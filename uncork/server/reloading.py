@@ -1,4 +1,4 @@
-"""Has new workers take over while a service is served."""
+"""Replace the workers of a running server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MOST_FILES_NAMED = 3
 class Reloader:
     """Replaces all workers when files change, on SIGHUP, and for `uncork reload`.
 
-    Whoever comes while it does so waits, for there may be newer code again. Settings stay as they are; if
-    their file, ``config``, is not what it was, it says so.
+    A request during a replacement waits and then replaces again: the code may have changed meanwhile.
+    Settings do not change; the message says so if their file, ``config``, has.
     """
 
     def __init__(self, gateway: Gateway, supervisor: Supervisor, config: Path | None) -> None:
@@ -32,24 +32,23 @@ class Reloader:
         self._supervisor = supervisor
         self._config = config
         self._settings = _content(config)
-        self._wished: set[asyncio.Task[Outcome]] = set()
+        self._reloads: set[asyncio.Task[Outcome]] = set()
 
     def on_hangup(self) -> None:
-        """SIGHUP has come."""
         self._begin("SIGHUP")
 
-    async def wished(self) -> Outcome:
-        """Somebody has called `uncork reload`; if they leave, they do not wish it any more."""
+    async def reload_requested(self) -> Outcome:
+        """Reload for `uncork reload`; cancelling this cancels the replacement."""
         return await self._begin("uncork reload")
 
     def _begin(self, reason: str) -> asyncio.Task[Outcome]:
         task = asyncio.create_task(self._reload(reason))
-        self._wished.add(task)
-        task.add_done_callback(self._wished.discard)
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
         return task
 
     async def watch(self) -> None:
-        """Replace the workers whenever files of the service change."""
+        """Replace the workers whenever a file of the service changes."""
         await self._gateway.events.described
         watch = FileWatcher(self._gateway.events.files)
         async with aclosing(watch.changes()) as changes:
@@ -59,7 +58,7 @@ class Reloader:
                     watch.include_new_files()
 
     async def _reload(self, reason: str) -> Outcome:
-        """Replace the workers; tells terminal and log what came of it."""
+        """Replace the workers; report the result to terminal and log."""
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
         try:
@@ -68,17 +67,17 @@ class Reloader:
             goes_on = "the old workers go on" if self._gateway.any_ready else "no worker is ready"
             log.error("%s, but %s: %s", reason, goes_on, error)
             return Outcome(1, f"{goes_on}: {error}")
-        told = f"reloaded after {time.monotonic() - started:.1f} s"
+        message = f"reloaded after {time.monotonic() - started:.1f} s"
         if _content(self._config) != self._settings:
-            told = f"{told}, under the old settings: {self._config} has changed, which takes a restart"
-        print(f"{told}: {reason}", flush=True)
-        return Outcome(0, told)
+            message = f"{message}, under the old settings: {self._config} has changed, which takes a restart"
+        print(f"{message}: {reason}", flush=True)
+        return Outcome(0, message)
 
     async def close(self) -> None:
-        """Give up what is being done."""
-        for task in self._wished:
+        """Cancel replacements that are under way."""
+        for task in self._reloads:
             task.cancel()
-        await asyncio.gather(*self._wished, return_exceptions=True)
+        await asyncio.gather(*self._reloads, return_exceptions=True)
 
 
 def _content(file: Path | None) -> bytes | None:
@@ -89,7 +88,7 @@ def _content(file: Path | None) -> bytes | None:
 
 
 def _names(files: Sequence[str]) -> str:
-    """Some files for people, as seen from the current folder."""
+    """Name some files, relative to the current folder."""
     named = ", ".join(os.path.relpath(file) for file in files[:_MOST_FILES_NAMED])
     more = len(files) - _MOST_FILES_NAMED
     return f"{named} and {more} more" if more > 0 else named

@@ -1,4 +1,4 @@
-"""What is the same in every server of ours: listen, serve until a signal, answer all, go."""
+"""Serve until a signal, then drain and stop; the same for ``uncork serve`` and ``uncork proxy``."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from uncork.server.http_servers import Apps, Servers
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
+from uncork_dispatcher.plural import plural
 from uncork_workers.process.logs import LogFormat, log_to_stderr
 from uncork_workers.process.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
 
 
-class Front(Apps, Protocol):
-    """What answers, and how it is stopped."""
+class FrontEnd(Apps, Protocol):
+    """The gateway or proxy that is served."""
 
     def retire(self) -> None:
-        """Have /readyz say no from now on; requests are taken all the same."""
+        """Answer /readyz with 503 from now on, but still accept requests."""
         ...
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when all others have been answered."""
+        """Refuse new requests, and return when all accepted ones have been answered."""
         ...
 
     def unanswered(self) -> int:
-        """How many requests are held or run."""
+        """Return how many requests are queued or running."""
         ...
 
     def give_up(self) -> None:
-        """Refuse what has not been answered yet."""
+        """Refuse the requests that have not been answered."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """How a server stops.
+    """The times of a stop.
 
     Attributes:
-        delay_s: seconds for which requests are still taken, so that load balancers notice.
-        timeout_s: seconds after that in which what was accepted is to be answered.
+        delay_s: how long to accept requests after /readyz turns 503, until load balancers notice.
+        timeout_s: how long to wait after that for accepted requests.
     """
 
     delay_s: float
@@ -56,24 +57,25 @@ class Drain:
 
 
 async def serve_until_signal(
-    front: Front,
-    doors: Doors,
+    front_end: FrontEnd,
+    listeners: Listeners,
     *,
     announcing: Coroutine[Any, Any, None],
     drain: Drain,
     close: Callable[[asyncio.Event], Awaitable[None]],
     reload: Callable[[], None],
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then answer what was accepted; returns the exit code.
+    """Serve until SIGTERM or SIGINT, answer the accepted requests, and return the exit code.
 
-    ``announcing`` runs beside; what it raises ends the server and is raised here. ``close`` is awaited at
-    the end, when nobody asks any more; its argument is set when there is to be no more waiting. ``reload`` is
-    called on SIGHUP.
+    Args:
+        announcing: runs while the server does; its exceptions end the server and are raised here.
+        close: awaited after the last request; its argument is set when it must not wait any longer.
+        reload: called on SIGHUP.
     """
     signals = _Signals(reload)
     _calm_garbage_collector()
     keep_freed_memory()
-    server = Servers(front, doors, drain_timeout_s=drain.timeout_s)
+    server = Servers(front_end, listeners, drain_timeout_s=drain.timeout_s)
     serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
     stopping = asyncio.create_task(signals.stop.wait())
@@ -82,14 +84,14 @@ async def serve_until_signal(
         while not stopping.done():
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # raises what makes it useless to go on, or broke the server
+                task.result()  # raises the error that ends the server
             if serving in done:
                 return 1
-        await _let_notice(front, serving, signals.hurry, drain.delay_s)
-        _tell_of_unanswered(front.unanswered())
+        await _let_notice(front_end, serving, signals.hurry, drain.delay_s)
+        _log_unanswered(front_end.unanswered())
     finally:
-        signals.stop.set()  # whatever the reason: from now on a signal ends the waiting
-        await _take_down(front, server, serving, hurry=signals.hurry, timeout_s=drain.timeout_s)
+        signals.stop.set()  # from now on, any signal ends the waiting
+        await _take_down(front_end, server, serving, hurry=signals.hurry, timeout_s=drain.timeout_s)
         await close(signals.hurry)
         for task in (announced, stopping):
             task.cancel()
@@ -100,14 +102,14 @@ async def serve_until_signal(
 class _Signals:
     """SIGTERM and SIGINT: the first sets ``stop``, the second ``hurry``. SIGHUP calls ``reload``.
 
-    SIGHUP because the terminal is gone, in which the server was started, is a SIGTERM.
+    A SIGHUP because the terminal of the server has closed counts as SIGTERM.
     """
 
     def __init__(self, reload: Callable[[], None]) -> None:
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self._reload = reload
         self._had_terminal = _has_terminal()
-        # Not known any more when it is gone.
+        # Cannot be found out after the terminal has closed.
         self._on_terminal = [stream for stream in (1, 2) if os.isatty(stream)]
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,7 +121,7 @@ class _Signals:
 
     def _hang_up(self) -> None:
         if self._had_terminal and not _has_terminal():
-            # What cannot be written there any more would be an error, at the latest when Python exits.
+            # Writing to a closed terminal would raise, at the latest when Python exits.
             for stream in self._on_terminal:
                 with Path(os.devnull).open("wb") as nowhere:
                     os.dup2(nowhere.fileno(), stream)
@@ -137,10 +139,10 @@ def _has_terminal() -> bool:
 
 
 async def _let_notice(
-    front: Front, serving: asyncio.Task[None], hurry: asyncio.Event, delay_s: float
+    front_end: FrontEnd, serving: asyncio.Task[None], hurry: asyncio.Event, delay_s: float
 ) -> None:
-    """Go on for a while, but not ready any more."""
-    front.retire()
+    """Accept requests for ``delay_s`` after /readyz has turned 503."""
+    front_end.retire()
     if delay_s > 0:
         log.info("stopping: not ready any more, requests are taken for another %g s", delay_s)
         hurried = asyncio.create_task(hurry.wait())
@@ -148,29 +150,29 @@ async def _let_notice(
         hurried.cancel()
 
 
-def _tell_of_unanswered(requests: int) -> None:
+def _log_unanswered(requests: int) -> None:
     if requests:
-        are = "request is" if requests == 1 else "requests are"
-        log.info("stopping: %d %s not answered yet; Ctrl-C again cuts off what is left", requests, are)
+        pending = plural(requests, "request is", "requests are")
+        log.info("stopping: %s not answered yet; Ctrl-C again cuts off what is left", pending)
 
 
 async def _take_down(
-    front: Front,
+    front_end: FrontEnd,
     server: Servers,
     serving: asyncio.Task[None],
     *,
     hurry: asyncio.Event,
     timeout_s: float,
 ) -> None:
-    """Answer everything that was accepted, within bounds."""
+    """Answer all accepted requests, within ``timeout_s`` and until a second signal."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + timeout_s
-    draining = asyncio.create_task(front.drain())
+    draining = asyncio.create_task(front_end.drain())
     hurried = asyncio.create_task(hurry.wait())
     await asyncio.wait({draining, hurried}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
         log.warning("stopping with requests unanswered")
-        front.give_up()
+        front_end.give_up()
         server.force_exit()
     server.exit()
     left_s = max(0.0, ends_at - loop.time())
@@ -182,15 +184,15 @@ async def _take_down(
 
 
 def log_to_terminal(level: str, log_format: LogFormat) -> Console:
-    """Have the gateway's log go to stderr; returns the console on which it is."""
-    # Who reads JSON, on a terminal or not, wants nothing beside it.
+    """Send the gateway's log to stderr; return its console."""
+    # JSON must not be mixed with anything else, even on a terminal.
     console = Console(stderr=True, force_terminal=False if log_format == "json" else None)
     log_to_stderr(level, "gateway", log_format=log_format, console=console)
     return console
 
 
 def _calm_garbage_collector() -> None:
-    """Look for cycles rarely: requests make none, and a look at all that a full queue holds is a pause."""
+    """Collect cycles rarely: requests make none, and a collection over a full queue is a pause."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

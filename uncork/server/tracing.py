@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, set up as its own environment variables say."""
+"""Traces by OpenTelemetry, set up from its own environment variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -22,13 +22,13 @@ _EXPORTERS = ("otlp", "console")
 
 @contextmanager
 def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Traces | None]:
-    """Gives what makes spans, or None; what has not been sent yet is sent at the end.
+    """Give an object that makes spans, or None without traces; send the remaining spans at the end.
 
-    ``wanted`` is whether somebody asked for traces in so many words; None: they are made if the environment
-    names an exporter, and if that cannot be had the log says why.
+    ``wanted`` is the option of the command line. If it is None, traces are made if the environment names an
+    exporter; if that is impossible, the log says why.
 
     Raises:
-        WrongUsage: they are wanted, but cannot be had.
+        WrongUsage: if traces are wanted but impossible.
     """
     exporters = _exporters(environment, wanted=wanted)
     if not exporters:
@@ -64,7 +64,7 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
 
 
 def _exporters(environment: Mapping[str, str], *, wanted: bool | None) -> list[str]:
-    """The names of those that are asked for; none if nobody wants traces."""
+    """Return the names of the exporters asked for; empty without traces."""
     if wanted is False or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return []
     named = environment.get("OTEL_TRACES_EXPORTER", "")

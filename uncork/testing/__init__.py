@@ -1,4 +1,4 @@
-"""Clients for the tests of a service: everything between client and handler is real, but in this process.
+"""Test clients for services. Everything between client and handler is real, but runs in this process.
 
 ::
 
@@ -11,9 +11,9 @@
             replies = c.post_all("/predict", json=[[0.0] * 64] * 5)     # five requests at once
             assert replies[0].headers["x-batch-size"] == "5"            # are one batch
 
-The service runs in a thread of its own, ``setup`` is called once, requests are batched and errors become
-answers as under ``uncork serve``; but nothing listens on a port, no process is started, and nothing is warmed
-up. What a handler raises is raised by the request that it failed, so that a test shows where.
+The service runs in its own thread and ``setup`` is called once. Requests are batched, and errors answered, as
+under ``uncork serve``; but no port is opened, no process is started, and there is no warm-up. An exception of
+a handler is raised by the request that failed, so a test shows where it came from.
 """
 
 from uncork.testing.clients import AsyncClient, Client, Overrides, async_client, client

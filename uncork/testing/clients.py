@@ -17,7 +17,7 @@ _BASE_URL = "http://testserver"
 
 
 class Overrides(TypedDict, total=False):
-    """Values that replace those of all apis, by the names that they have in ``@api``."""
+    """Arguments of ``@api`` that replace those of all APIs."""
 
     mb_max_latency: float
     mb_max_batch_size: int
@@ -28,9 +28,9 @@ class Overrides(TypedDict, total=False):
 
 
 class Client(httpx.Client):
-    """An ``httpx.Client`` of one service, for any number of threads; :func:`client` makes it.
+    """An ``httpx.Client`` of one service, usable from any thread; made by :func:`client`.
 
-    Answers are read whole before they are returned.
+    Responses are read completely before they are returned.
     """
 
     def __init__(self, portal: BlockingPortal, transport: InMemoryTransport) -> None:
@@ -38,12 +38,12 @@ class Client(httpx.Client):
         super().__init__(transport=self._to_service, base_url=_BASE_URL, timeout=None)
 
     def send_all(self, requests: Sequence[httpx.Request]) -> list[httpx.Response]:
-        """Send requests that :meth:`build_request` made; all arrive in the same moment.
+        """Send requests made by :meth:`build_request` so that all arrive at the same time.
 
-        So those to one api share a batch, as far as its limits and its policy allow.
+        Those to one API share a batch, as far as its limits and its policy allow.
 
         Raises:
-            Exception: what a handler raised for one of them, when all have been answered.
+            Exception: the exception of a handler for one of them, after all have been answered.
         """
         responses = self._to_service.handle_all(requests)
         for request, response in zip(requests, responses, strict=True):
@@ -59,23 +59,23 @@ class Client(httpx.Client):
         content: Iterable[bytes | str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> list[httpx.Response]:
-        """Send one POST for each item of ``json`` or ``content``; all arrive in the same moment.
+        """Send one POST for each item of ``json`` or ``content``; all arrive at the same time.
 
         Raises:
             Exception: as :meth:`send_all`.
-            TypeError: unless one of ``json`` and ``content`` is given.
+            TypeError: unless exactly one of ``json`` and ``content`` is given.
         """
         return self.send_all(_posts(self, url, json, content, headers))
 
 
 class AsyncClient(httpx.AsyncClient):
-    """An ``httpx.AsyncClient`` of one service; :func:`async_client` makes it."""
+    """An ``httpx.AsyncClient`` of one service; made by :func:`async_client`."""
 
     def __init__(self, transport: InMemoryTransport) -> None:
         super().__init__(transport=transport, base_url=_BASE_URL, timeout=None)
 
     async def send_all(self, requests: Sequence[httpx.Request]) -> list[httpx.Response]:
-        """Send requests so that all arrive in the same moment, as :meth:`Client.send_all`."""
+        """Send requests so that all arrive at the same time, as :meth:`Client.send_all`."""
         return await send_together(requests, self.send)
 
     async def post_all(
@@ -94,21 +94,21 @@ class AsyncClient(httpx.AsyncClient):
 def client(
     service: type[Service], *, raise_handler_errors: bool = True, **overrides: Unpack[Overrides]
 ) -> Iterator[Client]:
-    """Run a service in this process, and give a client of it, until the block ends.
+    """Run a service in this process until the block ends, and give a client of it.
 
     Args:
-        service: the class, as written with ``@api``.
-        raise_handler_errors: whether a request raises what the handler raised for it. If not, it has the
-            answer that a real client would have: 500 with an id, under which the log has the traceback.
-        overrides: values for all apis instead of their own, for example ``policy="fixed:5"``.
+        service: the service class.
+        raise_handler_errors: raise an exception of the handler from the request that failed. If false, the
+            request gets the response of a real client: 500 with the id under which the log has the traceback.
+        overrides: arguments of ``@api`` for all APIs, for example ``policy="fixed:5"``.
 
-    Entering the block returns when the service is ready. Leaving it answers what other threads have asked,
-    and calls ``teardown``.
+    Entering the block waits until the service is ready. Leaving it answers the pending requests of other
+    threads, and calls ``teardown``.
 
     Raises:
         DefinitionError: if the service is defined wrongly, or an override is out of range.
-        TypeError: if ``service`` is no service class, or there is no such override.
-        Exception: what ``setup`` or ``teardown`` raised.
+        TypeError: if ``service`` is not a service class, or an override is unknown.
+        Exception: the exception of ``setup`` or ``teardown``.
     """
     _check(service, overrides)
     with start_blocking_portal(name=f"uncork gateway of {service.__name__}") as portal:
@@ -125,7 +125,7 @@ def client(
 async def async_client(
     service: type[Service], *, raise_handler_errors: bool = True, **overrides: Unpack[Overrides]
 ) -> AsyncIterator[AsyncClient]:
-    """As :func:`client`, for asyncio: the gateway runs in the running loop, handlers still in a thread.
+    """Like :func:`client`, for asyncio: the gateway runs in the current loop, handlers still in a thread.
 
     ::
 
@@ -143,7 +143,7 @@ async def async_client(
 
 
 class _FromThreads(httpx.BaseTransport):
-    """Brings the requests of any thread to the thread in which the gateway runs."""
+    """Passes requests of any thread to the thread of the gateway."""
 
     def __init__(self, portal: BlockingPortal, transport: InMemoryTransport) -> None:
         self._portal = portal

@@ -1,6 +1,6 @@
 """HTTP between a client and a server in one event loop, without sockets.
 
-The client is httpx with all its parts but the network, the server is a real connection of the gateway.
+The client is httpx without its network layer; the server is a real connection of the gateway.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _HTTPCORE_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.P
 
 
 class InMemoryTransport(httpx.AsyncBaseTransport):
-    """Brings the requests of an httpx client to a server in the same loop, on connections that are kept.
+    """Passes requests of an httpx client to a server in the same loop, on connections that are kept alive.
 
     Args:
-        server: has been started.
-        raise_handler_errors: whether a request raises what the service raised instead of having 500 or 502.
+        server: a started server.
+        raise_handler_errors: raise the service's exception from the request instead of returning 500 or 502.
     """
 
     def __init__(self, server: InProcess, *, raise_handler_errors: bool) -> None:
         self._server = server
         self._raises = raise_handler_errors
         self._connections: list[httpcore.AsyncHTTP11Connection] = []
-        # httpcore's own pool looks at all connections for each request: that is slow with hundreds at once.
+        # httpcore's own pool scans all connections for each request, which is slow with hundreds of them.
         self._idle: list[httpcore.AsyncHTTP11Connection] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; returns when the head of the answer has come."""
+        """Send a request and return its response when the headers have arrived."""
         response = await self._exchange(request)
         if self._raises and response.is_server_error:
             content = await _content(response)
@@ -48,7 +48,7 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        """Close all connections; those who wait for an answer get an error."""
+        """Close all connections; pending requests fail."""
         for connection in list(self._connections):
             await connection.aclose()
 
@@ -56,7 +56,7 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
         assert isinstance(request.stream, httpx.AsyncByteStream)
         sent = httpcore.Request(
             request.method,
-            # Whatever the host: there is only this server.
+            # The host does not matter: there is only this server.
             httpcore.URL(scheme=_ORIGIN.scheme, host=_ORIGIN.host, target=request.url.raw_path),
             headers=request.headers.raw,
             content=request.stream,
@@ -76,7 +76,7 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
         )
 
     def _failure(self, answer: httpcore.Response) -> Exception | None:
-        """What the service raised in the middle of an answer."""
+        """Return the exception that interrupted a streamed response."""
         batch_id = dict(answer.headers).get(b"x-batch-id", b"")
         return self._server.failure_in_batch(batch_id.decode()) if self._raises else None
 
@@ -96,9 +96,11 @@ class InMemoryTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer; ``ended`` is called when it is not needed any more.
+    """The body of a response.
 
-    ``failure`` says what to raise if it is not whole, if that is known.
+    Args:
+        ended: called when the body is closed.
+        failure: returns the exception to raise if the body is incomplete.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class _Body(httpx.AsyncByteStream):
 
 @contextmanager
 def _as_httpx_errors() -> Iterator[None]:
-    """Both libraries have the same names for what can go wrong."""
+    """Raise errors of httpcore as those of httpx, which have the same names."""
     try:
         yield
     except _HTTPCORE_ERRORS as error:
@@ -137,7 +139,7 @@ def _as_httpx_errors() -> Iterator[None]:
 
 
 async def read_whole(response: httpx.Response) -> httpx.Response:
-    """The response with all of its body, which then can be read in any thread."""
+    """Return a response with its whole body, which any thread can read."""
     return _with_content(response, await _content(response))
 
 
@@ -157,10 +159,10 @@ def _with_content(response: httpx.Response, content: bytes) -> httpx.Response:
 async def send_together(
     requests: Sequence[httpx.Request], send: Callable[[httpx.Request], Awaitable[httpx.Response]]
 ) -> list[httpx.Response]:
-    """Send requests so that all of them arrive in one turn of the server's loop.
+    """Send requests so that all arrive in one iteration of the server's loop.
 
     Raises:
-        Exception: the first error, when all have been answered.
+        Exception: the first error, after all have been answered.
     """
     gate = _Gate()
 
@@ -182,27 +184,27 @@ async def send_together(
 
 
 class _Gate:
-    """Holds what tasks have to deliver until all of them have come."""
+    """Delays the deliveries of tasks until all tasks have arrived or ended."""
 
     def __init__(self) -> None:
         self.expected: set[asyncio.Task[Any] | None] = set()
-        self._held: list[Callable[[], None]] = []
+        self._deliveries: list[Callable[[], None]] = []
 
     def passed(self, deliver: Iterable[Callable[[], None]]) -> None:
-        """The running task has come, with what it delivers: nothing if it failed before."""
+        """Note that the current task has arrived, with its deliveries; none if it failed."""
         self.expected.discard(asyncio.current_task())
-        self._held += deliver
+        self._deliveries += deliver
         if not self.expected:
-            held, self._held = self._held, []
-            for one in held:
-                one()
+            deliveries, self._deliveries = self._deliveries, []
+            for deliver_one in deliveries:
+                deliver_one()
 
 
 _gate: ContextVar[_Gate | None] = ContextVar("_gate", default=None)
 
 
 class _ServerEnd(asyncio.Transport):
-    """What the server writes to; it is kept until the client takes it."""
+    """The server's transport: keeps the data until the client reads it."""
 
     def __init__(self, protocol: HttpProtocol) -> None:
         super().__init__()
@@ -213,12 +215,12 @@ class _ServerEnd(asyncio.Transport):
         protocol.connection_made(self)
 
     def arrive(self, data: bytes) -> None:
-        """The client sent something."""
+        """Pass data of the client to the server."""
         if not self._closed:
             self._protocol.data_received(data)
 
     async def take(self, max_bytes: int) -> bytes:
-        """Wait for something from the server; nothing if it has closed."""
+        """Wait for data of the server; empty if it has closed."""
         while not (self._written or self._closed):
             self._changed.clear()
             await self._changed.wait()
@@ -243,7 +245,7 @@ class _ServerEnd(asyncio.Transport):
         self.close()
 
     def write_eof(self) -> None:
-        """A client closes when it has the answer that says so."""
+        """The client closes after the response that says so."""
 
     def is_closing(self) -> bool:
         return self._closed
@@ -252,17 +254,17 @@ class _ServerEnd(asyncio.Transport):
         return len(self._written)
 
     def pause_reading(self) -> None:
-        """A client that waits for each answer sends no more than one request."""
+        """A client that waits for each response sends only one request."""
 
     def resume_reading(self) -> None:
-        """It was not paused."""
+        """Reading is never paused."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
 
 class _ClientEnd(httpcore.AsyncNetworkStream):
-    """What the client reads and writes. Requests arrive whole, when their answers are waited for."""
+    """The client's stream. A request is delivered whole, when the client waits for its response."""
 
     def __init__(self, server: _ServerEnd) -> None:
         self._server = server
@@ -286,7 +288,7 @@ class _ClientEnd(httpcore.AsyncNetworkStream):
         self._server.close()
 
     def get_extra_info(self, info: str) -> Any:
-        # Of an idle connection: it can be read when the server has closed it.
+        # httpcore asks this of idle connections: one is readable if the server has closed it.
         return self._server.is_closing() if info == "is_readable" else None
 
     def _deliver(self) -> None:

@@ -1,4 +1,4 @@
-"""A service and its gateway in this process: the real parts, and a thread in place of the worker process."""
+"""A service and its gateway in this process, with a thread in place of the worker process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORKER_DIED = 502
 
 
 class InProcess:
-    """One service behind its gateway. Belongs to the event loop in which it is started."""
+    """One service behind its gateway; bound to the event loop that starts it."""
 
     def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
         self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
@@ -64,11 +64,11 @@ class InProcess:
         self._state = uvicorn.Server(self._http).server_state
 
     async def start(self) -> None:
-        """Return when the service takes requests; if that fails, nothing is left running.
+        """Return when the service is ready; after a failure, nothing is left running.
 
         Raises:
             DefinitionError: if the service is defined wrongly, or an override is wrong.
-            Exception: what ``setup`` raised.
+            Exception: the exception of ``setup``.
         """
         self._failures.listen()
         try:
@@ -84,10 +84,10 @@ class InProcess:
             raise
 
     async def stop(self) -> None:
-        """Answer what was accepted, and end the thread.
+        """Answer the accepted requests, and end the thread.
 
         Raises:
-            Exception: what ``teardown`` raised.
+            Exception: the exception of ``teardown``.
         """
         try:
             await self._gateway.front_end.drain()
@@ -98,29 +98,29 @@ class InProcess:
             self._failures.ignore()
 
     def connection(self) -> HttpProtocol:
-        """The server's side of a new connection of a client."""
+        """Return the server's protocol of a new client connection."""
         return self._gateway.front_end.protocol(config=self._http, server_state=self._state, app_state={})
 
     def failure_behind(self, status: int, answer: str) -> Exception | None:
-        """What the service raised, if an answer says that it did."""
+        """Return the exception of the service behind a response, if there is one."""
         if status == _WORKER_DIED and self._death is not None:
             return _raisable(self._death)
         return self._failures.find(answer)
 
     def failure_in_batch(self, batch_id: str) -> Exception | None:
-        """What the service raised after it had begun to stream its answer."""
+        """Return the exception that the service raised while it streamed a response."""
         return self._failures.find_batch(batch_id)
 
     async def _attach(self) -> None:
-        """Connect the thread to the gateway, as a worker process would connect itself."""
+        """Connect the thread to the gateway, in place of a worker process."""
         ours, self._worker_end = socket.socketpair()
         await self._gateway.attach(ours)
         self._worker.serve(self._worker_end)
 
     def _replace_worker(self) -> None:
-        """Cut the worker off. A thread cannot be killed: it comes back when the batch that hangs ends."""
+        """Disconnect the worker. A thread cannot be killed: it reconnects when its batch ends."""
         assert self._worker_end is not None
-        with contextlib.suppress(OSError):  # the thread has closed it
+        with contextlib.suppress(OSError):  # closed by the thread
             self._worker_end.shutdown(socket.SHUT_RDWR)
         self._restarts += 1
         task = asyncio.create_task(self._attach())
@@ -133,9 +133,9 @@ class InProcess:
 
 
 class _WorkerThread:
-    """Does what a worker process does; connections are given to it, the next when the one before is closed.
+    """Acts as a worker process; serves one connection after the other.
 
-    ``died`` is called in the event loop with what would have ended the process: no Exception, no SystemExit.
+    ``died`` is called in the event loop with an exception that would have ended the process.
     """
 
     def __init__(
@@ -148,20 +148,20 @@ class _WorkerThread:
         self._loop = asyncio.get_running_loop()
         self._set_up: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        # Should a handler hang for ever, the interpreter can be left all the same.
+        # A daemon, so that a handler that hangs does not keep the interpreter from exiting.
         self._thread = threading.Thread(target=self._run, name=f"uncork {service.__name__}", daemon=True)
 
     async def start(self) -> None:
-        """Return when ``setup`` has; raises what it raised."""
+        """Return when ``setup`` has returned; raise its exception."""
         self._thread.start()
         await self._set_up
 
     def serve(self, connection: socket.socket) -> None:
-        """Run the batches that come from a connection, until the other side closes it."""
+        """Run the batches of a connection until the other side closes it."""
         self._connections.put(connection)
 
     async def stop(self) -> None:
-        """Return when all connections have ended and ``teardown`` has returned; raises what that raised."""
+        """Return when all connections have ended and ``teardown`` has returned; raise its exception."""
         if self._thread.ident is None:
             return  # never started
         self._connections.put(None)
@@ -200,7 +200,7 @@ class _WorkerThread:
             with contextlib.closing(Executor(service, link)) as executor:
                 run_batches(executor, link)
         except OSError:
-            pass  # the gateway has cut it off
+            pass  # disconnected by the gateway
         except BaseException as error:
             log.error("this would have ended the worker process", exc_info=error)
             self._loop.call_soon_threadsafe(self._died, error)
@@ -208,7 +208,7 @@ class _WorkerThread:
     def _settle(self, future: asyncio.Future[None], error: BaseException | None = None) -> None:
         def settle() -> None:
             if future.done():
-                return  # who waited for it was cancelled
+                return  # its waiter was cancelled
             if error is None:
                 future.set_result(None)
             else:
@@ -221,9 +221,9 @@ _Raised = tuple[BaseException, TracebackType | None]
 
 
 class _Failures(logging.Filter):
-    """Keeps what is logged under the ids that clients are told, and in which batch it was.
+    """Collects logged exceptions by their error ids and batches.
 
-    A filter sees every record of its logger, and changes nothing of where they go.
+    A filter sees every record of its logger without changing the handlers.
     """
 
     def __init__(self) -> None:
@@ -244,17 +244,16 @@ class _Failures(logging.Filter):
         found = _ID_IN_LOG.search(record.getMessage()) if error is not None else None
         if found is not None and error is not None:
             self._by_id[found[1]] = error, error.__traceback__
-            with contextlib.suppress(LookupError):  # it was not in a handler
+            with contextlib.suppress(LookupError):  # not raised in a handler
                 self._by_batch[context().batch_id] = error, error.__traceback__
         return True
 
     def find(self, answer: str) -> Exception | None:
-        """What was raised, with the traceback that it had then."""
+        """Return the exception whose id a response has, with its original traceback."""
         found = _ID_IN_ANSWER.search(answer)
         return None if found is None else _as_raised(self._by_id.get(found[1]))
 
     def find_batch(self, batch_id: str) -> Exception | None:
-        """What was raised in a batch."""
         return _as_raised(self._by_batch.get(batch_id))
 
 
@@ -266,7 +265,7 @@ def _as_raised(raised: _Raised | None) -> Exception | None:
 
 
 def _raisable(error: BaseException) -> Exception:
-    """The error, or one that it caused if an event loop would not pass it on as it is."""
+    """Return the error, wrapped if futures cannot carry it."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
     wrapped = RuntimeError(f"the service raised {type(error).__name__}: {error}")

@@ -12,12 +12,16 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from uncork_gateway.dialects.accept import choose
+from uncork_gateway.errors import problem
 
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -32,6 +36,9 @@ _POLICY = (
     "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _NOSNIFF = {"x-content-type-options": "nosniff"}
+_HTML, _PROBLEM = "text/html", "application/problem+json"
+INSTALL_PAGES = "pip install 'uncork[pages]'"
+"""The command that installs the packages whose files the pages load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +106,32 @@ class Assets:
         return self._packed[name]
 
 
-def package_folder(package: str) -> Path:
-    """Return the folder of an installed package without importing it, which may take a second.
-
-    Raises:
-        ModuleNotFoundError: if it is not installed.
-    """
+def package_folder(package: str) -> Path | None:
+    """Return the folder of a package, if it is installed. Importing it instead could take a second."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"there is no package {package!r}", name=package)
+        return None
     return Path(spec.submodule_search_locations[0])
 
 
-def html_page(html: str) -> Response:
-    """Return a page that may only load files from this server and only connect to it."""
+async def not_installed(request: Request) -> Response:
+    """Answer for a page whose package is not installed."""
+    detail = f"This page is not installed. On the server, run: {INSTALL_PAGES}"
+    accept = [value for name, value in request.scope["headers"] if name == b"accept"]
+    if choose(accept, [_PROBLEM, _HTML]) == _HTML:
+        html = f"<!doctype html><title>Not installed</title><p>{escape(detail, quote=False)}</p>"
+        return html_page(html, status=501)
+    return Response(problem(501, detail), 501, media_type=_PROBLEM)
+
+
+def html_page(html: str, status: int = 200) -> Response:
+    """A page that loads nothing but files of this server, and talks to nobody else."""
     headers = {
         "content-security-policy": _POLICY,
         "cache-control": "no-cache",
         "referrer-policy": "no-referrer",
     }
-    return Response(html, headers={**headers, **_NOSNIFF}, media_type="text/html")
+    return Response(html, status, headers={**headers, **_NOSNIFF}, media_type=_HTML)
 
 
 def _pack(path: Path) -> _Packed:

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.server import SERVICES, running
 from tests.uncork.server.test_listeners import PLAIN
 from uncork.cli.serve import banner
-from uncork.server.listeners import Doors, open_doors
+from uncork.server.listeners import Listeners, open_listeners
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 JSON = "application/json"
@@ -27,27 +27,27 @@ def described(**more: Any) -> ApiDescription:
 
 
 @pytest.fixture
-def doors() -> Iterator[Doors]:
+def listeners() -> Iterator[Listeners]:
     """An open port."""
-    with open_doors(PLAIN) as doors:
-        yield doors
+    with open_listeners(PLAIN) as listeners:
+        yield listeners
 
 
-def said(doors: Doors, *apis: ApiDescription, workers: int = 1, gpus: tuple[str, ...] = ()) -> str:
+def said(listeners: Listeners, *apis: ApiDescription, workers: int = 1, gpus: tuple[str, ...] = ()) -> str:
     """The banner, without the address."""
     lines = banner.of_service(
-        ServiceDescription(name="S", apis=list(apis)), workers=workers, gpus=gpus, doors=doors
+        ServiceDescription(name="S", apis=list(apis)), workers=workers, gpus=gpus, listeners=listeners
     )
-    texts = [one.text.plain + "".join(f" | {told}" for told in one.told) for one in lines]
-    return "\n".join(texts).replace(doors.url, "URL")
+    texts = [one.text.plain + "".join(f" | {told}" for told in one.details) for one in lines]
+    return "\n".join(texts).replace(listeners.url, "URL")
 
 
-def test_it_says_what_is_served_and_where_to_look(doors: Doors) -> None:
+def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
     """Goal, policy and cap of each api; pages; how to try it."""
     array = {"kind": "ndarray", "dtype": "float32", "shape": [2, None]}
     settings = ApiSettings(mb_max_latency=50, cost="bytes")
     text = said(
-        doors,
+        listeners,
         described(name="a", route="/a", input=array, settings=ApiSettings(allowed_batch_sizes=(1, 8))),
         described(name="b", route="/b", settings=settings, answers_each=True),
         described(name="c", route="/c", input={"kind": "raw", "accepts": ["image/*", "x"]}, streams=True),
@@ -84,9 +84,9 @@ def test_it_says_what_is_served_and_where_to_look(doors: Doors) -> None:
         (described(example=b"1" * 301), None),
     ],
 )
-def test_how_to_try_it(doors: Doors, api: ApiDescription, line: str | None) -> None:
+def test_how_to_try_it(listeners: Listeners, api: ApiDescription, line: str | None) -> None:
     """If there is an example that can be read."""
-    text = said(doors, api)
+    text = said(listeners, api)
 
     assert ("curl" in text) == (line is not None)
     assert line is None or text.endswith(line)
@@ -96,8 +96,8 @@ def test_pages_are_where_the_operators_are(tmp_path: Path) -> None:
     """On a port of their own; clients need a key."""
     keys = tmp_path / "keys"
     keys.write_text("0123456789abcdef0123456789abcdef\n")
-    with open_doors(replace(PLAIN, admin_port=0, api_key_file=keys)) as doors:
-        text = said(doors, described()).replace(doors.admin_url, "ADMIN")
+    with open_listeners(replace(PLAIN, admin_port=0, api_key_file=keys)) as listeners:
+        text = said(listeners, described()).replace(listeners.admin_url, "ADMIN")
 
     assert "POST URL/predict" in text
     assert "GET  ADMIN/dashboard" in text
@@ -121,7 +121,7 @@ def test_the_command_that_it_shows_works() -> None:
 
 
 def test_on_a_terminal_what_is_told_has_lines_of_its_own(
-    doors: Doors, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    listeners: Listeners, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Elsewhere a line is a whole."""
     line = banner.address("POST", "http://h/a", "first", "second")

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
-from uncork.cli.option_fields import kind_of
+from uncork.config.option_fields import kind_of
 
 
 def said(*arguments: str, environment: Mapping[str, str] | None = None) -> str:

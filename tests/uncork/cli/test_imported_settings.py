@@ -79,7 +79,7 @@ def test_a_batcher_means_the_same(
     expected = Imported(source=str(file), max_batch_rows=rows, max_hold_s=hold_s, timeout_s=timeout_s)
 
     assert from_service(file, inference_service(predictor=part)) == expected
-    assert expected.beside({}).get("policy") is None
+    assert expected.excluding({}).get("policy") is None
 
 
 def test_the_first_batcher_counts(file: Path) -> None:
@@ -150,7 +150,7 @@ def test_model_settings_mean_the_same(file: Path, size: Any, time_s: Any) -> Non
     imported = from_settings(file, {"max_batch_size": size, "max_batch_time": time_s}, {})
 
     assert imported == Imported(source=str(file), max_batch_rows=int(size), max_hold_s=0.5)
-    assert imported.beside({}) == {"max_batch_rows": int(size), "max_hold_s": 0.5}
+    assert imported.excluding({}) == {"max_batch_rows": int(size), "max_hold_s": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_a_model_that_is_not_batched_stays_so(file: Path, held: Any, said: Any) 
     """Unless the policy is given; what said that it is off does not apply then."""
     imported = from_settings(file, held, {})
 
-    assert imported.beside({}) == {"policy": "none", **said}
-    assert imported.beside({"policy": "cork"}) == said
+    assert imported.excluding({}) == {"policy": "none", **said}
+    assert imported.excluding({"policy": "cork"}) == said
 
 
 def test_giving_what_is_missing_turns_batching_on(file: Path) -> None:
@@ -178,18 +178,18 @@ def test_giving_what_is_missing_turns_batching_on(file: Path) -> None:
     sized = from_settings(file, {"max_batch_time": 0.5}, {})
     nothing = from_settings(file, {}, {})
 
-    assert sized.beside({"max_batch_rows": 8}) == {"max_hold_s": 0.5}
-    assert nothing.beside({"max_batch_rows": 8}) == {"policy": "none"}
-    assert nothing.beside({"max_batch_rows": 8, "max_hold_s": 0.0}) == {}
+    assert sized.excluding({"max_batch_rows": 8}) == {"max_hold_s": 0.5}
+    assert nothing.excluding({"max_batch_rows": 8}) == {"policy": "none"}
+    assert nothing.excluding({"max_batch_rows": 8, "max_hold_s": 0.0}) == {}
 
 
 def test_the_file_comes_before_the_environment(file: Path) -> None:
     """One by one, as in MLServer."""
     environment = {SIZE: "7", TIME: "0.25"}
 
-    assert from_settings(file, {}, environment).beside({}) == {"max_batch_rows": 7, "max_hold_s": 0.25}
+    assert from_settings(file, {}, environment).excluding({}) == {"max_batch_rows": 7, "max_hold_s": 0.25}
     assert from_settings(file, {"max_batch_size": 9}, environment).max_batch_rows == 9
-    assert from_settings(file, {"max_batch_size": 0}, environment).beside({})["policy"] == "none"
+    assert from_settings(file, {"max_batch_size": 0}, environment).excluding({})["policy"] == "none"
 
 
 def test_the_environment_alone_counts() -> None:

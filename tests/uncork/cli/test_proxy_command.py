@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from uncork.cli.app import app
 from uncork.cli.proxy import command
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
 from uncork.server.serving import Drain
 
 URL = "http://127.0.0.1:1"
@@ -35,7 +35,7 @@ def nothing_served(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def end_at_once(
     front: object,
-    doors: Doors,
+    listeners: Listeners,
     *,
     announcing: Coroutine[Any, Any, None],
     drain: Drain,

@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from uncork.cli.app import app
 from uncork.cli.simulate import command
-from uncork.cli.simulate.tables import as_json, geometric_mean, staggered_share, tables
+from uncork.cli.simulate.figures import as_json, geometric_mean, staggered_share
+from uncork.cli.simulate.tables import tables
 from uncork_dispatcher.simulator import Cell, Comparison, Measured
 from uncork_dispatcher.simulator.compare import compared
 

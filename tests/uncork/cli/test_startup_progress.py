@@ -10,8 +10,8 @@ import re
 import pytest
 from rich.console import Console
 
-from uncork.cli.serve import startup_progress as starting
-from uncork.cli.serve.startup_progress import StartProgress
+from uncork.cli.serve import startup_progress
+from uncork.cli.serve.startup_progress import StartupProgress
 from uncork_gateway.backends.worker_failures import WorkerStartup
 
 
@@ -50,7 +50,7 @@ def console(*, terminal: bool) -> Console:
 def test_a_line_says_what_each_does_and_for_how_long() -> None:
     """Of those that are ready, only how many they are."""
     clock, workers = Clock(), Workers()
-    progress = StartProgress(workers, 3, console=console(terminal=True), clock=clock)
+    progress = StartupProgress(workers, 3, console=console(terminal=True), clock=clock)
     clock.now += 4
     workers.said = {1: WorkerStartup("setup", "", 101.5)}
     assert progress.line() == "worker 0: import, 4 s · worker 1: setup, 2 s · worker 2: import, 4 s"
@@ -65,13 +65,13 @@ def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.INFO, logger="uncork.gateway")
     workers = Workers()
     workers.are_ready = {1}
-    progress = StartProgress(workers, 2, console=console(terminal=False))
+    progress = StartupProgress(workers, 2, console=console(terminal=False))
     stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
     for number, stage in enumerate(stages):
         workers.said = {} if stage is None else {0: WorkerStartup(stage, f" with {number} rows", 0)}
-        progress.tell()
+        progress.log_stages()
     workers.are_ready = {0, 1}
-    progress.tell()
+    progress.log_stages()
 
     assert caplog.messages == [
         "worker 0: import",
@@ -86,12 +86,12 @@ def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
     ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal one line changes, which is never wider than that; on none nothing is shown."""
-    monkeypatch.setattr(starting, "_SHOWN_EVERY_S", 0)
-    monkeypatch.setattr(starting, "_TOLD_EVERY_S", 0)
+    monkeypatch.setattr(startup_progress, "_SHOW_EVERY_S", 0)
+    monkeypatch.setattr(startup_progress, "_LOG_EVERY_S", 0)
 
     async def shown(*, terminal: bool) -> str:
         workers, on = Workers(), console(terminal=terminal)
-        running = asyncio.create_task(StartProgress(workers, 9, console=on).run())
+        running = asyncio.create_task(StartupProgress(workers, 9, console=on).run())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         if ends == "ready":

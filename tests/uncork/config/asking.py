@@ -8,11 +8,12 @@ from typing import Any
 import typer
 from typer.testing import CliRunner, Result
 
-from uncork.cli.commands import takes_options
+from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.options import ProxyOptions
-from uncork.cli.serve.options import FrontOptions, ServeOptions
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import ServerOptions
 
-_seen: list[FrontOptions] = []
+_seen: list[ServerOptions] = []
 _app = typer.Typer()
 
 

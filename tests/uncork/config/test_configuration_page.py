@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from uncork.cli.option_fields import kind_of, option_parameters, parameter_info
-from uncork.cli.serve.options import FrontOptions
+from uncork.cli.configurable import COMMANDS
+from uncork.cli.serve.server_options import ServerOptions
 from uncork.config.environment import read_environment, variable_of
 from uncork.config.file import read_file
-from uncork.config.names import COMMANDS, settings_of
-from uncork.server.listeners import DoorOptions
+from uncork.config.names import settings_of
+from uncork.config.option_fields import kind_of, option_parameters, parameter_info
+from uncork.server.listeners import ListenerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
 from uncork_workers.wire.schema import ApiDescription
 
@@ -24,10 +25,12 @@ FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 def rows() -> Iterator[str]:
     """The lines of the tables, of settings of both commands once."""
-    both = {*option_parameters(FrontOptions), *option_parameters(DoorOptions)}
-    yield from (row(name, one) for name, one in settings_of("serve").items() if name in both)
+    both = {*option_parameters(ServerOptions), *option_parameters(ListenerOptions)}
+    yield from (row(name, one) for name, one in settings_of(COMMANDS["serve"]).items() if name in both)
     for command in COMMANDS:
-        yield from (row(name, one) for name, one in settings_of(command).items() if name not in both)
+        yield from (
+            row(name, one) for name, one in settings_of(COMMANDS[command]).items() if name not in both
+        )
     for argument in ARGUMENTS:
         yield f"| `{argument}` | `UNCORK_API_PREDICT_{argument.upper()}` | {default_of(argument)} |"
 
@@ -84,7 +87,7 @@ def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
     commands = [name for name in COMMANDS if f"[{name}]" in text] or ["serve"]
 
     for command in commands:
-        found = read_file(file, command)
+        found = read_file(file, command, COMMANDS)
         assert found.settings or found.overrides
 
 
@@ -92,11 +95,11 @@ def test_its_variables_can_be_read() -> None:
     """Those that it gives as examples."""
     variables = dict(re.findall(r"^(UNCORK_\w+)=(\S+)$", PAGE, re.MULTILINE))
 
-    found = read_environment({name: text.strip("'\"") for name, text in variables.items()}, "serve")
+    found = read_environment({name: text.strip("'\"") for name, text in variables.items()}, "serve", COMMANDS)
     assert len(found.settings) + len(found.overrides) == len(variables) > 1
 
 
 def test_kinds_of_all_settings_are_known() -> None:
     """What a file may give for them."""
-    kinds = {kind_of(one) for command in COMMANDS for one in settings_of(command).values()}
+    kinds = {kind_of(one) for command in COMMANDS for one in settings_of(COMMANDS[command]).values()}
     assert kinds == {bool, int, float, list, str}

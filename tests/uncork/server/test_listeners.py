@@ -9,10 +9,10 @@ import psutil
 import pytest
 import trustme
 
-from uncork.cli.usage import WrongUsage
-from uncork.server.listeners import DoorOptions, open_doors
+from uncork.config.errors import WrongUsage
+from uncork.server.listeners import ListenerOptions, open_listeners
 
-PLAIN = DoorOptions(
+PLAIN = ListenerOptions(
     host="127.0.0.1",
     port=0,
     admin_host="127.0.0.1",
@@ -34,14 +34,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_address_says_how_to_come_in(certificate: Path) -> None:
     """By the scheme, and the port that was free."""
-    with open_doors(PLAIN) as doors:
-        assert doors.url == doors.admin_url == f"http://127.0.0.1:{doors.public.getsockname()[1]}"
-        assert doors.keys is None
+    with open_listeners(PLAIN) as listeners:
+        assert listeners.url == listeners.admin_url == f"http://127.0.0.1:{listeners.public.getsockname()[1]}"
+        assert listeners.keys is None
 
-    with open_doors(replace(PLAIN, admin_port=0, tls_cert=certificate)) as doors:
-        assert doors.admin is not None
-        assert doors.url == f"https://127.0.0.1:{doors.public.getsockname()[1]}"
-        assert doors.admin_url == f"http://127.0.0.1:{doors.admin.getsockname()[1]}"
+    with open_listeners(replace(PLAIN, admin_port=0, tls_cert=certificate)) as listeners:
+        assert listeners.admin is not None
+        assert listeners.url == f"https://127.0.0.1:{listeners.public.getsockname()[1]}"
+        assert listeners.admin_url == f"http://127.0.0.1:{listeners.admin.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(("field", "option"), [("port", "--port"), ("admin_port", "--admin-port")])
@@ -54,7 +54,7 @@ def test_a_port_in_use_is_told_with_its_option(field: str, option: str) -> None:
                 OSError,
                 match=rf"Address already in use by .* \(process {os.getpid()}\); choose another {option}$",
             ),
-            open_doors(options),
+            open_listeners(options),
         ):
             pass
 
@@ -93,7 +93,7 @@ def test_one_port_cannot_have_two_listeners(host: str, admin_host: str) -> None:
     port = free_port()
     options = replace(PLAIN, host=host, port=port, admin_host=admin_host, admin_port=port)
     complaint = rf"are both {port}, and --host {host} overlaps with --admin-host {admin_host}; choose another"
-    with pytest.raises(WrongUsage, match=complaint), open_doors(options):
+    with pytest.raises(WrongUsage, match=complaint), open_listeners(options):
         pass
 
 
@@ -101,17 +101,17 @@ def test_one_port_can_have_listeners_on_different_addresses() -> None:
     """Of which neither stands for the other."""
     port = free_port()
     options = replace(PLAIN, host="127.0.0.2", port=port, admin_port=port)
-    with open_doors(options) as doors:
-        assert doors.admin is not None
-        assert doors.public.getsockname()[1] == doors.admin.getsockname()[1] == port
+    with open_listeners(options) as listeners:
+        assert listeners.admin is not None
+        assert listeners.public.getsockname()[1] == listeners.admin.getsockname()[1] == port
 
 
 def test_a_port_is_taken_at_once() -> None:
     """A second server finds it in use, even if the first has not begun to serve."""
     with (
-        open_doors(PLAIN) as doors,
+        open_listeners(PLAIN) as listeners,
         pytest.raises(OSError, match="Address already in use"),
-        open_doors(replace(PLAIN, port=doors.port)),
+        open_listeners(replace(PLAIN, port=listeners.port)),
     ):
         pass
 
@@ -120,7 +120,7 @@ def test_a_system_without_a_limit_for_unread_answers_listens_too(monkeypatch: py
     """Only Linux has it."""
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
 
-    with open_doors(PLAIN) as doors, socket.create_connection(doors.public.getsockname()):
+    with open_listeners(PLAIN) as listeners, socket.create_connection(listeners.public.getsockname()):
         pass
 
 
@@ -134,7 +134,7 @@ def test_a_system_that_hides_who_listens_is_no_obstacle(monkeypatch: pytest.Monk
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(OSError, match="Address already in use; choose another --port"),
-        open_doors(replace(PLAIN, port=taken.getsockname()[1])),
+        open_listeners(replace(PLAIN, port=taken.getsockname()[1])),
     ):
         pass
 
@@ -142,15 +142,15 @@ def test_a_system_that_hides_who_listens_is_no_obstacle(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
 def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
     """Also where that of the socket stands for all there are."""
-    with open_doors(replace(PLAIN, host=host)) as doors:
-        assert doors.url == f"http://{shown}:{doors.port}"
+    with open_listeners(replace(PLAIN, host=host)) as listeners:
+        assert listeners.url == f"http://{shown}:{listeners.port}"
 
 
 def test_a_host_that_is_none_is_told() -> None:
     """By its name."""
     with (
         pytest.raises(OSError, match="cannot listen on 'no such host'"),
-        open_doors(replace(PLAIN, host="no such host")),
+        open_listeners(replace(PLAIN, host="no such host")),
     ):
         pass
 
@@ -170,7 +170,7 @@ def test_files_that_are_not_what_they_should_be_are_wrong_usage(
     wrong: dict[str, Path], complaint: str
 ) -> None:
     """The message names the option."""
-    with pytest.raises(WrongUsage, match=complaint), open_doors(replace(PLAIN, **wrong)):  # type: ignore[arg-type]
+    with pytest.raises(WrongUsage, match=complaint), open_listeners(replace(PLAIN, **wrong)):  # type: ignore[arg-type]
         pass
 
 
@@ -191,7 +191,7 @@ def test_a_key_with_a_password_is_refused_rather_than_asked_for(tmp_path: Path) 
 
     with (
         pytest.raises(WrongUsage, match="without a password"),
-        open_doors(replace(PLAIN, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")),
+        open_listeners(replace(PLAIN, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")),
     ):
         pass
 
@@ -200,6 +200,6 @@ def test_authorities_must_be_certificates(certificate: Path) -> None:
     """Not anything."""
     with (
         pytest.raises(WrongUsage, match="--tls-client-ca must be a PEM file"),
-        open_doors(replace(PLAIN, tls_cert=certificate, tls_client_ca=Path(__file__))),
+        open_listeners(replace(PLAIN, tls_cert=certificate, tls_client_ca=Path(__file__))),
     ):
         pass

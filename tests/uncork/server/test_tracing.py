@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from uncork.cli.usage import WrongUsage
+from uncork.config.errors import WrongUsage
 from uncork.server.tracing import tracing
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with one api: its goal, cap, timeout and queues against each other and what was measured."""
+"""Findings of one API: its goal, cap, timeout and queues, compared with each other and with measurements."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from uncork.cli.check.figures import ApiFigures, Failure, Finding, Findings, Plan, Severity, Times
 from uncork_dispatcher.plural import plural
 
-# What merging must gain at least to be worth its waiting.
+# The least gain from merging that is worth its waiting.
 _LITTLE_GAIN = 1.2
-_POLICIES_THAT_FIT = ("cork", "cork-classic", "aimd")
+_POLICIES_WITH_GOAL = ("cork", "cork-classic", "aimd")
 
 
 def judge_api(api: ApiFigures, plan: Plan) -> Findings:
-    """All findings of one api."""
+    """Yield the findings of one API."""
     yield from _unmeasured(api)
     yield from _clients(api, plan)
     yield from _sizes(api)
@@ -55,7 +55,7 @@ def _unmeasured(api: ApiFigures) -> Findings:
 
 
 def _failed_on(api: ApiFigures, failure: Failure) -> tuple[str, str]:
-    """On what a handler failed, and what to do about it."""
+    """Return the input on which a handler failed, and advice."""
     if failure.rows > 1:
         return (
             f"for a batch of {failure.rows} rows, but not for fewer,",
@@ -71,14 +71,14 @@ def _failed_on(api: ApiFigures, failure: Failure) -> tuple[str, str]:
 
 
 def _clients(api: ApiFigures, plan: Plan) -> Findings:
-    goal, patience = api.settings.mb_max_latency, plan.client_timeout_ms
-    if patience is not None and patience < goal and not api.streams:
+    goal, client_ms = api.settings.mb_max_latency, plan.client_timeout_ms
+    if client_ms is not None and client_ms < goal and not api.streams:
         yield Finding(
             severity="error",
             code="client-below-goal",
             api=api.name,
-            wrong=f"clients leave after {patience:g} ms, before the goal of {goal:g} ms",
-            advice=f"set mb_max_latency below {patience:g}, or have clients wait longer",
+            wrong=f"clients leave after {client_ms:g} ms, before the goal of {goal:g} ms",
+            advice=f"set mb_max_latency below {client_ms:g}, or have clients wait longer",
         )
 
 
@@ -197,7 +197,7 @@ def _goal(api: ApiFigures, times: Times) -> Findings:
 
 
 def _gain(api: ApiFigures, times: Times) -> Findings:
-    """Whether batches are worth it, by the largest that was measured."""
+    """Judge the gain from merging by the largest measured batch."""
     first, last = times.sizes[0], times.sizes[-1]
     if api.streams or last.rows == first.rows:
         return
@@ -247,12 +247,12 @@ def _drain(api: ApiFigures, plan: Plan) -> Findings:
 
 
 def _keeps_goal(api: ApiFigures) -> bool:
-    """Whether its policy makes no batches that take longer than the goal."""
-    return api.settings.policy in _POLICIES_THAT_FIT
+    """Whether the policy makes only batches that fit into the goal."""
+    return api.settings.policy in _POLICIES_WITH_GOAL
 
 
 def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:
-    """The largest batch that ends in time, at least 1, where a full one does not."""
+    """Return the largest batch, at least 1, that ends in time, given that a full one does not."""
     line, most = times.line, api.settings.limit_rows - 1
     left_ms = limit_ms - times.overhead_ms - line.intercept_ms
     fitting = most if line.slope_ms <= 0 else int(left_ms / line.slope_ms)

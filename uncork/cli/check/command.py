@@ -1,4 +1,4 @@
-"""``uncork check``: finds what of a service and its settings cannot work together."""
+"""``uncork check``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import typer
 from uncork.cli.check.figures import Figures, Finding, Plan
 from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
-from uncork.cli.check.measuring import CheckFailed, Measured, Wanted, measure
+from uncork.cli.check.measuring import CheckFailed, CheckRequest, Measured, measure
 from uncork.cli.check.text import as_json, text
-from uncork.cli.commands import takes_options
-from uncork.cli.errors import complain
+from uncork.cli.configurable import takes_options
+from uncork.cli.errors import print_error
 from uncork.cli.serve.command import worker_arguments
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
-from uncork.cli.usage import WrongUsage, refusals, require_writable
+from uncork.cli.usage import refusals, require_writable
+from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
 from uncork_workers.wire.schema import DefinitionError
 
@@ -53,7 +54,7 @@ def check(
         except DefinitionError as error:
             raise WrongUsage(str(error)) from None
         except CheckFailed as error:
-            complain("check", f"the service could not be started: {error}")
+            print_error("check", f"the service could not be started: {error}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
@@ -76,7 +77,7 @@ def _exit_code(findings: list[Finding], *, strict: bool) -> int:
 
 
 def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
-    wanted = Wanted(
+    request = CheckRequest(
         target=options.service,
         workers=options.workers,
         overrides=options.overrides,
@@ -86,4 +87,4 @@ def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
         free_bytes=min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes))),
     )
     with telling() as tell, own_folder() as folder:
-        return asyncio.run(measure(wanted, folder, tell=tell))
+        return asyncio.run(measure(request, folder, tell=tell))

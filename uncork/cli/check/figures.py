@@ -1,9 +1,9 @@
-"""What is known of a service, its settings and the machine when it is judged, and what is found."""
+"""Facts about a service, its settings and the machine, and the findings that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from uncork_loadtests.batch_times import Line, SizeTime
@@ -14,14 +14,14 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that does not fit.
+    """A problem.
 
     Attributes:
-        severity: an error does not work, a warning works badly, a note is worth knowing.
-        code: names the kind of finding.
-        api: which it concerns; empty if all.
-        wrong: what is wrong.
-        advice: what to set or do.
+        severity: error: does not work; warning: works badly; note: worth knowing.
+        code: identifies the kind of finding.
+        api: the API that it concerns; empty for all.
+        wrong: the problem.
+        advice: the fix.
     """
 
     severity: Severity
@@ -36,14 +36,14 @@ Findings = Iterator[Finding]
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """How long batches took in a worker. Sizes are in rows, or in cost where the api gives one.
+    """Execution times of batches in a worker. Sizes are rows, or cost where the API defines one.
 
     Attributes:
-        sizes: those that were run, rising.
-        line: through them.
-        overhead_ms: what a batch of the smallest size takes beside the worker's own time.
-        row_bytes: length of the body of a row; None if it is not known.
-        memory_per_row_bytes: by which a worker grows with each row of a batch; None if it cannot be told.
+        sizes: the measured sizes, rising.
+        line: the regression over the sizes.
+        overhead_ms: time of a batch of the smallest size outside the worker.
+        row_bytes: length of the body of a row; None if unknown.
+        memory_per_row_bytes: memory of a worker for each row of a batch; None if unknown.
     """
 
     sizes: tuple[SizeTime, ...]
@@ -54,22 +54,22 @@ class Times:
 
     @property
     def smallest_ms(self) -> float:
-        """The time of the smallest batch, to the answer."""
+        """The time of the smallest batch until its reply."""
         return self.sizes[0].median_ms + self.overhead_ms
 
     def batch_ms(self, size: float) -> float:
-        """The time of a batch, to the answer: as measured, or by the line where it was not."""
+        """Return the time of a batch until its reply, measured or else predicted by the line."""
         measured = next((one.median_ms for one in self.sizes if one.rows == size), None)
         return (self.line.milliseconds(size) if measured is None else measured) + self.overhead_ms
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A batch that the handler did not answer.
+    """The smallest batch that the handler failed to answer.
 
     Attributes:
-        rows: how many the batch had; batches of fewer were answered.
-        says: what the handler did, as a verb phrase: ``raises KeyError: 'a' (service.py:7)``.
+        rows: rows of the batch.
+        says: the failure as a verb phrase: ``raises KeyError: 'a' (service.py:7)``.
     """
 
     rows: int
@@ -78,14 +78,14 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiFigures:
-    """An api under the settings in force.
+    """An API under the settings in force.
 
     Attributes:
-        row_is_made_up: whether the row was made from the schema, rather than given with the api.
-        times: None if it was not measured.
-        unmeasured: why batch times are not known, though nothing failed; empty if they are.
-        failure: the smallest batch that the handler did not answer; None if there was none.
-        timed_out: whether the smallest batch did not end within ``timeout``.
+        row_is_made_up: the example row was made from the schema, not given by the author.
+        times: None if not measured.
+        unmeasured: why there are no times although nothing failed; empty otherwise.
+        failure: None if every batch was answered.
+        timed_out: the smallest batch exceeded ``timeout``.
     """
 
     name: str
@@ -99,27 +99,27 @@ class ApiFigures:
 
     @property
     def unit(self) -> str:
-        """What batches are counted in."""
+        """The unit of batch sizes."""
         return "rows" if self.settings.cost is None else "in cost"
 
     @property
     def is_single(self) -> bool:
-        """Whether requests are run one by one."""
+        """Whether each request is a batch of its own."""
         return self.settings.policy == "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the command line and the machine say.
+    """The settings of the server, and the resources of the machine.
 
     Attributes:
-        cores: on which the workers may run.
-        threads: of OpenMP and BLAS in each worker, as the environment sets it; None if it does not.
-        visible_gpus: how many the machine has; None if that cannot be told.
-        free_bytes: memory that is available now.
-        worker_bytes: resident memory of a worker before its first batch; None if it is not known.
-        open_files: how many this process may have; None: any number.
-        client_timeout_ms: how long clients wait; None if they have not said.
+        cores: cores that workers may use.
+        threads: OMP_NUM_THREADS; None if unset.
+        visible_gpus: GPUs of the machine; None if they cannot be counted.
+        free_bytes: available memory.
+        worker_bytes: resident memory of a worker before its first batch; None if unknown.
+        open_files: limit of open files; None if unlimited.
+        client_timeout_ms: how long clients wait; None if unknown.
     """
 
     workers: int = 1
@@ -145,8 +145,8 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """All that is judged."""
+    """The facts that findings follow from."""
 
     service: str
     plan: Plan
-    apis: tuple[ApiFigures, ...] = field(default=())
+    apis: tuple[ApiFigures, ...] = ()

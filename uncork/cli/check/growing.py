@@ -1,4 +1,4 @@
-"""Batches of an api, larger and larger: how long they take, and how much memory."""
+"""Run growing batches of an API, and measure their time and memory."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ from uncork_workers.wire.messages import Batch, ExceptionReport
 
 Run = Callable[[Batch, Sequence[bytes]], Awaitable[tuple[Executed, float]]]
 
-# The first batch of a size may be slow because it is the first.
+# The first run of a size warms up and does not count.
 _RUNS_OF_A_SIZE = 3
 _MOST_OF_FREE = 0.8
 _FIRST_SERVER_ERROR = 500
-# Less is what the allocator happens to do.
+# Smaller growth may be noise of the allocator.
 _LEAST_GROWTH_BYTES = 8 * 2**20
 
 
 class Refused(Exception):
-    """The handler rejected the example; the message is what it answered."""
+    """The handler rejected the example; the message has its answer."""
 
 
 class Died(Exception):
-    """The worker ended while it ran a batch."""
+    """The worker ended during a batch."""
 
 
 class _Fails(Exception):
-    """The handler did not answer; the message is what it did, as a verb phrase."""
+    """The handler failed to answer; the message is a verb phrase."""
 
 
 class Slow(Exception):
-    """The smallest batch did not end within the api's timeout."""
+    """The smallest batch exceeded the API's timeout."""
 
 
 class Unknown(Exception):
-    """Nothing can be said of the api's batches; the message says why."""
+    """The API cannot be measured; the message says why."""
 
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of an example, and who runs them."""
+    """Batches of an example, and the function that runs one."""
 
     example: Example
     run: Run
 
     @property
     def sizes(self) -> list[int]:
-        """In rows, rising; also those that the policy ``none`` would not make."""
+        """Sizes in rows, rising; with the policy ``none`` as if requests were merged."""
         example, settings = self.example, self.example.settings
         if settings.policy == "none":
             merging = msgspec.structs.replace(settings, policy="cork")
@@ -67,12 +67,12 @@ class Batches:
         return example.sizes()
 
     async def once(self, rows: int) -> tuple[Executed, float]:
-        """Run one batch; its reply, and the seconds until it came.
+        """Run one batch; return its reply and the seconds until the reply.
 
         Raises:
             Refused: if the handler rejects it.
-            _Fails: if the handler does not answer it.
-            Slow: if it takes longer than the api's timeout.
+            _Fails: if the handler fails.
+            Slow: if it exceeds the API's timeout.
         """
         example = self.example
         try:
@@ -86,7 +86,7 @@ class Batches:
         return executed, seconds
 
     async def times(self, rows: int) -> tuple[SizeTime, float]:
-        """Batches of one size, and what they took beside the worker's time, in milliseconds.
+        """Run batches of one size; return their times in the worker, and the median overhead in milliseconds.
 
         Raises:
             Refused, _Fails, Slow: as :meth:`once`.
@@ -100,11 +100,11 @@ class Batches:
 
 
 def _check_answered(executed: Executed) -> None:
-    """Check that each request of a batch was answered, and none by itself because the batch failed.
+    """Check that the handler answered each request of a batch in one call.
 
     Raises:
-        Refused: if the handler rejects one.
-        _Fails: if it does not answer.
+        Refused: if it rejected one.
+        _Fails: if it failed.
     """
     reply = executed.reply
     if reply.exceptions:
@@ -123,10 +123,10 @@ def _raises(raised: ExceptionReport) -> str:
 
 
 async def try_once(batches: Batches) -> Failure | None:
-    """How the smallest batch fails; None if it does not.
+    """Run the smallest batch; return its failure, if it fails.
 
     Raises:
-        Refused, Slow: if it is rejected, or takes too long.
+        Refused, Slow: if it is rejected, or exceeds the timeout.
     """
     try:
         await batches.once(1)
@@ -138,12 +138,12 @@ async def try_once(batches: Batches) -> Failure | None:
 async def grow(
     batches: Batches, *, seconds: float, pid: int, free_bytes: int | None
 ) -> tuple[Times | None, Failure | None]:
-    """Run sizes until the time is over, the next might take the memory that is free, or one fails.
+    """Run growing sizes until time or memory may not suffice for the next, or one fails.
 
-    Returns the times, if there are any, and how the first size failed that did.
+    Returns the times, if any, and the failure that ended the growth.
 
     Raises:
-        Refused, Slow: of the smallest size; a larger one ends it.
+        Refused, Slow: of the smallest size; of a larger one, it ends the growth.
     """
     ends = time.perf_counter() + seconds
     base = resident_bytes(pid)
@@ -185,10 +185,10 @@ async def grow(
 
 
 def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
-    """What the worker itself has measured when it warmed up.
+    """Return the times that the worker measured during its warm-up.
 
     Raises:
-        Unknown: if there is nothing.
+        Unknown: if it measured none.
     """
     if not profile:
         raise Unknown("it gives no example, and none can be made from what it takes")
@@ -200,7 +200,7 @@ def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
 
 
 def growth_per_row(peaks: Sequence[tuple[int, int]]) -> float | None:
-    """The slope of the peaks of resident memory over sizes; None if they hardly grow."""
+    """Return the slope of peak memory over size; None if the peaks hardly grow."""
     if len(peaks) < 3 or peaks[-1][1] - peaks[0][1] < _LEAST_GROWTH_BYTES:
         return None
     sizes, bytes_ = zip(*peaks, strict=True)
@@ -209,13 +209,13 @@ def growth_per_row(peaks: Sequence[tuple[int, int]]) -> float | None:
 
 
 def reset_peak(pid: int) -> None:
-    """Have the system forget the peak of a process's memory, where it can."""
+    """Reset the peak of a process's memory, where the system supports it."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_bytes(pid: int) -> int | None:
-    """The peak of a process's resident memory; None where the system does not tell."""
+    """Return the peak of a process's resident memory; None if the system does not report it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

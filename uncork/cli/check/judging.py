@@ -1,10 +1,10 @@
-"""From figures to findings, without looking at anything else."""
+"""The findings that follow from figures; pure."""
 
 from __future__ import annotations
 
 from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan
-from uncork.cli.serve.options import OTHER_FILES
+from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
 from uncork_workers.supervision.gpus import missing_gpus
 
@@ -13,9 +13,9 @@ _LOCAL = ("127.", "::1", "localhost")
 
 
 def judge(figures: Figures) -> list[Finding]:
-    """All findings, the worst first."""
+    """Return all findings, the worst first."""
     plan = figures.plan
-    found = [*_processes(plan), *_memory(plan, figures.apis), *_doors(plan)]
+    found = [*_processes(plan), *_memory(plan, figures.apis), *_listeners(plan)]
     for api in figures.apis:
         found += judge_api(api, plan)
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
@@ -62,7 +62,7 @@ def _processes(plan: Plan) -> Findings:
 
 
 def _memory(plan: Plan, apis: tuple[ApiFigures, ...]) -> Findings:
-    """Workers with nothing to do, and with the largest batch of each api."""
+    """Judge the memory of idle workers, and of workers that run a full batch."""
     base, free, limit = plan.worker_bytes, plan.free_bytes, plan.max_worker_memory_bytes
     if base is None:
         return
@@ -109,7 +109,7 @@ def _batch_memory(plan: Plan, api: ApiFigures, base: int) -> Findings:
             return
 
 
-def _doors(plan: Plan) -> Findings:
+def _listeners(plan: Plan) -> Findings:
     if plan.open_files is not None and plan.max_connections + OTHER_FILES > plan.open_files:
         yield Finding(
             severity="error",

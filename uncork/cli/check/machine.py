@@ -1,4 +1,4 @@
-"""What the machine has for workers, and what the options make of it."""
+"""The plan of a check: options of the server, and resources of the machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import psutil
 
 from uncork.cli.check.figures import Plan
-from uncork.cli.serve.options import ServeOptions, open_files
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import open_files
 from uncork_workers.supervision.cores import usable_cores
 from uncork_workers.supervision.gpus import gpus_here
 
 
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
-    """What is known before a worker is started."""
-    front = options.front_settings
+    """Return the plan as far as it is known before a worker starts."""
     gpus = tuple(options.gpu_names)
     return Plan(
         workers=options.workers,
@@ -28,7 +28,7 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         max_body_bytes=options.max_body_bytes,
         max_queue_rows=options.max_queue_rows,
         max_queue_bytes=options.max_queue_bytes,
-        max_connections=front["clients"].max_connections,
+        max_connections=options.server_settings["clients"].max_connections,
         open_files=open_files(),
         drain_timeout_s=options.drain_timeout,
         host=options.host,
@@ -40,6 +40,6 @@ def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
 
 
 def threads_in(environment: Mapping[str, str]) -> int | None:
-    """The threads that a worker is given for OpenMP; None if it gets its share of the cores."""
+    """Return OMP_NUM_THREADS; None if unset, which gives each worker its share of the cores."""
     text = environment.get("OMP_NUM_THREADS", "")
     return int(text) if text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Starts one worker of a service, as ``uncork serve`` would, and sees how long its batches take."""
+"""Start one worker of a service as ``uncork serve`` would, and measure its batches."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Profile = Mapping[str, Sequence[tuple[float, float]]]
 
 
 class CheckFailed(Exception):
-    """The service could not be started; the message says why."""
+    """The service did not start; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was seen.
+    """The measured service.
 
     Attributes:
         worker_bytes: resident memory of the worker before its first batch.
@@ -45,14 +45,14 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is to be measured.
+class CheckRequest:
+    """The service to measure, and how.
 
     Attributes:
-        workers: how many there are to be; one is started, with its share of the cores.
-        arguments: of the worker, as under ``uncork serve``.
+        workers: workers of the server; one is started, with its share of the cores.
+        arguments: arguments of the worker, as under ``uncork serve``.
         seconds: for all apis together.
-        free_bytes: memory that batches may take up; None: not limited.
+        free_bytes: memory available to batches; None if unlimited.
     """
 
     target: str
@@ -64,28 +64,28 @@ class Wanted:
     free_bytes: int | None
 
 
-async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
-    """Start a worker with sockets in ``folder``, measure each api, and end it.
+async def measure(request: CheckRequest, folder: Path, *, tell: Tell) -> Measured:
+    """Start a worker with sockets in ``folder``, measure each API, and stop the worker.
 
     Raises:
-        CheckFailed: if it does not become ready.
+        CheckFailed: if the worker does not become ready.
         DefinitionError: if the service cannot be served under the overrides.
     """
     watch = _Watch(tell)
     pool = WorkerPool(watch)
     socket_path = str(folder / "workers.sock")
     supervisor = Supervisor(
-        wanted.target,
+        request.target,
         workers=1,
         socket_path=socket_path,
         standby_path=socket_path,
-        # Exceptions of handlers are findings, which the check itself prints.
+        # The check itself prints exceptions of handlers, as findings.
         log_level="critical",
         on_exit=watch.exited,
         take_over=lambda pids: (),
-        gpus=wanted.gpus,
-        environment=worker_environment(wanted.workers),
-        arguments=wanted.arguments,
+        gpus=request.gpus,
+        environment=worker_environment(request.workers),
+        arguments=request.arguments,
     )
     await pool.listen(socket_path)
     tell("importing the service")
@@ -93,10 +93,10 @@ async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
     try:
         described = await watch.described
         worker = await watch.ready
-        service = apply_overrides(described, wanted.overrides)
+        service = apply_overrides(described, request.overrides)
         [life] = supervisor.current_workers()
         worker_bytes = resident_bytes(life.pid)
-        apis = await _measure_apis(service, wanted, _Runner(pool, worker, life.pid, watch.profile), tell)
+        apis = await _measure_apis(service, request, _Runner(pool, worker, life.pid, watch.profile), tell)
         return Measured(service=service.name, apis=apis, worker_bytes=worker_bytes)
     finally:
         watch.is_over = True
@@ -107,16 +107,16 @@ async def measure(wanted: Wanted, folder: Path, *, tell: Tell) -> Measured:
 
 
 async def _measure_apis(
-    service: ServiceDescription, wanted: Wanted, runner: _Runner, tell: Tell
+    service: ServiceDescription, request: CheckRequest, runner: _Runner, tell: Tell
 ) -> tuple[ApiFigures, ...]:
     found: list[ApiFigures] = []
-    each_s = wanted.seconds / len(service.apis)
+    each_s = request.seconds / len(service.apis)
     for api in service.apis:
         tell(f"measuring {api.name}")
         if runner.why_not:
             found.append(ApiFigures(name=api.name, settings=api.settings, unmeasured=runner.why_not))
         else:
-            found.append(await _measure_api(api, runner, seconds=each_s, free_bytes=wanted.free_bytes))
+            found.append(await _measure_api(api, runner, seconds=each_s, free_bytes=request.free_bytes))
     return tuple(found)
 
 
@@ -152,21 +152,21 @@ async def _measure_api(
 
 
 class _Runner:
-    """Has the worker run batches."""
+    """Runs batches in the worker."""
 
     def __init__(self, pool: WorkerPool, worker: int, pid: int, profile: Profile) -> None:
         self._pool = pool
         self._worker = worker
         self.pid = pid
         self.profile = profile
-        """What it has measured itself, of apis that give an example."""
+        """The worker's own measurements of APIs that give an example."""
         self.why_not = ""
-        """Why it can run no more batches; whoever gives up waiting leaves it busy."""
+        """Why the worker can run no more batches; a batch that timed out keeps it busy."""
 
     async def run(
         self, batch: Batch, bodies: Sequence[bytes], on_piece: OnPiece | None = None
     ) -> tuple[Executed, float]:
-        """Run a batch; the reply, and the seconds until it came.
+        """Run a batch; return its reply and the seconds until the reply.
 
         Raises:
             Died: if the worker ended.
@@ -183,7 +183,7 @@ class _Runner:
         return outcome, time.perf_counter() - began
 
     async def run_to_first_piece(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
-        """Run a batch whose answer is streamed, and cancel it when the first piece has come.
+        """Run a batch with a streamed reply, and cancel it after the first piece.
 
         Raises:
             Died: if the worker ended.
@@ -192,7 +192,7 @@ class _Runner:
 
 
 class _Watch:
-    """Told what becomes of the worker; the listener of the pool."""
+    """Follows the worker; implements the listener of the pool."""
 
     def __init__(self, tell: Tell) -> None:
         loop = asyncio.get_running_loop()
@@ -201,11 +201,10 @@ class _Watch:
         self.profile: Profile = {}
         self.is_over = False
         self._tell = tell
-        # Only one of them is waited for, but both fail.
+        # Both futures fail, but only one may be awaited.
         self.ready.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     def exited(self, end: WorkerExit) -> None:
-        """The process has ended."""
         self._fail(f"the worker {end.how}")
 
     def _fail(self, reason: str) -> None:
@@ -213,50 +212,41 @@ class _Watch:
             if not (future.done() or self.is_over):
                 future.set_exception(CheckFailed(reason))
 
-    # The pool's listener
-
     def worker_imported(self, files: list[str]) -> None:
-        """Nothing is reloaded."""
+        pass  # nothing is reloaded
 
     def worker_described(self, service: ServiceDescription) -> None:
-        """It has been imported."""
         if not self.described.done():
             self.described.set_result(service)
 
     def worker_connected(self, index: int) -> None:
-        """Its setup begins."""
         self._tell("setup of the service")
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        """It runs its own examples."""
         self._tell(f"warm-up of {api} with {plural(rows, 'row')}")
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
-        """It has warmed up."""
         self.profile = ready.profile
 
     def worker_ready(self, worker: int, index: int) -> None:
-        """It takes batches."""
         if not self.ready.done():
             self.ready.set_result(worker)
 
     def worker_lost(self, worker: int, index: int) -> None:
-        """The batch that it ran is told of."""
+        pass  # the runner learns it from its batch
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        """It cannot become ready."""
         trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
         self._fail(f"{failed.stage}: {failed.message}{trace}")
 
     def worker_stands_by(self, pid: int) -> None:
-        """None does."""
+        pass
 
     def worker_retired(self, pid: int) -> None:
-        """None does."""
+        pass
 
     def batch_finished(self, pid: int) -> None:
-        """Batches are counted by who sends them."""
+        pass
 
     def worker_dropped(self, pid: int) -> None:
-        """It talks nonsense."""
         self._fail("the worker does not keep to the protocol")

@@ -1,23 +1,21 @@
-"""What a check found, as text for people and as JSON for programs."""
+"""Findings as text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 
-import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
 from uncork.cli.check.figures import ApiFigures, Figures, Finding
-from uncork.cli.terminal import plain_table
+from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def text(figures: Figures, findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    """The parts to print, one below the other."""
+    """Yield the parts to print, one below the other."""
     table = plain_table("api", "smallest ms", "largest measured", "ms", "full batch", "ms", "MiB a row")
     for api in figures.apis:
         table.add_row(api.name, *_cells(api))
@@ -32,21 +30,20 @@ def text(figures: Figures, findings: Sequence[Finding]) -> Iterator[RenderableTy
 
 
 def as_json(figures: Figures, findings: Sequence[Finding]) -> bytes:
-    """Findings and the figures behind them."""
+    """Encode the findings, and the figures behind them."""
     document = {
-        "uncork": version("uncork"),
         "service": figures.service,
         "findings": findings,
         "plan": figures.plan,
         "apis": figures.apis,
     }
-    return msgspec.json.format(msgspec.json.encode(document))
+    return as_document(document)
 
 
 def _cells(api: ApiFigures) -> list[str]:
     times = api.times
     if times is None:
-        return ["-"] * 6
+        return [NOTHING] * 6
     last, cap = times.sizes[-1], api.settings.limit_rows
     memory = times.memory_per_row_bytes
     return [
@@ -55,7 +52,7 @@ def _cells(api: ApiFigures) -> list[str]:
         f"{times.batch_ms(last.rows):.2f}",
         str(cap),
         f"{'' if cap <= last.rows else 'about '}{times.batch_ms(cap):.2f}",
-        "-" if memory is None else f"{memory / 2**20:.3g}",
+        NOTHING if memory is None else f"{memory / 2**20:.3g}",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The picture of a comparison of policies, drawn with matplotlib, which comes with ``uncork[loadtest]``."""
+"""The picture of a comparison of policies, drawn with matplotlib of ``uncork[loadtest]``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PANELS = {
 
 
 def draw(comparison: Comparison, path: Path) -> None:
-    """Draw every round as a point and the median as a mark; the format follows from the ending of the name.
+    """Draw every round as a line and the median as a mark, in the format of the file's ending.
 
-    Beside each policy stands its ratio to the first one with the 95 % interval.
+    Each policy but the first is labelled with its ratio to the first and the 95 % interval.
 
     Raises:
-        OSError: if it cannot be written.
+        OSError: if the file cannot be written.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -1,22 +1,17 @@
-"""What a comparison of policies found, as tables for people and as JSON for programs."""
+"""Results of ``uncork compare``, as tables and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 
-import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.loadtest.tables import milliseconds, plan_figures, traffic
-from uncork.cli.terminal import plain_table
+from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.intervals import Interval
-
-_NOTHING = "-"
-
 
 _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "mean_ms": ("mean ms", milliseconds),
@@ -31,7 +26,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def tables(comparison: Comparison) -> Iterator[RenderableType]:
-    """The parts to print, one below the other."""
+    """Yield the parts to print, one below the other."""
     yield heading(comparison)
     yield ""
     yield _medians(comparison)
@@ -42,7 +37,7 @@ def tables(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def heading(comparison: Comparison) -> str:
-    """Service, traffic and rounds in a line."""
+    """Return service, traffic and rounds in a line."""
     plan, rounds = comparison.plan, comparison.rounds
     count = len(rounds.whole)
     parts = [comparison.target, traffic(plan), f"{plural(count, 'round')} of {plan.seconds:g} s"]
@@ -52,20 +47,19 @@ def heading(comparison: Comparison) -> str:
 
 
 def interval_text(interval: Interval | None) -> str:
-    """A median, with its interval if there is one."""
+    """Format a median with its interval, if it has one."""
     if interval is None:
-        return _NOTHING
+        return NOTHING
     if interval.low == interval.high:
         return f"{interval.median:.3f}"
     return f"{interval.median:.3f} ({interval.low:.3f} .. {interval.high:.3f})"
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """All figures; what is not known is null."""
+    """Encode all figures; unknown ones are null."""
     plan = plan_figures(comparison.plan)
-    del plan["url"]  # each server had its own, and none is there any more
+    del plan["url"]  # each server had its own
     figures = {
-        "uncork": version("uncork"),
         "service": comparison.target,
         "plan": plan,
         "base": comparison.results[0].policy if comparison.results else None,
@@ -73,14 +67,14 @@ def as_json(comparison: Comparison) -> bytes:
         "rounds": comparison.rounds,
         "faults": comparison.faults,
     }
-    return msgspec.json.format(msgspec.json.encode(figures))
+    return as_document(figures)
 
 
 def _medians(comparison: Comparison) -> Table:
     table = plain_table("policy", *(title for title, _ in _COLUMNS.values()))
     for result in comparison.results:
         values = [(result.medians[name], text) for name, (_, text) in _COLUMNS.items()]
-        table.add_row(result.policy, *(_NOTHING if value is None else text(value) for value, text in values))
+        table.add_row(result.policy, *(NOTHING if value is None else text(value) for value, text in values))
     return table
 
 

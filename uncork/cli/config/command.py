@@ -1,4 +1,4 @@
-"""``uncork config``: what is in force, and where each value comes from."""
+"""``uncork config``: the settings in force, and the source of each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.command import Command
-from uncork.cli.commands import takes_options
-from uncork.cli.option_fields import parameter_info
+from uncork.cli.configurable import COMMANDS, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
-from uncork.cli.serve.options import FrontOptions, ServeOptions
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import ServerOptions
 from uncork.cli.terminal import plain_table, show, write_json
-from uncork.cli.usage import WrongUsage, refusals
+from uncork.cli.usage import refusals
+from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
+from uncork.config.option_fields import parameter_info
 from uncork_workers.definition.inspect_service import inspect_service
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.wire.overrides import ARGUMENTS, FIXED_IN_STREAMS, Override, apply_overrides
@@ -27,17 +29,23 @@ from uncork_workers.wire.schema import ApiDescription, DefinitionError
 
 _DEFAULT, _CODE = "default", "code"
 
-app = typer.Typer(help="Show what is in force, and where it comes from.", no_args_is_help=True)
+config = typer.Typer(
+    name="config",
+    help="Show what is in force, and where it comes from.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with values as they are.")]
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A setting.
+class Setting(msgspec.Struct, frozen=True):
+    """A setting in force.
 
     Attributes:
-        value: as it is in force; null if nothing is given.
-        source: where it comes from: default, code, the key of a file, a variable, an option.
+        value: null if unset.
+        source: default, code, the key of a file, a variable or an option.
         text: the value for people.
     """
 
@@ -46,21 +54,21 @@ class Shown(msgspec.Struct, frozen=True):
     text: str
 
 
-@app.command("serve", cls=Command)
+@config.command("serve", cls=Command)
 @takes_options
 def serve(options: ServeOptions, json: AsJson = False) -> None:
     """What `uncork serve` would have in force if it were called so; with a TARGET, also for its apis.
 
     The service is imported in a process of its own, but not set up.
     """
-    apis: dict[str, dict[str, Shown]] = {}
+    apis: dict[str, dict[str, Setting]] = {}
     if options.target:
         with refusals("config serve"):
             apis = _apis(options)
     _print("serve", options, dict(_settings(options, "serve")), apis, json=json)
 
 
-@app.command("proxy", cls=Command)
+@config.command("proxy", cls=Command)
 @takes_options
 def proxy(options: ProxyOptions, json: AsJson = False) -> None:
     """What `uncork proxy` would have in force if it were called so."""
@@ -69,30 +77,30 @@ def proxy(options: ProxyOptions, json: AsJson = False) -> None:
     _print("proxy", options, {**dict(_settings(options, "proxy")), **imported}, {}, json=json)
 
 
-def _settings(options: FrontOptions, command: str) -> Iterator[tuple[str, Shown]]:
-    for name, parameter in settings_of(command).items():
+def _settings(options: ServerOptions, command: str) -> Iterator[tuple[str, Setting]]:
+    for name, parameter in settings_of(COMMANDS[command]).items():
         value = getattr(options, name)
         source = options.sources.get(name)
         info = parameter_info(parameter.annotation)
         unset = info.show_default if info is not None and isinstance(info.show_default, str) else "not given"
-        yield name, _shown(value, _DEFAULT if source is None else source.name, unset=f"({unset})")
+        yield name, _setting(value, _DEFAULT if source is None else source.name, unset=f"({unset})")
 
 
-def _imported(options: ProxyOptions) -> dict[str, Shown]:
-    """What comes from files of other systems, in place of defaults."""
+def _imported(options: ProxyOptions) -> dict[str, Setting]:
+    """Return the settings imported from another system, which replace defaults."""
     imported = options.imported()
     options.settings(imported)
     if imported is None:
         return {}
     return {
-        OPTIONS[field].removeprefix("--").replace("-", "_"): _shown(
+        OPTIONS[field].removeprefix("--").replace("-", "_"): _setting(
             value * 1000 if field == "max_hold_s" else value, imported.source
         )
-        for field, value in imported.beside(options.given).items()
+        for field, value in imported.excluding(options.given).items()
     }
 
 
-def _apis(options: ServeOptions) -> dict[str, dict[str, Shown]]:
+def _apis(options: ServeOptions) -> dict[str, dict[str, Setting]]:
     overrides = options.overrides
     try:
         service = apply_overrides(inspect_service(options.target), overrides)
@@ -104,16 +112,13 @@ def _apis(options: ServeOptions) -> dict[str, dict[str, Shown]]:
     }
 
 
-def _argument(api: ApiDescription, argument: str, overrides: Iterable[Override]) -> Shown:
+def _argument(api: ApiDescription, argument: str, overrides: Iterable[Override]) -> Setting:
     value = _value(api, argument)
-    last = None
-    for one in overrides:
-        if one.argument == argument and one.applies_to(api.name):
-            last = one
-    if last is not None and not (api.streams and argument in FIXED_IN_STREAMS):
-        return _shown(value, last.source)
+    concerning = [one for one in overrides if one.argument == argument and one.applies_to(api.name)]
+    if concerning and not (api.streams and argument in FIXED_IN_STREAMS):
+        return _setting(value, concerning[-1].source)
     default = _value(ApiDescription(name=api.name, route=f"/{api.name}", input={}), argument)
-    return _shown(value, _DEFAULT if value == default else _CODE)
+    return _setting(value, _DEFAULT if value == default else _CODE)
 
 
 def _value(api: ApiDescription, argument: str) -> Any:
@@ -122,15 +127,15 @@ def _value(api: ApiDescription, argument: str) -> Any:
 
 def _print(
     command: str,
-    options: FrontOptions,
-    settings: dict[str, Shown],
-    apis: dict[str, dict[str, Shown]],
+    options: ServerOptions,
+    settings: dict[str, Setting],
+    apis: dict[str, dict[str, Setting]],
     *,
     json: bool,
 ) -> None:
     if json:
-        told = {"command": command, "config": options.config, "settings": settings, "apis": apis}
-        write_json("-", msgspec.json.format(msgspec.json.encode(told, enc_hook=str)))
+        document = {"command": command, "config": options.config, "settings": settings, "apis": apis}
+        write_json("-", msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
         return
     parts: list[RenderableType] = [_table(f"uncork {command}", settings)]
     for api, arguments in apis.items():
@@ -138,14 +143,14 @@ def _print(
     show(parts)
 
 
-def _table(heading: str, settings: dict[str, Shown]) -> Table:
+def _table(heading: str, settings: dict[str, Setting]) -> Table:
     table = plain_table(heading, "value", "from", words=("value", "from"))
-    for name, shown in settings.items():
-        table.add_row(name, shown.text, shown.source)
+    for name, setting in settings.items():
+        table.add_row(name, setting.text, setting.source)
     return table
 
 
-def _shown(value: Any, source: str, *, unset: str = "(none)") -> Shown:
+def _setting(value: Any, source: str, *, unset: str = "(none)") -> Setting:
     plain = str(value) if isinstance(value, Path | Enum) else value
     if isinstance(plain, bool):
         text = str(plain).lower()
@@ -155,4 +160,4 @@ def _shown(value: Any, source: str, *, unset: str = "(none)") -> Shown:
         text = ", ".join(map(str, plain))
     else:
         text = str(plain)
-    return Shown(plain, source, unset if plain in (None, "") else text)
+    return Setting(plain, source, unset if plain in (None, "") else text)

@@ -1,4 +1,4 @@
-"""Runs the plan of a load test with a bar that shows what happens."""
+"""Run a load test with a progress bar."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from uncork_loadtests.share import Progress as Seen
 
 
 def measure(plan: Plan, *, console: Console) -> Outcome:
-    """Run it; quiet where nobody looks at a terminal.
+    """Run a plan; the bar is shown only on a terminal.
 
     Raises:
-        LoadTestError: if the run came to nothing.
+        LoadTestError: if the run failed.
     """
     columns = (
         TextColumn("{task.description}"),

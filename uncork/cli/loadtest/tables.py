@@ -1,9 +1,8 @@
-"""What a load test found, as a table for people and as JSON for programs."""
+"""Results of ``uncork loadtest``, as tables and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,16 @@ import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from uncork.cli.terminal import plain_table
+from uncork.cli.terminal import NOTHING, as_document, percent, plain_table
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.fleet import Outcome
 from uncork_loadtests.plan import REPLAY, Plan
 from uncork_loadtests.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
 from uncork_loadtests.targets import Estimate
 
-_NOTHING = "-"
-
 
 def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:
-    """The parts to print, one below the other."""
+    """Yield the parts to print, one below the other."""
     yield f"POST {outcome.plan.url}"
     yield heading(outcome)
     if outcome.plan.payload.random is not None:
@@ -38,7 +35,7 @@ def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> 
 
 
 def heading(outcome: Outcome) -> str:
-    """The traffic in a line."""
+    """Return the traffic of a run in a line."""
     plan = outcome.plan
     parts = [traffic(plan), f"{outcome.measured_s:.3g} s measured after {plan.warmup_s:g} s"]
     parts += [f"seed {plan.seed}", plural(plan.processes, "generator")]
@@ -46,7 +43,7 @@ def heading(outcome: Outcome) -> str:
 
 
 def traffic(plan: Plan) -> str:
-    """What was sent, in a few words."""
+    """Describe a plan in a few words."""
     if plan.clients is not None:
         think = f" that think {plan.think_s * 1000:g} ms" if plan.think_s else ""
         return f"closed loop of {plural(plan.clients, 'client')}{think}"
@@ -56,9 +53,8 @@ def traffic(plan: Plan) -> str:
 
 
 def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
-    """All figures; what is not known is null."""
+    """Encode all figures; unknown ones are null."""
     figures: dict[str, Any] = {
-        "uncork": version("uncork"),
         "plan": plan_figures(outcome.plan),
         "void": outcome.void or None,
         "interrupted": outcome.interrupted,
@@ -70,11 +66,11 @@ def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) ->
         "generator_cpu_s": outcome.cpu_s,
         "estimate": estimate,
     }
-    return msgspec.json.format(msgspec.json.encode(figures))
+    return as_document(figures)
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
-    """A plan for programs, with the number of its bodies instead of them."""
+    """Return a plan for JSON, with the number of its bodies instead of the bodies."""
     figures: dict[str, Any] = msgspec.to_builtins(plan)
     payload = figures.pop("payload")
     return {
@@ -93,10 +89,10 @@ def _counts(outcome: Outcome, summary: Summary) -> Table:
     )
     if summary.in_goal is not None and outcome.plan.goal_s is not None:
         goal = f"of all requests within {outcome.plan.goal_s * 1000:g} ms"
-        table.add_row("in goal", f"{_percent(summary.in_goal)} %", goal)
+        table.add_row("in goal", f"{percent(summary.in_goal)} %", goal)
     for status, count in sorted(summary.statuses.items(), reverse=True):
         if not 200 <= status < 300:
-            share = f"{_percent(count / summary.requests)} %"
+            share = f"{percent(count / summary.requests)} %"
             said = outcome.first_errors.get(status)
             table.add_row(status_name(status), str(count), share + (f", the first: {said}" if said else ""))
     if summary.wrong:
@@ -137,7 +133,7 @@ def _times(summary: Summary) -> Table:
     for name, spread in rows.items():
         if spread is None:
             if name == "latency":
-                table.add_row(name, "0", *[_NOTHING] * (len(names) + 2))
+                table.add_row(name, "0", *[NOTHING] * (len(names) + 2))
             continue
         values = [spread.mean_ms, *(spread.percentiles_ms[one] for one in names), spread.max_ms]
         table.add_row(name, str(spread.count), *map(milliseconds, values))
@@ -145,14 +141,7 @@ def _times(summary: Summary) -> Table:
 
 
 def milliseconds(value: float | None) -> str:
-    """A time as people read it."""
+    """Format a time."""
     if value is None:
-        return _NOTHING
+        return NOTHING
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
-
-
-def _percent(share: float) -> str:
-    """Exactly 0 and 100 only where that is so."""
-    if share in (0, 1):
-        return f"{share:.0%}"[:-1]
-    return f"{min(max(100 * share, 0.01), 99.99):.2f}"

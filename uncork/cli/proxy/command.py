@@ -1,4 +1,4 @@
-"""``uncork proxy``: puts batching in front of model servers that are already there."""
+"""``uncork proxy``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import replace
 import typer
 import uvloop
 
-from uncork.cli.commands import takes_options
+from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.imported_settings import Imported
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.serve import banner
 from uncork.cli.usage import exit_code, in_options
 from uncork.server.control_socket import Outcome, listening
-from uncork.server.listeners import Doors, open_doors
+from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_dispatcher.plural import plural
@@ -42,29 +42,29 @@ def _run(options: ProxyOptions) -> int:
     servers, imported = options.servers, options.imported()
     settings = options.settings(imported)
     log_to_terminal(options.log_level, options.log_format.value)
-    with open_doors(options) as doors, tracing(options.traces, os.environ) as traces:
+    with open_listeners(options) as listeners, tracing(options.traces, os.environ) as traces:
         settings = replace(settings, traces=traces)
-        return uvloop.run(_serve(servers, settings, doors, imported, drain=options.drain))
+        return uvloop.run(_serve(servers, settings, listeners, imported, drain=options.drain))
 
 
 async def _serve(
     urls: Sequence[str],
     settings: ProxySettings,
-    doors: Doors,
+    listeners: Listeners,
     imported: Imported | None,
     *,
     drain: Drain,
 ) -> int:
     try:
-        proxy = Proxy(urls, replace(settings, keys=doors.keys, admin=doors.admin is not None))
+        proxy = Proxy(urls, replace(settings, keys=listeners.keys, admin=listeners.admin is not None))
     except ValueError as error:
         raise in_options(error, OPTIONS) from None
     proxy.start()
-    async with listening(doors.port, _refuse_reload):
+    async with listening(listeners.port, _refuse_reload):
         return await serve_until_signal(
             proxy.front_end,
-            doors,
-            announcing=_announce(proxy.front_end, _banner(urls, settings, doors, imported)),
+            listeners,
+            announcing=_announce(proxy.front_end, _banner(urls, settings, listeners, imported)),
             drain=drain,
             close=lambda hurry: proxy.close(),
             reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
@@ -76,15 +76,15 @@ async def _refuse_reload() -> Outcome:
 
 
 async def _announce(front: FrontEnd, lines: Sequence[banner.Line]) -> None:
-    """Say what is served, and when a server is there."""
+    """Print what is served, and when a server is available."""
     started = time.monotonic()
     banner.print_lines(lines)
     await front.ready.wait()
-    banner.tell_ready(time.monotonic() - started)
+    banner.print_ready(time.monotonic() - started)
 
 
 def _banner(
-    urls: Sequence[str], settings: ProxySettings, doors: Doors, imported: Imported | None
+    urls: Sequence[str], settings: ProxySettings, listeners: Listeners, imported: Imported | None
 ) -> list[banner.Line]:
     goal = "no goal" if settings.goal_s is None else f"goal {settings.goal_s * 1000:g} ms"
     calls = f"{plural(settings.concurrency, 'call')} at a time each"
@@ -96,7 +96,7 @@ def _banner(
     )
     return [
         banner.headline(f"proxy for {', '.join(urls)}, {calls}, {timeout}"),
-        banner.address("POST", doors.url, manner),
+        banner.address("POST", listeners.url, manner),
         *([] if imported is None else [banner.note(f"settings from {imported.source}")]),
-        *banner.pages(doors),
+        *banner.pages(listeners),
     ]

@@ -1,4 +1,4 @@
-"""Settings of the proxy from what people have: KServe's InferenceService, MLServer's model settings."""
+"""Settings of the proxy from KServe's InferenceService or MLServer's model settings."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _VARIABLES = {
 
 
 class WrongSettings(ValueError):
-    """A file or a variable does not say what it should; the message says which, and what is accepted."""
+    """A file or variable is wrong; the message says which, and what is accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What an existing configuration says. Its times bound the hold, and shed nothing.
+    """The settings of another system. Its times bound the hold; no request is shed for them.
 
     Attributes:
-        source: where it comes from.
-        max_batch_rows: most rows in a call; None if it is left open, as in the two below.
-        max_hold_s: longest time that a request is held.
+        source: the file, or the environment.
+        max_batch_rows: most rows in a call; None if unset, like the next two.
+        max_hold_s: longest time that a call waits for more requests.
         timeout_s: longest time that a call may take.
-        missing: which of these it does not have, or turns off, so that the other system does not batch.
+        missing: the settings whose absence means that the other system does not batch.
     """
 
     source: str
@@ -41,25 +41,25 @@ class Imported:
     timeout_s: float | None = None
     missing: frozenset[str] = frozenset()
 
-    def beside(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings for what is not given. The policy is ``none`` unless all that is missing is given."""
-        said = {
+    def excluding(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings not given; the policy is ``none`` unless all missing ones are given."""
+        settings = {
             "max_batch_rows": self.max_batch_rows,
             "max_hold_s": self.max_hold_s,
             "timeout_s": self.timeout_s,
             "policy": None if self.missing <= given.keys() else "none",
         }
-        return {name: value for name, value in said.items() if value is not None and name not in given}
+        return {name: value for name, value in settings.items() if value is not None and name not in given}
 
 
 def read_inference_service(path: Path) -> Imported:
-    """The first ``batcher`` of the InferenceServices in a YAML file.
+    """Read the first ``batcher`` of the InferenceServices in a YAML file.
 
-    A ``timeout`` inside the batcher comes before the one beside it.
+    A ``timeout`` inside the batcher takes precedence over that of its component.
 
     Raises:
         OSError: if the file cannot be read.
-        WrongSettings: if it is no such file, has no batcher, or a value makes no sense.
+        WrongSettings: if it is no such file, has no batcher, or a value is wrong.
     """
     documents = _parsed(path, lambda text: list(yaml.safe_load_all(text)), language="YAML")
     services = [one for one in documents if isinstance(one, dict) and one.get("kind") == "InferenceService"]
@@ -93,33 +93,33 @@ def _from_batcher(part: Mapping[str, Any], where: str, *, source: str) -> Import
 
 
 def read_model_settings(path: Path, environment: Mapping[str, str]) -> Imported:
-    """``max_batch_size`` and ``max_batch_time`` of an MLServer ``model-settings.json``.
+    """Read ``max_batch_size`` and ``max_batch_time`` of an MLServer ``model-settings.json``.
 
-    What the file does not have is taken from the environment, as in MLServer.
+    The environment provides the settings that the file lacks, as in MLServer.
 
     Raises:
         OSError: if the file cannot be read.
-        WrongSettings: if it is no such file, or a value makes no sense.
+        WrongSettings: if it is no such file, or a value is wrong.
     """
     settings = _parsed(path, json.loads, language="JSON")
     if not isinstance(settings, dict):
         raise WrongSettings(f"{path} must be a JSON object, got {short(settings)}")
-    said = {name: (f"{path}: {name}", settings[name]) for name in _VARIABLES if name in settings}
-    return _from_mlserver({**_variables(environment), **said}, source=str(path))
+    in_file = {name: (f"{path}: {name}", settings[name]) for name in _VARIABLES if name in settings}
+    return _from_mlserver({**_variables(environment), **in_file}, source=str(path))
 
 
 def read_environment(environment: Mapping[str, str]) -> Imported | None:
-    """The same from the environment alone; None if it says nothing.
+    """Read the same settings from the environment; None if it has none.
 
     Raises:
-        WrongSettings: if a value makes no sense.
+        WrongSettings: if a value is wrong.
     """
-    said = _variables(environment)
-    return _from_mlserver(said, source="the environment") if said else None
+    variables = _variables(environment)
+    return _from_mlserver(variables, source="the environment") if variables else None
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
-    """Where the environment says something, and what, by its name in a file."""
+    """Return the variable and value of each setting in the environment, by its name in a file."""
     return {
         name: (variable, environment[variable])
         for name, variable in _VARIABLES.items()
@@ -127,10 +127,10 @@ def _variables(environment: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
     }
 
 
-def _from_mlserver(said: Mapping[str, tuple[str, Any]], *, source: str) -> Imported:
-    """MLServer batches with a size above 1 and a time above 0, not without either."""
-    size_where, size = said.get("max_batch_size", ("", 0))
-    time_where, time_s = said.get("max_batch_time", ("", 0))
+def _from_mlserver(settings: Mapping[str, tuple[str, Any]], *, source: str) -> Imported:
+    """MLServer batches only with a size above 1 and a time above 0."""
+    size_where, size = settings.get("max_batch_size", ("", 0))
+    time_where, time_s = settings.get("max_batch_time", ("", 0))
     most, hold_s = _whole(size, size_where), _number(time_s, time_where)
     off = {"max_batch_rows": most <= 1, "max_hold_s": hold_s <= 0}
     return Imported(
@@ -145,13 +145,13 @@ def _parsed(path: Path, parse: Callable[[bytes], Any], *, language: str) -> Any:
     content = path.read_bytes()
     try:
         return parse(content)
-    # Whatever int() and the like raise for scalars that only look right, and the limit of recursion.
+    # Parsers raise any error: int() for scalars that only look right, the recursion limit, ...
     except Exception as error:
         raise WrongSettings(f"{path} is not {language}: {' '.join(str(error).split())}") from error
 
 
 def _count(settings: Mapping[str, Any], name: str, where: str, *, least: int) -> int | None:
-    """A whole number; None if there is none, or null."""
+    """Return a whole number; None if it is absent or null."""
     value = settings.get(name)
     return None if value is None else _whole(value, f"{where}.{name}", least=least)
 
@@ -165,7 +165,7 @@ def _whole(value: Any, where: str, *, least: float = -math.inf) -> int:
 
 
 def _number(value: Any, where: str) -> float:
-    """A finite number, or the text of one."""
+    """Return a finite number, given as number or text."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

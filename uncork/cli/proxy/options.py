@@ -1,4 +1,4 @@
-"""The options of ``uncork proxy``, and the settings that they and what is imported make."""
+"""The options of ``uncork proxy``, and the settings that follow from them and from imported ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from uncork.cli.proxy.imported_settings import (
     read_inference_service,
     read_model_settings,
 )
-from uncork.cli.serve.options import FrontOptions, readable
-from uncork.cli.usage import WrongUsage, in_options, read_header_name
+from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
+from uncork.cli.usage import in_options
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher import POLICIES
 from uncork_gateway.proxy import ProxySettings
 from uncork_gateway.requests.proxy_route import HeaderRules
 
 _DEFAULTS = ProxySettings()
-# Settings speak of their own fields, people of options.
 OPTIONS = {
     "max_batch_rows": "--max-batch-size",
     "max_hold_s": "--max-latency",
@@ -35,12 +35,10 @@ OPTIONS = {
     "max_queue_bytes": "--max-queue-bytes",
     "the health path": "--health-path",
 }
-"""By field of the settings."""
+"""Options by field of :class:`ProxySettings`; its errors name fields."""
 
 
 class ProtocolName(StrEnum):
-    """What clients and servers speak."""
-
     auto = "auto"
     v1 = "v1"
     v2 = "v2"
@@ -48,7 +46,7 @@ class ProtocolName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyOptions(FrontOptions):
+class ProxyOptions(ServerOptions):
     """The options of ``uncork proxy``."""
 
     urls: Annotated[
@@ -149,7 +147,7 @@ class ProxyOptions(FrontOptions):
         """The URLs.
 
         Raises:
-            WrongUsage: if none is given.
+            WrongUsage: if there are none.
         """
         if not self.urls:
             raise WrongUsage("URL is missing: http://HOST:PORT of a server")
@@ -157,7 +155,7 @@ class ProxyOptions(FrontOptions):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What comes before what is imported, by field of the settings."""
+        """The options that take precedence over imported settings, by field."""
         options = {
             "max_batch_rows": self.max_batch_size,
             "max_hold_s": None if self.max_latency is None else self.max_latency / 1000,
@@ -168,10 +166,10 @@ class ProxyOptions(FrontOptions):
         return {name: value for name, value in options.items() if value is not None}
 
     def imported(self) -> Imported | None:
-        """What an existing configuration says, if there is one.
+        """Read the settings of another system, if there are any.
 
         Raises:
-            WrongUsage: if it cannot be used.
+            WrongUsage: if they cannot be used.
         """
         if self.inference_service is not None and self.model_settings is not None:
             raise WrongUsage("give --inference-service or --model-settings, not both")
@@ -187,30 +185,30 @@ class ProxyOptions(FrontOptions):
             raise WrongUsage(str(error)) from None
 
     def settings(self, imported: Imported | None) -> ProxySettings:
-        """The options that were given, before what was imported, before the defaults.
+        """Combine the given options, imported settings and defaults, in this order of precedence.
 
         Raises:
             WrongUsage: if a value is out of range.
         """
         _require_positive({"--goal-ms": self.goal_ms, "--timeout": self.timeout})
         given = self.given
-        said = {} if imported is None else imported.beside(given)
+        others = {} if imported is None else imported.excluding(given)
         settings = replace(
             _DEFAULTS,
-            **said,
+            **others,
             **given,
             protocol=self.protocol.value,
             concurrency=self.concurrency,
             idempotent=self.retry,
             health_path=self.health_path,
             headers=_header_rules(self.key_header, self.pass_header),
-            **self.front_settings,
+            **self.server_settings,
         )
         try:
             settings.rules("model")
         except ValueError as error:
-            told = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
-            raise in_options(ValueError(told), OPTIONS) from None
+            message = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
+            raise in_options(ValueError(message), OPTIONS) from None
         return settings
 
 
@@ -221,7 +219,6 @@ def _require_positive(options: Mapping[str, float | None]) -> None:
 
 
 def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> HeaderRules:
-    """The defaults, and what was asked for beside them."""
     defaults = HeaderRules()
     return HeaderRules(
         keyed=defaults.keyed | _names(keyed),

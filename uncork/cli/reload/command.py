@@ -1,4 +1,4 @@
-"""``uncork reload``: has a server that runs start new workers on the new code."""
+"""``uncork reload``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from uncork.cli.errors import complain
+from uncork.cli.errors import print_error
 from uncork.cli.terminal import INTERRUPTED, telling
 from uncork.server.control_socket import NoServer, ask_to_reload
 
@@ -23,12 +23,12 @@ def reload(
             tell("new workers are starting; Ctrl-C has the old ones go on")
             outcome = ask_to_reload(port)
     except NoServer as error:
-        complain("reload", error)
+        print_error("reload", error)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if outcome.code:
-        complain("reload", outcome.message)
+        print_error("reload", outcome.message)
     else:
         typer.echo(outcome.message)
     raise typer.Exit(outcome.code)

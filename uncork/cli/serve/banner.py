@@ -1,4 +1,4 @@
-"""What a server says of itself when it starts: what it serves, under which settings, and where to look."""
+"""The lines that a server prints when it starts: its service, settings and addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from uncork.server.listeners import Doors
+from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
 from uncork_gateway.pages.curl import curl, has_short_example
 from uncork_workers.process.logs import is_watched
@@ -21,36 +21,36 @@ _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
 
 
 class Line(NamedTuple):
-    """A line, and what is told of what stands there."""
+    """A line, and details of it."""
 
     text: Text
-    told: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 def print_lines(lines: Iterable[Line]) -> None:
-    """Print on stdout, and break nothing into lines: what is there may be copied."""
+    """Print lines on stdout without wrapping them, so that commands can be copied."""
     console = Console(highlight=False)
-    with _terminal_may_go():
-        for text, told in lines:
+    with _terminal_may_close():
+        for text, details in lines:
             if is_watched(console):
                 console.print(text, soft_wrap=True)
-                for one in told:
+                for one in details:
                     console.print(Text(f"       {one}", "dim"), soft_wrap=True)
             else:
-                # What belongs together is one line, for programs to read.
-                console.print(text, "; ".join(told), sep="   " if told else "", soft_wrap=True)
+                # One line each, for programs.
+                console.print(text, "; ".join(details), sep="   " if details else "", soft_wrap=True)
         console.file.flush()
 
 
-def tell_ready(after_s: float) -> None:
-    """Print that requests are answered from now on."""
-    with _terminal_may_go():
+def print_ready(after_s: float) -> None:
+    """Print that the server is ready."""
+    with _terminal_may_close():
         print(f"ready after {after_s:.1f} s; Ctrl-C stops", flush=True)
 
 
 @contextmanager
-def _terminal_may_go() -> Iterator[None]:
-    """A terminal that is gone is no fault: SIGHUP ends the server in a moment."""
+def _terminal_may_close() -> Iterator[None]:
+    """Ignore that the terminal has closed; SIGHUP is about to end the server."""
     try:
         yield
     except OSError as error:
@@ -58,42 +58,44 @@ def _terminal_may_go() -> Iterator[None]:
             raise
 
 
-def of_service(service: ServiceDescription, *, workers: int, gpus: Sequence[str], doors: Doors) -> list[Line]:
-    """For a service of ours."""
+def of_service(
+    service: ServiceDescription, *, workers: int, gpus: Sequence[str], listeners: Listeners
+) -> list[Line]:
+    """Return the lines of ``uncork serve``."""
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
     lines = [headline(f"{service.name} with {plural(workers, 'worker')}{on}")]
-    lines += [address("POST", doors.url + api.route, _manner(api), _forms(api)) for api in service.apis]
-    lines += [*pages(doors), address("GET ", f"{doors.url}/docs")]
+    lines += [
+        address("POST", listeners.url + api.route, _timing(api), _media_types(api)) for api in service.apis
+    ]
+    lines += [*pages(listeners), address("GET ", f"{listeners.url}/docs")]
     short = next((api for api in service.apis if has_short_example(api)), None)
     if short is not None:
-        lines.append(note(curl(short, doors.url, wants_key=doors.keys is not None)))
+        lines.append(note(curl(short, listeners.url, wants_key=listeners.keys is not None)))
     return lines
 
 
 def headline(what: str) -> Line:
-    """The first line."""
     return Line(Text.assemble((f"uncork {version('uncork')}: ", "bold"), what))
 
 
 def note(what: str) -> Line:
-    """Something that is neither here nor there."""
     return Line(Text(f"  {what}"))
 
 
-def pages(doors: Doors) -> list[Line]:
-    """Where operators look."""
+def pages(listeners: Listeners) -> list[Line]:
+    """Return the addresses of the pages for operators."""
     return [
-        address("GET ", f"{doors.admin_url}/{page}") for page in ("readyz", "metrics", "status", "dashboard")
+        address("GET ", f"{listeners.admin_url}/{page}")
+        for page in ("readyz", "metrics", "status", "dashboard")
     ]
 
 
-def address(method: str, url: str, *told: str) -> Line:
-    """Where something is to be found."""
-    return Line(Text.assemble(f"  {method} ", (url, "cyan")), told)
+def address(method: str, url: str, *details: str) -> Line:
+    return Line(Text.assemble(f"  {method} ", (url, "cyan")), details)
 
 
-def _manner(api: ApiDescription) -> str:
-    """How an api answers."""
+def _timing(api: ApiDescription) -> str:
+    """Describe when an API answers."""
     settings = api.settings
     if api.streams:
         return f"streams, one request at a time, for at most {settings.timeout:g} s"
@@ -101,14 +103,14 @@ def _manner(api: ApiDescription) -> str:
     return f"goal {settings.mb_max_latency:g} ms, policy {settings.policy}, at most {most} a batch"
 
 
-def _forms(api: ApiDescription) -> str:
-    """What an api takes in, and what it answers in."""
+def _media_types(api: ApiDescription) -> str:
+    """Describe the media types of an API."""
     if api.streams or api.answers_each:
-        return f"takes {_taken(api.input)}"
-    return f"takes {_taken(api.input)}, answers {', '.join(_NAMES.get(one, one) for one in api.offers)}"
+        return f"takes {_input(api.input)}"
+    return f"takes {_input(api.input)}, answers {', '.join(_NAMES.get(one, one) for one in api.offers)}"
 
 
-def _taken(described: dict[str, Any]) -> str:
+def _input(described: dict[str, Any]) -> str:
     kind = str(described["kind"])
     match described:
         case {"kind": "ndarray", "dtype": dtype, "shape": list(shape)}:

@@ -1,4 +1,4 @@
-"""``uncork serve``: brings gateway and supervisor together."""
+"""``uncork serve``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ import typer
 import uvloop
 from rich.console import Console
 
-from uncork.cli.commands import takes_options
+from uncork.cli.configurable import takes_options
 from uncork.cli.serve import banner
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.serve.startup_progress import StartProgress
-from uncork.cli.usage import WrongUsage, exit_code
+from uncork.cli.serve.startup_progress import StartupProgress
+from uncork.cli.usage import exit_code
+from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import listening
-from uncork.server.listeners import Doors, open_doors
+from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.private_folders import own_folder
 from uncork.server.reloading import Reloader
 from uncork.server.serving import log_to_terminal, serve_until_signal
@@ -40,7 +41,7 @@ log = logging.getLogger("uncork.gateway")
 
 _WORKERS = "workers.sock"
 _STANDBYS = "standby.sock"
-# What Python keeps of a module passes for that of another which was written within the same second.
+# A cached module counts as current if its source was written again within the same second.
 _RELOADING = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -51,22 +52,22 @@ def serve(options: ServeOptions) -> None:
 
 
 def run(options: ServeOptions) -> int:
-    """Serve until a signal; returns the exit code.
+    """Serve until a signal and return the exit code.
 
     Raises:
         WrongUsage: if the target cannot be served, or a GPU is missing.
-        OSError: if the port cannot be had.
+        OSError: if the port cannot be opened.
     """
     if options.reload and find_spec("watchfiles") is None:
         raise WrongUsage("--reload needs watchfiles: pip install 'uncork[reload]'")
     console = log_to_terminal(options.log_level, options.log_format.value)
     _require_gpus(options)
     with (
-        open_doors(options) as doors,
+        open_listeners(options) as listeners,
         own_folder() as folder,
         tracing(options.traces, os.environ) as traces,
     ):
-        return uvloop.run(_serve(options, doors, folder, traces, console))
+        return uvloop.run(_serve(options, listeners, folder, traces, console))
 
 
 def _require_gpus(options: ServeOptions) -> None:
@@ -94,17 +95,17 @@ def _require_gpus(options: ServeOptions) -> None:
 
 
 async def _serve(
-    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None, console: Console
+    options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None, console: Console
 ) -> int:
-    gateway, supervisor = _make(options, doors, folder, traces)
+    gateway, supervisor = _make(options, listeners, folder, traces)
     reloader = Reloader(gateway, supervisor, options.config)
-    progress = StartProgress(gateway, options.workers, console=console)
-    beside: list[asyncio.Task[None]] = []
+    progress = StartupProgress(gateway, options.workers, console=console)
+    background: list[asyncio.Task[None]] = []
 
     async def close(hurry: asyncio.Event) -> None:
-        for task in beside:
+        for task in background:
             task.cancel()
-        await asyncio.gather(*beside, reloader.close(), return_exceptions=True)
+        await asyncio.gather(*background, reloader.close(), return_exceptions=True)
         await gateway.close()
         await supervisor.stop(hurry=hurry)
 
@@ -113,15 +114,15 @@ async def _serve(
     supervisor.start()
     gateway.events.expect_workers(options.workers)
     if options.reload:
-        beside.append(asyncio.create_task(reloader.watch()))
+        background.append(asyncio.create_task(reloader.watch()))
     if options.recycling.any:
-        beside.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
+        background.append(asyncio.create_task(Recycler(supervisor, options.recycling).run()))
     try:
-        async with listening(doors.port, reloader.wished):
+        async with listening(listeners.port, reloader.reload_requested):
             return await serve_until_signal(
                 gateway.front_end,
-                doors,
-                announcing=_announce(gateway, options, doors, beside, progress),
+                listeners,
+                announcing=_announce(gateway, options, listeners, background, progress),
                 drain=options.drain,
                 close=close,
                 reload=reloader.on_hangup,
@@ -131,17 +132,17 @@ async def _serve(
 
 
 def _make(
-    options: ServeOptions, doors: Doors, folder: Path, traces: Traces | None
+    options: ServeOptions, listeners: Listeners, folder: Path, traces: Traces | None
 ) -> tuple[Gateway, Supervisor]:
-    """Gateway and supervisor, each of which tells the other what it hears."""
+    """Return a gateway and a supervisor that notify each other."""
     supervisor: Supervisor
     gateway = Gateway(
         GatewaySettings(
             overrides=options.overrides,
-            keys=doors.keys,
-            admin=doors.admin is not None,
+            keys=listeners.keys,
+            admin=listeners.admin is not None,
             traces=traces,
-            **options.front_settings,
+            **options.server_settings,
         ),
         SupervisorActions(
             kill=lambda pid: supervisor.kill(pid),
@@ -171,7 +172,7 @@ def _make(
 
 
 def worker_arguments(options: ServeOptions) -> list[str]:
-    """Workers warm up under the settings that are in force for their batches."""
+    """Return the arguments of each worker: it warms up under the settings in force for its batches."""
     return [
         "--log-format",
         options.log_format,
@@ -185,21 +186,23 @@ def worker_arguments(options: ServeOptions) -> list[str]:
 async def _announce(
     gateway: Gateway,
     options: ServeOptions,
-    doors: Doors,
-    beside: Sequence[asyncio.Task[None]],
-    progress: StartProgress,
+    listeners: Listeners,
+    background: Sequence[asyncio.Task[None]],
+    progress: StartupProgress,
 ) -> None:
-    """Say what is served, and when it is ready; raise what goes wrong ``beside``."""
+    """Print what is served, and when it is ready; raise the errors of background tasks."""
     started = time.monotonic()
     watching = asyncio.create_task(progress.run())
     try:
         service = await gateway.events.described
-        lines = banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
+        lines = banner.of_service(
+            service, workers=options.workers, gpus=options.gpu_names, listeners=listeners
+        )
         progress.hide()
         banner.print_lines(lines)
         await gateway.front_end.ready.wait()
         progress.hide()
-        banner.tell_ready(time.monotonic() - started)
-        await asyncio.gather(watching, *beside)
+        banner.print_ready(time.monotonic() - started)
+        await asyncio.gather(watching, *background)
     finally:
         watching.cancel()

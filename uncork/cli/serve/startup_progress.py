@@ -1,4 +1,4 @@
-"""What workers do until they take batches: shown while they do it, or told in the log where nobody looks."""
+"""The progress of starting workers: a line on the terminal, or messages in the log."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from uncork_workers.process.logs import is_watched
 
 log = logging.getLogger("uncork.gateway")
 
-_SHOWN_EVERY_S = 0.2
-_TOLD_EVERY_S = 1.0
+_SHOW_EVERY_S = 0.2
+_LOG_EVERY_S = 1.0
 _IMPORT = "import"
 
 
 class Workers(Protocol):
-    """Who knows what they do."""
+    """The gateway, as far as it knows its workers."""
 
     @property
     def draining(self) -> bool:
@@ -33,21 +33,19 @@ class Workers(Protocol):
         ...
 
     def starts(self) -> Mapping[int, WorkerStartup]:
-        """What those do that are not ready, by index, as far as they have said it."""
+        """Return the stages of workers that are not ready, by index."""
         ...
 
     def ready_workers(self) -> set[int]:
-        """The indexes of those that take batches."""
+        """Return the indexes of ready workers."""
         ...
 
 
-class StartProgress:
-    """What ``count`` workers do until all of them are ready.
+class StartupProgress:
+    """Reports the stages of ``count`` workers until all of them are ready.
 
     Args:
-        workers: who knows.
-        count: how many there are to be.
-        console: that of stderr; on a terminal it has a last line that changes, else stages go to the log.
+        console: that of stderr; a terminal shows a changing last line, otherwise stages are logged.
     """
 
     def __init__(
@@ -63,26 +61,25 @@ class StartProgress:
         self._console = console
         self._clock = clock
         self._began = clock()
-        self._told: dict[int, str] = {}
+        self._logged: dict[int, str] = {}
         self._status: Status | None = None
-        """What is shown now."""
 
     async def run(self) -> None:
-        """Go on until all are ready, or the server stops."""
-        shown = is_watched(self._console)
+        """Report until all workers are ready, or the server stops."""
+        on_terminal = is_watched(self._console)
         try:
             while not self._workers.draining and self._workers.ready_workers() < set(self._indexes):
-                if shown:
-                    with suppress(OSError):  # the terminal may be gone, which ends the server in a moment
+                if on_terminal:
+                    with suppress(OSError):  # the terminal has closed; SIGHUP is about to end the server
                         self._show(self.line())
-                await asyncio.sleep(_SHOWN_EVERY_S if shown else _TOLD_EVERY_S)
-                if not shown:
-                    self.tell()
+                await asyncio.sleep(_SHOW_EVERY_S if on_terminal else _LOG_EVERY_S)
+                if not on_terminal:
+                    self.log_stages()
         finally:
             self.hide()
 
     def line(self) -> str:
-        """What is shown: how many are ready, and what the others do."""
+        """Return the line: how many are ready, and the stages of the others."""
         now, starts, ready = self._clock(), self._workers.starts(), self._workers.ready_workers()
         parts = [f"{len(ready)} of {plural(len(self._indexes), 'worker')} ready"] if ready else []
         for index in self._indexes:
@@ -91,19 +88,19 @@ class StartProgress:
                 parts.append(f"worker {index}: {start.doing}, {now - start.since:.0f} s")
         return " · ".join(parts)
 
-    def tell(self) -> None:
-        """Log the stages of workers that have begun with another one; one that is short goes untold."""
+    def log_stages(self) -> None:
+        """Log the workers whose stage has changed since the last call."""
         starts, ready = self._workers.starts(), self._workers.ready_workers()
         for index in self._indexes:
             stage = "ready" if index in ready else starts[index].stage if index in starts else _IMPORT
-            before = self._told.setdefault(index, "ready" if index in ready else "")
+            before = self._logged.setdefault(index, "ready" if index in ready else "")
             if stage != before:
-                self._told[index] = stage
+                self._logged[index] = stage
                 log.info("worker %d: %s", index, stage)
 
     def _show(self, line: str) -> None:
         text = Text(line)
-        # One line, or what workers print would tear it; with a space behind it, for what they print there.
+        # One line that ends in a space: workers print behind it, and would tear a longer one.
         text.truncate(self._console.width - 4, overflow="ellipsis")
         text.append(" ")
         if self._status is None:
@@ -113,7 +110,7 @@ class StartProgress:
             self._status.update(text)
 
     def hide(self) -> None:
-        """Make room for something else to be printed."""
+        """Remove the line, before something else is printed."""
         if self._status is not None:
             with suppress(OSError):
                 self._status.stop()

@@ -1,4 +1,4 @@
-"""Pictures of what was simulated, drawn with matplotlib, which comes with ``uncork[loadtest]``."""
+"""Pictures of simulated comparisons, drawn with matplotlib of ``uncork[loadtest]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from uncork.cli.simulate.tables import geometric_mean, staggered_share
+from uncork.cli.simulate.figures import geometric_mean, staggered_share
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Cell, Comparison, Result
 from uncork_loadtests.picture_style import (
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Ratios beyond these leave a panel: without batching some are in the thousands.
+# Lines leave a panel beyond these: without batching some ratios are in the thousands.
 _RATIOS = (0.24, 4.2)
 _GOAL_LOADS = (0.8, 4.4)
 _MOST_ROWS, _MOST_COLUMNS = 8, 4
 
 
 class _Measure(NamedTuple):
-    """What the panels of a matrix show."""
+    """A figure that the panels of a matrix show."""
 
     title: str
     across: str
@@ -45,13 +45,13 @@ class _Measure(NamedTuple):
 
 
 def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = None) -> None:
-    """Draw one picture; its format follows from the ending of the name.
+    """Draw one picture in the format of the file's ending.
 
-    A model by itself: latency against load, or throughput against clients. A matrix: ratios to the base
-    policy (with a binding goal: goodput), one panel for each model and number of workers.
+    For a single model: latency against load, or throughput against clients. For a matrix: ratios to the base
+    policy (goodput with the matrix of goals), in one panel for each model and number of workers.
 
     Raises:
-        OSError: if it cannot be written.
+        OSError: if the file cannot be written.
     """
     from matplotlib import rc_context
 
@@ -66,7 +66,6 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = 
 
 
 def _latency(comparisons: Sequence[Comparison]) -> Figure:
-    """Mean and 99th percentile against load."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 4.4), layout="constrained")
@@ -88,7 +87,6 @@ def _latency(comparisons: Sequence[Comparison]) -> Figure:
 
 
 def _throughput(comparisons: Sequence[Comparison]) -> Figure:
-    """Answers per second against clients."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.6, 4.4), layout="constrained")
@@ -110,7 +108,7 @@ def _throughput(comparisons: Sequence[Comparison]) -> Figure:
 
 
 def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
-    """Small multiples: a column for each number of workers, a row for each model and kind of traffic."""
+    """Draw a column for each number of workers, and a row for each model and kind of traffic."""
     from matplotlib.figure import Figure
 
     grid: dict[tuple[bool, str], dict[int, list[Comparison]]] = {}
@@ -177,7 +175,7 @@ _GOODPUT = _Measure(
     across="load, in staggered capacities",
     x=lambda cell: round(staggered_share(cell, cell.rate), 3),
     y=lambda one, result: staggered_share(one.cell, result.average.goodput_per_s),
-    # Nobody in time counts, as 0, which a geometric mean cannot.
+    # Not geometric: cells without goodput must count.
     over_cells=fmean,
     goal=True,
 )
@@ -195,7 +193,7 @@ def _line(
     among: Sequence[str],
     small: bool = False,
 ) -> None:
-    """One policy: cork in front of the others, the policy that the others are related to as a dashed line."""
+    """Draw one policy: cork in front, fixed:0, to which the others are related, as a dashed line."""
     colour, mark = policy_look(policy, among)
     known = sorted(point for point in points if math.isfinite(point[1]))
     axes.plot(
@@ -214,7 +212,7 @@ def _clients_axis(axes: Axes, cells: Iterable[Cell]) -> None:
 
 
 def _mark_goal(axes: Axes, goal_ms: float) -> None:
-    """Only where it is in sight: a goal far away would squeeze the lines."""
+    """Mark the goal if it is within the axes; stretching them would squeeze the lines."""
     low, high = axes.get_ylim()
     if not low <= goal_ms <= high:
         return
@@ -231,7 +229,7 @@ def _mark_goal(axes: Axes, goal_ms: float) -> None:
 
 
 def _finish(figure: Figure, axes: Axes, title: str) -> None:
-    """Title and one legend for all panels."""
+    """Add the title, and one legend for all panels."""
     handles, labels = axes.get_legend_handles_labels()
     headline(figure, title)
     lines = math.ceil(len(labels) / (8 if figure.get_figwidth() > 8 else 5))

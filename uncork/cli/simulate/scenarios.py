@@ -1,4 +1,4 @@
-"""What the options of ``uncork simulate`` describe, checked: cells and policies."""
+"""Cells and policies that the options of ``uncork simulate`` describe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from uncork.cli.usage import WrongUsage, in_options
+from uncork.cli.usage import in_options
+from uncork.config.errors import WrongUsage
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
@@ -18,7 +19,7 @@ from uncork_loadtests.plan import REPLAY
 LOADS = "0.05,0.2,0.5,0.8,0.95"
 """Loads when none are given."""
 
-# A cell speaks of its own fields, people of options.
+# Errors of a cell name its fields.
 _OPTIONS = {
     "intercept_ms": "--intercept-ms",
     "slope_ms": "--slope-ms",
@@ -34,10 +35,10 @@ _OPTIONS = {
 
 
 def matrix_cells(name: str) -> list[Cell]:
-    """The cells of a declared matrix.
+    """Return the cells of a declared matrix.
 
     Raises:
-        WrongUsage: if there is none of this name.
+        WrongUsage: if there is no such matrix.
     """
     if name not in MATRICES:
         raise WrongUsage(f"there is no --matrix {name!r}; there are {', '.join(MATRICES)}")
@@ -45,10 +46,10 @@ def matrix_cells(name: str) -> list[Cell]:
 
 
 def closed_cells(model: dict[str, Any], clients: str, *, round_trip_ms: float, think_ms: float) -> list[Cell]:
-    """One cell for each number of clients.
+    """Return one cell for each number of clients.
 
     Raises:
-        WrongUsage: if a number is none, or out of range.
+        WrongUsage: if a number is malformed or out of range.
     """
     numbers = _numbers("--clients", clients, int, like="4,64")
     return [
@@ -57,10 +58,10 @@ def closed_cells(model: dict[str, Any], clients: str, *, round_trip_ms: float, t
 
 
 def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[Cell]:
-    """One cell for each load; recorded arrivals without a load come as they were recorded.
+    """Return one cell for each load; recorded arrivals without a load keep their rate.
 
     Raises:
-        WrongUsage: if a number is none or out of range, or there are no such arrivals.
+        WrongUsage: if a number is malformed or out of range, or there are no such arrivals.
     """
     try:
         trace = _trace(arrivals) if arrivals.startswith(REPLAY) else []
@@ -71,7 +72,6 @@ def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[C
     except ValueError as error:
         raise WrongUsage(f"--arrivals: {error}") from None
     if trace and load is None:
-        # As it was recorded: any share to stretch it to would be a guess.
         rate = (len(trace) - 1) / (trace[-1] - trace[0])
         share = rate / _cell(**model, load=1.0).capacity
         try:
@@ -89,7 +89,7 @@ def _trace(arrivals: str) -> list[float]:
 
 
 def _cell(**fields: Any) -> Cell:
-    """A cell, or what is wrong with it in terms of the options."""
+    """Return a cell; errors are about options."""
     try:
         return Cell(**fields)
     except ValueError as error:
@@ -97,7 +97,7 @@ def _cell(**fields: Any) -> Cell:
 
 
 def _numbers(option: str, text: str, kind: Callable[[str], Any], *, like: str) -> list[Any]:
-    """Numbers with commas between them, each once."""
+    """Parse numbers with commas between them, without duplicates."""
     try:
         return list(dict.fromkeys(kind(number) for number in text.split(",")))
     except ValueError:
@@ -107,7 +107,7 @@ def _numbers(option: str, text: str, kind: Callable[[str], Any], *, like: str) -
 
 
 def policy_names(given: list[str], *, limit_rows: int) -> list[str]:
-    """Names with commas between them, each once, ``all`` written out.
+    """Split names at commas, expand ``all``, and drop duplicates.
 
     Raises:
         WrongUsage: if there is no such policy.
@@ -123,7 +123,7 @@ def policy_names(given: list[str], *, limit_rows: int) -> list[str]:
 
 
 def whole_traces(cells: list[Cell]) -> int | None:
-    """As many requests as make whole passes over recorded arrivals: parts of them have other rates."""
+    """Return a number of requests that makes whole passes over recorded arrivals: parts have other rates."""
     if not cells[0].arrivals.startswith(REPLAY):
         return None
     length = len(_trace(cells[0].arrivals))

@@ -1,28 +1,25 @@
-"""What tuning found, as text for people and as JSON for programs."""
+"""Results of ``uncork tune``, as text and as JSON."""
 
 from __future__ import annotations
 
 import math
 import shlex
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from uncork.cli.terminal import plain_table
+from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.advice import Advice
 from uncork_loadtests.batch_times import Line
 from uncork_loadtests.tune import GATEWAY_BUSY, Proof, Tuned
 
-_NOTHING = "-"
-
 
 def text(tuned: Tuned) -> Iterator[RenderableType]:
-    """The parts to print, one below the other."""
+    """Yield the parts to print, one below the other."""
     yield _sizes(tuned)
     yield from _line(tuned)
     if tuned.rates:
@@ -42,7 +39,7 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
 
 
 def serve_command(target: str, advice: Advice) -> str:
-    """The advice as a command line."""
+    """Return the advice as a command line."""
     options = {
         "--workers": advice.workers,
         "--mb-max-latency": f"{advice.mb_max_latency:g}",
@@ -53,17 +50,16 @@ def serve_command(target: str, advice: Advice) -> str:
 
 
 def api_arguments(advice: Advice) -> str:
-    """The advice as arguments of @api."""
+    """Return the advice as arguments of ``@api``."""
     return f"mb_max_latency={advice.mb_max_latency:g}, mb_max_batch_size={advice.mb_max_batch_size}"
 
 
 def as_json(tuned: Tuned) -> bytes:
-    """All figures; what is not known is null."""
+    """Encode all figures; unknown ones are null."""
     wish: dict[str, Any] = msgspec.to_builtins(tuned.wish)
     plan = wish.pop("plan")
     advice = tuned.advice
     figures = {
-        "uncork": version("uncork"),
         **wish,
         "arrivals": plan["arrivals"],
         "seed": plan["seed"],
@@ -77,7 +73,7 @@ def as_json(tuned: Tuned) -> bytes:
         "proof": tuned.proof,
         "warnings": tuned.warnings,
     }
-    return msgspec.json.format(msgspec.json.encode(figures))
+    return as_document(figures)
 
 
 def _sizes(tuned: Tuned) -> Table:
@@ -124,13 +120,9 @@ def _rates(tuned: Tuned) -> Table:
 
 def _cost(advice: Advice) -> Iterator[str]:
     yield (
-        f"at {advice.rate:.4g}/s: {_workers(advice.workers)} "
+        f"at {advice.rate:.4g}/s: {plural(advice.workers, 'worker, which carries', 'workers, which carry')} "
         f"{advice.capacity:.4g}/s with full batches, {advice.capacity / advice.rate:.1f} times as much"
     )
-
-
-def _workers(count: int) -> str:
-    return "1 worker, which carries" if count == 1 else f"{count} workers, which carry"
 
 
 def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
@@ -140,7 +132,7 @@ def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
     table = plain_table("", "p50 ms", "p99 ms", "in goal %", "rows a batch")
     for name, one in (("predicted", proof.predicted), ("measured", proof.measured)):
         if one is not None:
-            rows = _NOTHING if one.batch_rows is None else f"{one.batch_rows:.1f}"
+            rows = NOTHING if one.batch_rows is None else f"{one.batch_rows:.1f}"
             table.add_row(name, _ms(one.p50_ms), _ms(one.p99_ms), f"{100 * one.in_goal:.2f}", rows)
     yield table
     if proof.gateway_cpu_us is not None:
@@ -149,4 +141,4 @@ def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:
 
 
 def _ms(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.2f}"
+    return NOTHING if value is None else f"{value:.2f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from string import Template
 
@@ -10,10 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from uncork_gateway.pages.assets import Assets, html_page, package_folder
+from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
 from uncork_gateway.pages.dashboard.feed import Feed, Source
 
 PREFIX = "/dashboard"
+PACKAGE = "plotly"
+"""The package with the JavaScript that draws, of ``uncork[pages]``."""
 _OURS = Path(__file__).parent / "files"
 _PLOTLY = "plotly.js"
 _RETRY_S = "5"
@@ -42,21 +45,25 @@ class Dashboard:
         self._error = error
         self._apart = apart
         ours = {path.name: path for path in _OURS.iterdir() if path.suffix != ".html"}
-        plotly = package_folder("plotly") / "package_data/plotly.min.js"
-        self._assets = Assets(f"{PREFIX}/files", {**ours, _PLOTLY: plotly})
+        self._assets: Assets | None = None
+        if plotly := package_folder(PACKAGE):
+            files = {**ours, _PLOTLY: plotly / "package_data/plotly.min.js"}
+            self._assets = Assets(f"{PREFIX}/files", files)
         self.close = self._feed.close
         """End the streams of events after a last one."""
 
     def page_routes(self) -> list[Route]:
-        """Return the routes that reveal nothing about the server."""
-        return [Route(PREFIX, self._page), self._assets.route()]
+        """What tells nothing of the server."""
+        if self._assets is None:
+            return [Route(PREFIX, not_installed)]
+        return [Route(PREFIX, partial(self._page, self._assets)), self._assets.route()]
 
     def event_routes(self) -> list[Route]:
         """Return the route of the events."""
         return [Route(f"{PREFIX}/events", self._events)]
 
-    async def _page(self, request: Request) -> Response:
-        urls = {name: f"{PREFIX[1:]}/{url}" for name, url in (await self._assets.urls()).items()}
+    async def _page(self, assets: Assets, request: Request) -> Response:
+        urls = {name: f"{PREFIX[1:]}/{url}" for name, url in (await assets.urls()).items()}
         html = Template((_OURS / "index.html").read_text())
         # Commands on the page contain the address for clients, which is unknown on an admin port.
         return html_page(html.substitute(urls, origin="http://GATEWAY" if self._apart else ""))

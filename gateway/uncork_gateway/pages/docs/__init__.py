@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from string import Template
 
@@ -9,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from uncork_gateway.pages.assets import Assets, html_page, package_folder
+from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
 
 PREFIX = "/docs"
+PACKAGE = "swagger_ui_bundle"
+"""The package with the files of Swagger UI, of ``uncork[pages]``."""
 _OURS = Path(__file__).parent
 
 
@@ -23,7 +26,11 @@ class DocsPage:
     """
 
     def __init__(self) -> None:
-        [swagger] = package_folder("swagger_ui_bundle").glob("vendor/swagger-ui-*")
+        self._assets: Assets | None = None
+        package = package_folder(PACKAGE)
+        if package is None:
+            return
+        [swagger] = package.glob("vendor/swagger-ui-*")
         self._assets = Assets(
             PREFIX,
             {
@@ -36,11 +43,14 @@ class DocsPage:
         )
 
     def routes(self) -> list[Route]:
-        """Return the routes of the page and its files."""
-        return [Route(PREFIX, self._page), self._assets.route()]
+        """Where it is."""
+        if self._assets is None:
+            return [Route(PREFIX, not_installed)]
+        return [Route(PREFIX, partial(_page, self._assets)), self._assets.route()]
 
-    async def _page(self, request: Request) -> Response:
-        return html_page(Template(_PAGE).substitute(await self._assets.urls()))
+
+async def _page(assets: Assets, request: Request) -> Response:
+    return html_page(Template(_PAGE).substitute(await assets.urls()))
 
 
 _PAGE = """<!doctype html>

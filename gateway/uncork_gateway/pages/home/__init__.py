@@ -15,14 +15,17 @@ from starlette.routing import Route
 
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.pages.assets import Assets, html_page
+from uncork_gateway.pages import docs
+from uncork_gateway.pages.assets import INSTALL_PAGES, Assets, html_page, package_folder
 from uncork_gateway.pages.curl import curl
+from uncork_gateway.pages.dashboard import page as dashboard
 from uncork_workers.wire.schema import JSON, ApiDescription
 
 FOR_OPERATORS = {"Dashboard": "dashboard", "Status": "status", "Metrics": "metrics"}
 FOR_CLIENTS = {"Docs": "docs", "OpenAPI": "openapi.json"}
 """Paths of pages by title."""
 
+_PACKAGES = {"Dashboard": dashboard.PACKAGE, "Docs": docs.PACKAGE}
 _PREFIX = "/docs/home"
 _OURS = Path(__file__).parent
 _DASHBOARD = _OURS.parent / "dashboard/files"
@@ -58,7 +61,7 @@ class HomePage:
 
     def __init__(self, home: Callable[[], Home], links: dict[str, str], *, keys: ApiKeys | None) -> None:
         self._home = home
-        self._links = links
+        self._links = _links(links)
         self._keys = keys
         shared = {name: _DASHBOARD / name for name in ("dashboard.css", "icon.svg")}
         own = {name: _OURS / name for name in ("home.css", "home.js")}
@@ -85,7 +88,7 @@ class HomePage:
                 "name": _NAME,
                 "state": "",
                 "text": _LOCKED,
-                "links": _link("Docs", "docs"),
+                "links": _links({"Docs": FOR_CLIENTS["Docs"]}),
                 "sections": "",
             }
         files = {name: f"docs/{url}" for name, url in (await self._assets.urls()).items()}
@@ -101,7 +104,7 @@ class HomePage:
             "name": escape(home.name or _NAME),
             "state": f'<span class="pill" data-tone="{tone}">{state}</span>',
             "text": escape(home.trouble or _first_line(home.text)),
-            "links": "".join(_link(*link) for link in self._links.items()),
+            "links": self._links,
             "sections": "".join(sections),
         }
 
@@ -119,6 +122,16 @@ def _models(names: Sequence[str]) -> str:
     links = "".join(_link(name, f"v2/models/{name}") for name in names)
     text = "For clients of KServe, Triton and TensorFlow Serving:"
     return f'<section class="card models"><h2>Models</h2><p>{text}</p><p>{links}</p></section>'
+
+
+def _links(links: dict[str, str]) -> str:
+    html = "".join(_link(*link) for link in links.items())
+    missing = [name for name in links if name in _PACKAGES and package_folder(_PACKAGES[name]) is None]
+    if missing:
+        html += (
+            f"<p>Not installed: {', '.join(missing)}. On the server, run: <code>{INSTALL_PAGES}</code></p>"
+        )
+    return html
 
 
 def _link(text: str, path: str) -> str:

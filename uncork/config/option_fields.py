@@ -1,4 +1,4 @@
-"""Options as fields of a dataclass that are annotated for typer."""
+"""Dataclasses whose fields are annotated for typer, as parameters of commands."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from typer.models import ParameterInfo
 
 
 def option_parameters(options: type[Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a command for the fields of a dataclass, by name.
-
-    Those of the class itself come before those of its bases; fields that are not annotated for typer are left
-    out.
-    """
+    """Return a parameter for each annotated field of a dataclass, by name, inherited fields last."""
     hints = get_type_hints(options, include_extras=True)
     own = inspect.get_annotations(options)
     return {
@@ -30,13 +26,13 @@ def option_parameters(options: type[Any]) -> dict[str, inspect.Parameter]:
 
 
 def kind_of(parameter: inspect.Parameter) -> type:
-    """What an option takes: bool, int, float, a list of texts, or else a text."""
+    """Return the type of an option's value: bool, int, float, list (of texts) or str."""
     hint = get_args(parameter.annotation)[0]
     kinds = {get_origin(one) or one for one in (hint, *get_args(hint))}
     return next((kind for kind in (list, bool, int, float) if kind in kinds), str)
 
 
 def parameter_info(hint: Any) -> ParameterInfo | None:
-    """What typer is told of a parameter, if it is annotated for it."""
+    """Return typer's annotation of a type hint, if there is one."""
     metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((one for one in metadata if isinstance(one, ParameterInfo)), None)

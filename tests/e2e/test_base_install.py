@@ -1,0 +1,36 @@
+"""What an installation without extras does; scripts/nightly runs this file in one."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import httpx
+import pytest
+
+from tests.e2e.server import PROBE, run_uncork, serving
+
+EXTRAS = ("locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle")
+
+pytestmark = pytest.mark.skipif(any(map(find_spec, EXTRAS)), reason="needs an installation without extras")
+
+
+def test_a_service_is_served_and_pages_say_how_to_install_them() -> None:
+    with serving(PROBE) as server:
+        assert httpx.post(f"{server.base}/sleep", json=0).status_code == 200
+        for path in ("/dashboard", "/docs"):
+            page = httpx.get(f"{server.base}{path}", headers={"accept": "text/html"})
+            assert page.status_code == 501
+            assert "uncork[pages]" in page.text
+        assert "uncork[pages]" in httpx.get(server.base, headers={"accept": "text/html"}).text
+
+
+@pytest.mark.parametrize("command", ["serve", "proxy", "loadtest", "compare", "tune", "check", "simulate"])
+def test_every_command_has_help(command: str) -> None:
+    assert run_uncork(command, "--help").returncode == 0
+
+
+def test_what_needs_an_extra_says_so() -> None:
+    tuned = run_uncork("tune", PROBE, "--goal-ms", "100")
+
+    assert tuned.returncode == 2
+    assert "uncork[loadtest]" in tuned.stderr

@@ -1,0 +1,80 @@
+"""Commands whose options are the fields of a dataclass, and can also come from file and environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from uncork.cli.command import expand_options
+from uncork.cli.proxy.options import ProxyOptions
+from uncork.cli.serve.options import ServeOptions
+from uncork.cli.serve.server_options import ServerOptions
+from uncork.cli.usage import given, refusals
+from uncork.config.environment import read_environment, variable_of
+from uncork.config.errors import WrongUsage
+from uncork.config.file import read_file
+from uncork.config.names import CONFIG
+from uncork.config.sources import Configuration, Kind, Source
+
+Options = TypeVar("Options", bound=ServerOptions)
+
+COMMANDS: Mapping[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
+"""The commands that can be configured, by name."""
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Expand the options of a command that can be configured.
+
+    The value of an option comes from the command line, the environment or the configuration file, in this
+    order of precedence, or else is the default.
+    """
+
+    def build(options: type[Any], values: dict[str, Any], context: typer.Context) -> Any:
+        with refusals(_path(context)):
+            return _configure(options, values, context, os.environ)
+
+    return expand_options(command, build)
+
+
+def _path(context: typer.Context) -> str:
+    """Return the name of a command as typed, such as `config serve`."""
+    parent = context.parent
+    above = "" if parent is None or parent.parent is None else f"{parent.info_name} "
+    return f"{above}{context.info_name}"
+
+
+def _configure(
+    options: type[Options], values: Mapping[str, Any], context: typer.Context, environment: Mapping[str, str]
+) -> Options:
+    """Combine ``values``, which are from the command line or defaults, with file and environment.
+
+    Raises:
+        WrongUsage: if file or environment are wrong.
+    """
+    command = next(name for name, one in COMMANDS.items() if one is options)
+    flags = {name for name in given(context) if values.get(name) not in (None, [], ())}
+    path = values[CONFIG] or environment.get(variable_of(CONFIG))
+    layers = [
+        read_file(Path(path), command, COMMANDS) if path else Configuration(),
+        read_environment(environment, command, COMMANDS),
+    ]
+    settings = layers[0].settings | layers[1].settings
+    in_force = {**values, CONFIG: Path(path) if path else None}
+    sources = {}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in flags:
+            sources[name] = Source(Kind.FLAG, parameter.opts[0])
+        elif (setting := settings.get(name)) is not None:
+            sources[name] = setting.source
+            try:
+                in_force[name] = parameter.process_value(context, setting.value)
+            except typer.BadParameter as error:
+                separator = "" if error.message.startswith("must be ") else ":"
+                raise WrongUsage(f"{setting.source.name}{separator} {error.message}") from None
+    overrides = [override for layer in layers for override in layer.overrides]
+    return options(**in_force, sources=sources, api_overrides=overrides)

@@ -1,0 +1,158 @@
+"""The plan that traffic options describe, and their contradictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from uncork.cli.loadtest.traffic_options import LoadOptions, TrafficOptions
+from uncork.cli.usage import in_options
+from uncork.config.errors import WrongUsage
+from uncork_dispatcher.simulator.traffic import recorded_times
+from uncork_loadtests.payloads import load_function, read_bodies
+from uncork_loadtests.plan import REPLAY, Payload, Plan
+from uncork_loadtests.random_rows import RandomRows, parse_range, parse_shape
+
+NOWHERE = "http://service/"
+"""The URL of a plan until its server runs."""
+
+TLS_OPTIONS = {name: f"--{name}" for name in ("ca", "insecure", "cert", "key")}
+
+# Errors of a plan name its fields.
+_OPTIONS = {
+    "max_connections": "--max-connections",
+    "warmup_s": "--warmup-seconds",
+    "think_s": "--think-ms",
+    "goal_s": "--goal-ms",
+    "clients": "--clients",
+    "processes": "--processes",
+    "seconds": "--seconds",
+    "url": "TARGET",
+}
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is a URL instead of a service."""
+    return "://" in target
+
+
+def plan_of(options: TrafficOptions, *, url: str = NOWHERE, **fields: Any) -> Plan:
+    """Return the plan of a run; ``fields`` are those that differ from command to command.
+
+    Raises:
+        WrongUsage: if a value is out of range, or it is not clear what to send or when.
+    """
+    arrivals = options.arrivals
+    payload = _payload(options)
+    headers = tuple(_header_field(one) for one in options.header or [])
+    if fields["rate"] is None and fields.get("clients") is None and not arrivals.startswith(REPLAY):
+        raise WrongUsage(f"give a --rate, or --clients, or recorded --arrivals ({REPLAY}FILE)")
+    try:
+        return Plan(
+            url=url,
+            payload=payload,
+            content_type=options.content_type,
+            headers=headers,
+            arrivals=arrivals,
+            seed=options.seed,
+            processes=options.processes,
+            **fields,
+        )
+    except OSError as error:
+        raise WrongUsage(f"--arrivals: {error}") from None
+    except ValueError as error:
+        raise in_options(error, _OPTIONS) from None
+
+
+def load_fields(options: LoadOptions, *, seconds: float, goal_ms: float | None) -> dict[str, Any]:
+    """Return the fields of a plan that may be a closed loop."""
+    return {
+        "rate": options.rate,
+        "clients": options.clients,
+        "think_s": options.think_ms / 1000,
+        "seconds": seconds,
+        "warmup_s": options.warmup_seconds,
+        "max_connections": options.max_connections,
+        "goal_s": None if goal_ms is None else goal_ms / 1000,
+    }
+
+
+def seconds_of(options: LoadOptions, seconds: float | None, *, default: float) -> float:
+    """Return how long to measure; recorded arrivals at their own rate are measured to their end.
+
+    Raises:
+        WrongUsage: if the recording cannot be read.
+    """
+    is_recorded = options.rate is None and options.clients is None and options.arrivals.startswith(REPLAY)
+    if seconds is not None or not is_recorded:
+        return default if seconds is None else seconds
+    try:
+        times = recorded_times(Path(options.arrivals.removeprefix(REPLAY)))
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"--arrivals: {error}") from None
+    # The last arrival must come before the end.
+    return math.nextafter(times[-1] - times[0], math.inf)
+
+
+def serve_arguments(options: Mapping[str, object]) -> list[str]:
+    """Return the options that have a value, as arguments of ``uncork serve``."""
+    return [text for name, value in options.items() if value is not None for text in (name, str(value))]
+
+
+def refuse_contradictions(given: frozenset[str], *, target: str = "") -> None:
+    """Check that the options on the command line go together, and with a target that may be a URL.
+
+    Raises:
+        WrongUsage: if they do not.
+    """
+
+    def named(*options: str) -> str:
+        return ", ".join(f"--{name.replace('_', '-')}" for name in options if name in given)
+
+    if is_url(target) and (wrong := named("path", "workers", "policy", "mb_max_latency")):
+        raise WrongUsage(f"{wrong} goes with a service; TARGET is a URL")
+    if not target.startswith("https://") and (wrong := named(*TLS_OPTIONS)):
+        raise WrongUsage(f"{wrong} goes with a TARGET that begins with https://; got {target!r}")
+    if "clients" in given and (wrong := named("rate", "arrivals", "max_connections")):
+        raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
+    if "clients" not in given and "think_ms" in given:
+        raise WrongUsage("--think-ms only goes with --clients, which makes a closed loop")
+    for name, option in {"rows": "--rows", "value_range": "--range"}.items():
+        if name in given and "shape" not in given:
+            raise WrongUsage(f"{option} only goes with --shape")
+    if "expected" in given and not {"data", "lines"} & given:
+        raise WrongUsage("--expected only goes with --data or --lines")
+
+
+def _payload(options: TrafficOptions) -> Payload:
+    data, lines, shape, function = options.data, options.lines, options.shape, options.function
+    kinds = {"--data": data, "--lines": lines, "--shape": shape, "--function": function}
+    chosen = [name for name, value in kinds.items() if value is not None]
+    if len(chosen) != 1:
+        raise WrongUsage(
+            f"say what to send with one of {', '.join(kinds)}; got {', '.join(chosen) or 'none'}"
+        )
+    try:
+        if function is not None:
+            load_function(function)
+            return Payload(function=function)
+        if shape is not None:
+            numbers = None if options.value_range is None else parse_range(options.value_range)
+            return Payload(random=RandomRows(shape=parse_shape(shape), rows=options.rows, numbers=numbers))
+        bodies = read_bodies(data or lines or Path(), lines=lines is not None)
+        expected = options.expected
+        answers = read_bodies(expected, lines=lines is not None) if expected is not None else None
+        return Payload(bodies=bodies, expected=answers)
+    except OSError as error:
+        raise WrongUsage(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _header_field(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable():
+        raise WrongUsage(f"--header takes NAME:VALUE, got {text!r}")
+    return name.strip(), value.strip()

@@ -1,0 +1,178 @@
+"""The options that ``uncork serve`` and ``uncork proxy`` share."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from uncork.config.sources import Kind, Source
+from uncork.server.listeners import ListenerOptions
+from uncork.server.serving import Drain
+from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.settings import ServerSettings
+from uncork_workers.wire.overrides import Override
+
+OTHER_FILES = 100
+"""Files that a server may have open in addition to its client connections."""
+
+_DEFAULTS = ServerSettings()
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class LogLevel(StrEnum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class LogLines(StrEnum):
+    text = "text"
+    json = "json"
+
+
+def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
+    """Return a callback for an option that accepts only texts, or lists of texts, that ``read`` can parse."""
+
+    def check(given: str | list[str] | None) -> str | list[str] | None:
+        try:
+            for text in [given] if isinstance(given, str) else given or []:
+                read(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        return given
+
+    return check
+
+
+def read_header_name(text: str) -> bytes:
+    """Return the name of a header in lower case.
+
+    Raises:
+        ValueError: if the text is no header name.
+    """
+    if not _HEADER_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of a header")
+    return text.lower().encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions(ListenerOptions):
+    """The options of every command that runs a server.
+
+    Attributes:
+        sources: where options come from, by name; options without a source have their defaults.
+        api_overrides: settings of single APIs, first those of the file, then those of the environment.
+    """
+
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings in TOML. Each can also be in the environment, as UNCORK_LOG_LEVEL for "
+            "--log-level, which comes before the file; the command line comes before both.",
+            show_default="UNCORK_CONFIG, else none",
+        ),
+    ] = None
+    max_body_bytes: Annotated[
+        int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")
+    ] = _DEFAULTS.max_body_bytes
+    max_queue_rows: Annotated[
+        int, typer.Option(min=1, help="Rows (or their cost) held per api or model; requests beyond get 503.")
+    ] = _DEFAULTS.max_queue_rows
+    max_queue_bytes: Annotated[
+        int, typer.Option(min=1, help="Bytes of bodies held per api or model; requests beyond get 503.")
+    ] = _DEFAULTS.max_queue_bytes
+    fair_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HEADER",
+            help="Requests share the queues equally by the value of this header, so that one client does not "
+            "crowd out the others; those without it count as one.",
+            show_default="first come, first served",
+            callback=readable(read_header_name),
+        ),
+    ] = None
+    header_timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds in which the head of a request must come; else 408.")
+    ] = 10.0
+    body_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, help="Seconds; a body that brings less than 500 bytes/s over as long gets 408."
+        ),
+    ] = 30.0
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Connections of clients; more get 503.",
+            show_default="10000, or 100 below the limit of open files",
+        ),
+    ] = None
+    drain_delay: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds that a stop goes on taking requests, not ready any more, for load balancers to "
+            "notice.",
+        ),
+    ] = 0.0
+    drain_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
+    ] = 30.0
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.info
+    log_format: Annotated[LogLines, typer.Option(help="Lines of text, or a JSON object a line.")] = (
+        LogLines.text
+    )
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request, at level info.")
+    ] = False
+    traces: Annotated[
+        bool | None,
+        typer.Option(
+            help="Send spans of requests and batches with OpenTelemetry, as its OTEL_ variables say.",
+            show_default="if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
+        ),
+    ] = None
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    api_overrides: Sequence[tuple[Kind, Override]] = ()
+
+    @property
+    def drain(self) -> Drain:
+        return Drain(delay_s=self.drain_delay, timeout_s=self.drain_timeout)
+
+    @property
+    def server_settings(self) -> dict[str, Any]:
+        """Arguments of :class:`ServerSettings`, without those that depend on the listeners."""
+        return {
+            "max_body_bytes": self.max_body_bytes,
+            "max_queue_rows": self.max_queue_rows,
+            "max_queue_bytes": self.max_queue_bytes,
+            "access_log": self.access_log,
+            "fair_by": None if self.fair_by is None else read_header_name(self.fair_by),
+            "clients": ClientLimits(
+                head_timeout_s=self.header_timeout,
+                body_timeout_s=self.body_timeout,
+                max_connections=self.max_connections or _most_connections(),
+            ),
+        }
+
+
+def _most_connections() -> int:
+    """Leave files for workers: without any, no worker could be replaced."""
+    files, most = open_files(), ClientLimits().max_connections
+    return most if files is None else max(1, min(most, files - OTHER_FILES))
+
+
+def open_files() -> int | None:
+    """Return how many files this process may have open; None if there is no limit."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if files == resource.RLIM_INFINITY else files

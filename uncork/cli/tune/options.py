@@ -1,0 +1,70 @@
+"""The options of ``uncork tune``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from uncork.cli.loadtest.measuring import require
+from uncork.cli.loadtest.traffic import plan_of, refuse_contradictions
+from uncork.cli.loadtest.traffic_options import Service, TrafficOptions
+from uncork.cli.usage import in_options, require_writable
+from uncork_loadtests.plan import REPLAY
+from uncork_loadtests.tune import Wish
+from uncork_workers.supervision.cores import usable_cores
+
+_OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions(TrafficOptions):
+    """The options of ``uncork tune``."""
+
+    service: Service
+    goal_ms: Annotated[
+        float, typer.Option(help="99 % of the requests are to have their answer within so many ms.")
+    ]
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Requests per second that are to be carried, on average.",
+            show_default=f"the recorded rate with {REPLAY}, else whatever the workers can carry",
+        ),
+    ] = None
+    max_workers: Annotated[int, typer.Option(min=1, help="Most workers to advise.")] = 4
+    max_batch_size: Annotated[
+        int, typer.Option(min=1, help="Most requests in a batch that is measured and advised.")
+    ] = 256
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Length of the load test that proves.", show_default="1000 requests, 5 to 60"),
+    ] = None
+
+    def wish(self) -> Wish:
+        """Check the options and return what they describe.
+
+        Raises:
+            WrongUsage: if they contradict each other, or a value is wrong.
+        """
+        require("scipy", wanted_by="tune")
+        refuse_contradictions(self.given)
+        is_recorded = self.arrivals.startswith(REPLAY)
+        # Without a rate, the plan's own does not count.
+        plan = plan_of(self, rate=1.0 if self.rate is None and not is_recorded else self.rate)
+        require_writable({"--json": self.json})
+        try:
+            return Wish(
+                target=self.service,
+                plan=plan,
+                goal_ms=self.goal_ms,
+                rate=plan.average_rate if self.rate is None and is_recorded else self.rate,
+                max_workers=self.max_workers,
+                max_batch_size=self.max_batch_size,
+                cores=usable_cores(),
+                path=self.path,
+                seconds=self.seconds,
+            )
+        except ValueError as error:
+            raise in_options(error, _OPTIONS) from None
