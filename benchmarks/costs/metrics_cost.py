@@ -1,4 +1,4 @@
-"""What counting costs: requests through the gateway's hot path with its metrics, and with none.
+"""What counting costs: requests through the gateway's fast path with its metrics, and with none.
 
 ``scripts/bench-metrics`` runs it. Both ways take turns in one process, round by round. A request has all
 that the gateway does to it, also in the kernel, but for the frames to a worker, so that the share is rather
@@ -46,7 +46,7 @@ _FOREVER_S = 86_400
 
 def main() -> None:
     """Print microseconds of processor time per request, and what metrics add."""
-    parser = argparse.ArgumentParser(description="Measure what counting costs on the hot path.")
+    parser = argparse.ArgumentParser(description="Measure what counting costs on the fast path.")
     parser.add_argument("--rounds", type=int, default=201, help="measurements of each way (default 201)")
     parser.add_argument("--requests", type=int, default=1280, help="of each measurement (default 1280)")
     options = parser.parse_args()
@@ -94,7 +94,7 @@ def share(pairs: Sequence[tuple[float, float]]) -> Interval:
 
 
 class Way:
-    """Clients of a hot route whose batches are answered at once."""
+    """Clients of an API route whose batches are answered at once."""
 
     def __init__(self, clients: int, tally: ApiTally, *observers: Metrics) -> None:
         dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(self, observers=observers)
@@ -169,7 +169,7 @@ class _SilentTally(ApiTally):
 
 
 async def _no_app(scope: Any, receive: Any, send: Any) -> None:
-    raise AssertionError("all requests are to the hot route")
+    raise AssertionError("all requests are to the API route")
 
 
 if __name__ == "__main__":

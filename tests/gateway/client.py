@@ -30,7 +30,7 @@ class Reply(NamedTuple):
 
 
 async def no_app(scope: Any, receive: Any, send: Any) -> None:
-    """The way of requests that no hot route takes."""
+    """Answer the requests that no handler takes."""
     await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
 

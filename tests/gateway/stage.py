@@ -1,4 +1,4 @@
-"""A hot route with everything around it: a real dispatcher, a scripted runner, a clock that can be set."""
+"""An API route with everything around it: a real dispatcher, a scripted runner, a clock that can be set."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class Runner:
 
 
 class Stage:
-    """A hot route with everything around it."""
+    """An API route with everything around it."""
 
     def __init__(
         self,

@@ -274,7 +274,7 @@ def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/echo", "/livez"])
 def test_connections_are_closed_with_their_next_answer_in_a_drain(tmp_path: Path, path: str) -> None:
-    """On the short way and on the long one."""
+    """On the fast path and on the ASGI path."""
 
     async def scenario() -> None:
         async with gateway(tmp_path) as on:
