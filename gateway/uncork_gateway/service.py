@@ -13,7 +13,7 @@ from uncork_gateway.backends.worker_connection import Executed, WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.dialects.base import RequestResult
+from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.models.metadata import Model
@@ -177,7 +177,7 @@ class WorkerBatches:
         self._failures = failures
         self._kill = kill
 
-    def start(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):

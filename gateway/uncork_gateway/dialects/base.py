@@ -16,7 +16,7 @@ from uncork_workers.wire.messages import RowsForm
 JSON = b"content-type: application/json\r\n"
 
 
-class RequestResult(NamedTuple):
+class HandlerResult(NamedTuple):
     """A worker's result for one request: rows, or the reason for a status other than 200.
 
     ``form`` says how rows are written. If ``content_type`` is set, the body is the complete answer, of any
@@ -56,7 +56,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write the answer to a request.
 
         Raises:
@@ -69,7 +69,7 @@ class Dialect(Protocol):
         ...
 
 
-def require_rows(reply: RequestResult) -> None:
+def require_rows(reply: HandlerResult) -> None:
     """Raise HandlerFailed if a result is not rows: only the native dialect can express others."""
     if reply.content_type:
         raise HandlerFailed(f"the answer is {reply.content_type}, which this protocol has no words for")

@@ -8,7 +8,7 @@ from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.dialects.base import JSON, Reply, RequestResult
+from uncork_gateway.dialects.base import JSON, Reply, HandlerResult
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.messages import Meta, RawForm, TensorForm
@@ -65,7 +65,7 @@ class Native:
             return asked._replace(raw=True)
         return asked._replace(key=AcceptKey(accept, asked.key)) if accept else asked
 
-    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write a complete answer as it is, an array as .npy, and other rows as JSON."""
         if reply.content_type:
             own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, RequestResult, require_rows
+from uncork_gateway.dialects.base import JSON, Reply, HandlerResult, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
@@ -45,7 +45,7 @@ class Rest:
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
         return self._codec.marshal(as_rows(request))._replace(note=in_columns, locate=locate)
 
-    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Answer columns with columns if all results are objects with the same names."""
         require_rows(reply)
         fields: dict[str, Parts] = {}

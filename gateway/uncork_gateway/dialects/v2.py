@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, RequestResult, require_rows
+from uncork_gateway.dialects.base import JSON, Reply, HandlerResult, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.protocols.raw_json import quoted, written
@@ -64,7 +64,7 @@ class V2:
             marshalled = self._codec.marshal_tensor(request.inputs[0])
         return marshalled._replace(note=request, raw=request.wants_binary(OUTPUT), locate=_in_inputs)
 
-    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write results as output tensors; only the requested ones, if the request names any."""
         require_rows(reply)
         request: InferRequest = asked.note

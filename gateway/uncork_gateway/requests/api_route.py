@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
-from uncork_gateway.dialects.base import Dialect, Reply, RequestResult
+from uncork_gateway.dialects.base import Dialect, Reply, HandlerResult
 from uncork_gateway.errors import GatewayError, Refused, Unavailable
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
@@ -27,7 +27,7 @@ class ApiRoute:
         api: str,
         *,
         dialect: Dialect,
-        dispatcher: AsyncDispatcher[Marshalled, RequestResult],
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
         tally: ApiTally,
         max_body_bytes: int,
         batch_headers: BatchHeaders,
@@ -73,7 +73,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
     _number = 0
     _payload: Marshalled
 
-    def _finish(self, answer: Answer[RequestResult]) -> None:
+    def _finish(self, answer: Answer[HandlerResult]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)

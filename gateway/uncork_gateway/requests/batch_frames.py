@@ -5,7 +5,7 @@ from __future__ import annotations
 from uncork_dispatcher import Job, Ran, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
-from uncork_gateway.dialects.base import RequestResult
+from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire.messages import Batch, RowResult, compact_forms, expand_forms
 from uncork_workers.wire.schema import ApiSettings
 
@@ -38,13 +38,13 @@ def to_frame(
     return batch, bodies
 
 
-def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RequestResult] | WorkerLost:
+def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[HandlerResult] | WorkerLost:
     """Return the result of a batch from the worker's reply."""
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
     forms = expand_forms(reply.forms, len(reply.statuses))
-    results = list(map(RequestResult, reply.statuses, outcome.bodies, forms))
+    results = list(map(HandlerResult, reply.statuses, outcome.bodies, forms))
     if reply.content_types is not None:
         headers = reply.headers or [[]] * len(results)
         results = [
@@ -65,6 +65,6 @@ def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[Requ
     )
 
 
-def result_of_row(row: RowResult) -> RequestResult:
+def result_of_row(row: RowResult) -> HandlerResult:
     """Return a warm-up's result as that of a request of one row."""
-    return RequestResult(200, row.body, row.form)
+    return HandlerResult(200, row.body, row.form)

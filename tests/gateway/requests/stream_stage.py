@@ -9,7 +9,7 @@ from tests.gateway.running import turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
-from uncork_gateway.dialects.base import RequestResult
+from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.telemetry.metrics import Metrics
@@ -22,7 +22,7 @@ LIMIT_BYTES = 100
 class Streaming:
     """One request at its worker."""
 
-    def __init__(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
+    def __init__(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
         self.body = job.payloads[0].body
         self.cancelled = 0
         self._sink = job.payloads[0].sink
@@ -44,7 +44,7 @@ class Streaming:
 
     def end(self, status: int = 200, body: bytes = b"") -> None:
         """Reply."""
-        self._ended(Ran([RequestResult(status, body)], "failed"))
+        self._ended(Ran([HandlerResult(status, body)], "failed"))
 
     def fail(self, error: Exception) -> None:
         """Be lost, for example."""
@@ -60,7 +60,7 @@ class StreamStage:
     def __init__(self, *, timeout_s: float = 60, workers: int = 1) -> None:
         self.running: list[Streaming] = []
         self.metrics = Metrics()
-        dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = AsyncDispatcher(
             self, observers=(self.metrics,)
         )
         rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=timeout_s)
@@ -93,7 +93,7 @@ class StreamStage:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
         """Give it to the test."""
         streaming = Streaming(job, ended)
         self.running.append(streaming)

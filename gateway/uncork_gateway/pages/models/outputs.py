@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.dialects.base import RequestResult
+from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.protocols.tensor_rows import OUTPUT, row_texts, tensors_from_rows
 from uncork_gateway.protocols.tensors import Tensor, TensorSpec
 
@@ -36,7 +36,7 @@ class Outputs:
         if seen != self._known:
             self._learn(seen)
 
-    def saw_results(self, replies: Sequence[RequestResult]) -> None:
+    def saw_results(self, replies: Sequence[HandlerResult]) -> None:
         """Learn from the first successful result, if nothing is known yet."""
         if self._known is not None:
             return
@@ -49,7 +49,7 @@ class Outputs:
         elif 0 < len(first.body) <= _MOST_BYTES:
             self._saw_json(first)
 
-    def _saw_json(self, reply: RequestResult) -> None:
+    def _saw_json(self, reply: HandlerResult) -> None:
         try:
             rows = row_texts(reply.body)
             tensors = tensors_from_rows(rows, binary=lambda name: False)
