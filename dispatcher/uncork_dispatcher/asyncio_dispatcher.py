@@ -260,9 +260,9 @@ class AsyncDispatcher(Generic[P, R]):
 
     def _turn(self) -> None:
         self._turn_due = False
-        now = self._now()
-        for action in self._core.poll(now):
-            self._carry_out(action, now)
+        while actions := self._core.poll(now := self._now()):
+            for action in actions:
+                self._carry_out(action, now)
         self._arm(self._core.next_wakeup(), now)
         if self._core.is_empty:
             self._idle.set()
@@ -335,9 +335,6 @@ class AsyncDispatcher(Generic[P, R]):
         ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
         # First what somebody waits for: the worker, if requests are held, otherwise the callers.
         if self._core.is_holding:
-            now = self._now()
-            for action in self._core.hand_over(start.batch, now=now):
-                self._carry_out(action, now)
             self._done(batch, ran)
             self._turn()
             self._tell(batch, failure or ran)

@@ -15,6 +15,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
 from uncork_dispatcher.admission import (
@@ -34,6 +35,16 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
 
 
+class _Ended(NamedTuple):
+    """A batch that has ended; arguments as for :meth:`Dispatcher.batch_done`."""
+
+    running: Running
+    outcome: Outcome
+    at: float
+    seconds: float | None
+    chunks: Sequence[tuple[float, float]]
+
+
 class Dispatcher:
     """Holds requests and releases them as batches. See the top of this file for how to drive it."""
 
@@ -43,7 +54,8 @@ class Dispatcher:
         self._slots = Slots()
         self._batch_numbers = itertools.count(1)
         self._news: list[Shed | Lost | GoalOutOfReach] = []
-        self._handed_over: dict[int, Running] = {}
+        self._ended: _Ended | None = None
+        """A batch that nothing has been learned from yet."""
         self._draining = False
         self._deserted = math.inf
         self._now = -math.inf
@@ -57,6 +69,8 @@ class Dispatcher:
 
     def set_api(self, rules: ApiRules) -> None:
         """Add an api, or change its rules; what it holds and what is known of it stay."""
+        self._learn()
+        self._wakeup = self._now
         if rules.name in self._apis:
             self._apis[rules.name].change(rules)
         else:
@@ -64,8 +78,8 @@ class Dispatcher:
 
     def remove_api(self, name: str) -> bool:
         """Forget an API and what is known of it; returns False, and does nothing, while it has requests."""
-        running = (*self._slots, *self._handed_over.values())
-        if self._apis[name].requests or self._news or any(batch.start.api == name for batch in running):
+        self._learn()
+        if self._apis[name].requests or self._news or any(batch.start.api == name for batch in self._slots):
             return False
         del self._apis[name]
         return True
@@ -143,26 +157,6 @@ class Dispatcher:
         if running is not None:
             self._try_again(running)
 
-    def hand_over(self, batch: int, *, now: float) -> list[Action]:
-        """A batch has ended: what to do before :meth:`batch_done` is told of it, if anything.
-
-        A full batch, if one is held, starts at once: what is learned from one more batch would not change
-        that, and the worker is idle for as long as learning takes.
-        """
-        self._advance(now)
-        actions: list[Action] = []
-        if not self._held or self._draining or not self._slots.runs(batch):
-            return actions
-        self._shed_hopeless(actions)
-        for queue in self._held.by_urgency()[:1]:
-            api = self._apis[queue.api]
-            if not queue.suspects and api.fills_batch(queue) and api.estimate.earned_rows:
-                running = self._slots.finish(batch)
-                assert running is not None
-                self._handed_over[batch] = running
-                self._start(queue, Release(api.policy.limit_rows, "full"), actions)
-        return actions
-
     def batch_done(
         self,
         batch: int,
@@ -179,17 +173,11 @@ class Dispatcher:
         nothing, if the core has given the batch or its worker up in the meantime.
         """
         self._advance(now)
-        running = self._handed_over.pop(batch, None) or self._slots.finish(batch)
+        running = self._slots.finish(batch)
         if running is None:
             return False
         self._held.forget(running.entries)
-        api = self._apis[running.start.api]
-        api.answered(running, now)
-        if outcome == "worked":
-            api.learn(running, chunks, now, seconds=seconds)
-            out_of_reach = api.check_goal()
-            if out_of_reach is not None:
-                self._news.append(out_of_reach)
+        self._ended = _Ended(running, outcome, now, seconds, chunks)
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
@@ -208,11 +196,23 @@ class Dispatcher:
     # Outputs
 
     def poll(self, now: float) -> list[Action]:
-        """Everything to do at ``now``, in order."""
-        self._advance(now)
+        """Return what to do at ``now``, in order. Drivers call it until it returns nothing.
+
+        When a batch has ended and others are full, the first call starts those and the next one learns from
+        the batch: nothing that it teaches would change the start, and the worker would be idle meanwhile.
+        """
+        self._tick(now)
+        if now < self._wakeup:
+            return []
         actions: list[Action] = [*self._news]
         self._news.clear()
         self._abandon_overdue(actions)
+        if self._ended is not None:
+            if self._start_full(actions):
+                return actions
+            self._learn()
+            actions += self._news
+            self._news.clear()
         refusal_at = self._shed_hopeless(actions)
         before = len(actions)
         held_until = self._release(actions)
@@ -223,12 +223,16 @@ class Dispatcher:
         return actions
 
     def next_wakeup(self) -> float:
-        """When to poll next if no input comes before; infinity if only an input can change anything."""
+        """When to poll next if no input comes before; infinity if only an input can change anything.
+
+        After an input, and until the next poll, that is the time of the input.
+        """
         return self._wakeup
 
     def stats(self, *, now: float) -> list[ApiStats]:
         """What each api holds and what is known about it."""
-        self._advance(now)
+        self._tick(now)
+        self._learn()
         queues: dict[str, list[RequestQueue]] = {name: [] for name in self._apis}
         for queue in self._held.by_urgency():
             queues[queue.api].append(queue)
@@ -253,11 +257,12 @@ class Dispatcher:
         Raises:
             KeyError: if there is no such api.
         """
+        self._learn()
         return self._apis[api].sample()
 
     def work(self, *, now: float) -> WorkStats:
         """Which workers there are, and what they run."""
-        self._advance(now)
+        self._tick(now)
         running = [
             RunningBatch(
                 batch.start.worker,
@@ -319,6 +324,32 @@ class Dispatcher:
                     reason = "no_worker"
                 actions.append(self._refuse(entry, reason))
         return next_at
+
+    def _start_full(self, actions: list[Action]) -> bool:
+        """Start full batches, as long as they are the most urgent; returns whether there was one."""
+        started = False
+        self._shed_hopeless(actions)
+        while self._slots.idle and self._held and not self._draining:
+            queue = self._held.by_urgency()[0]
+            api = self._apis[queue.api]
+            if queue.suspects or not api.fills_batch(queue) or not api.estimate.earned_rows:
+                break
+            self._start(queue, Release(api.policy.limit_rows, "full"), actions)
+            started = True
+        return started
+
+    def _learn(self) -> None:
+        """Learn from the batch that has ended."""
+        ended, self._ended = self._ended, None
+        if ended is None:
+            return
+        api = self._apis[ended.running.start.api]
+        api.answered(ended.running, ended.at)
+        if ended.outcome == "worked":
+            api.learn(ended.running, ended.chunks, ended.at, seconds=ended.seconds)
+            out_of_reach = api.check_goal()
+            if out_of_reach is not None:
+                self._news.append(out_of_reach)
 
     def _release(self, actions: list[Action]) -> float:
         """Start batches on idle workers; returns until when the queues that are left want to be held.
@@ -389,6 +420,12 @@ class Dispatcher:
     # Bookkeeping
 
     def _advance(self, now: float) -> None:
+        """Something happens at ``now``. What was learned before counts for it."""
+        self._tick(now)
+        self._learn()
+        self._wakeup = self._now
+
+    def _tick(self, now: float) -> None:
         if now < self._now:
             raise ValueError(f"time went back from {self._now} to {now}")
         self._now = now

@@ -60,8 +60,6 @@ class Model:
         self.draining = False
         self.displacing = False
         """Whether requests that were held until the last submit may be refused for it."""
-        self.handing_over = False
-        """Whether a batch has ended that is still in these books."""
 
     def held(self, api: str | None = None) -> list[Request]:
         """Requests in the queues, of one api or of all."""
@@ -174,13 +172,6 @@ class Model:
 
     # Outputs
 
-    def polled(self, actions: list[Action], *, now: float, wakeup: float, stats: list[ApiStats]) -> None:
-        """Enter the actions in order, then check that nothing is left to do."""
-        self.entered(actions, now=now, stats=stats)
-        self.displacing = False
-        assert not self.in_the_way, "refused for a batch that never came"
-        self._at_rest(now, wakeup)
-
     def entered(self, actions: list[Action], *, now: float, stats: list[ApiStats]) -> None:
         """Enter the actions in order."""
         estimates = {each.name: each.estimate for each in stats}
@@ -269,9 +260,9 @@ class Model:
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
             hopeless = request.deadline - estimate.seconds(rows) <= now + 1e-9
-            if self.idle or (self.handing_over and not hopeless):
+            if self.idle:
                 # Refused for the sake of a larger batch, which takes the last idle worker.
-                assert len(self.idle) + self.handing_over == 1
+                assert len(self.idle) == 1
                 self.in_the_way.append(request)
                 return
             assert estimate.earned_rows > 0
@@ -290,7 +281,10 @@ class Model:
             return last_start if due[0] <= last_start else now
         return now if due and estimate is not None and due[0] > request.deadline else request.deadline
 
-    def _at_rest(self, now: float, wakeup: float) -> None:
+    def at_rest(self, now: float, wakeup: float) -> None:
+        """Check that polls have left nothing to do."""
+        self.displacing = False
+        assert not self.in_the_way, "refused for a batch that never came"
         assert wakeup > now, "the driver would spin"
         self.deserted = math.inf if self.workers else min(self.deserted, now)
         assert all(one.place != "losing" for one in self.requests.values())

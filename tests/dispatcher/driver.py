@@ -68,6 +68,14 @@ def starts(actions: Iterable[Action]) -> list[Start]:
     return [action for action in actions if isinstance(action, Start)]
 
 
+def poll_all(core: Dispatcher, now: float) -> list[Action]:
+    """Poll until there is nothing more to do."""
+    actions = []
+    while more := core.poll(now):
+        actions += more
+    return actions
+
+
 def start_one(core: Dispatcher, request: int, *, now: float, api: str = "a") -> Start:
     """Submit one request to a core with an idle worker, and return the batch that it goes in."""
     assert core.submit(request, api=api, now=now) is None
@@ -121,8 +129,9 @@ class Driver:
         while (now := min(self._next_event(), self._core.next_wakeup())) != math.inf:
             while self._next_event() == now:
                 self._happens(heapq.heappop(self._events)[2], now)
-            for action in self._core.poll(now):
-                self._carry_out(action, now)
+            while actions := self._core.poll(now):
+                for action in actions:
+                    self._carry_out(action, now)
         return self
 
     def _later(self, at: float, what: int | Start) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.dispatcher.driver import core_with, start_one, starts, teach
+from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
 from uncork_dispatcher.actions import Abandon, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -20,7 +20,7 @@ def api(policy: str = "cork", /, **limits: float) -> ApiRules:
 
 def requests(core: Dispatcher, now: float) -> list[tuple[int, ...]]:
     """Which requests go together in the batches that start now."""
-    return [start.requests for start in starts(core.poll(now))]
+    return [start.requests for start in starts(poll_all(core, now))]
 
 
 def busy(rules: ApiRules) -> tuple[Dispatcher, Start]:
@@ -334,19 +334,18 @@ def test_changed_rules_hold_for_what_is_held() -> None:
 
 
 def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
-    """Not while one is queued, runs, or is in a batch that was handed over."""
+    """Not while one is queued or runs."""
     core = core_with(api(max_batch_rows=1, goal_s=9.0))
     now = teach(core, 0.25)
     first = start_one(core, 0, now=now)
     assert not core.remove_api("a")
     core.submit(1, api="a", now=now)
-    [second] = core.hand_over(first.batch, now=now)
+    assert core.batch_done(first.batch, outcome="worked", now=now)
+    [second] = core.poll(now)
     assert isinstance(second, Start)
     core.worker_lost(second.worker, now=now)
     assert not core.remove_api("a"), "request 1 is queued again"
     core.cancel(1, now=now)
-    assert not core.remove_api("a")
-    assert core.batch_done(first.batch, outcome="worked", now=now)
 
     assert core.remove_api("a")
     assert core.stats(now=now) == []
@@ -365,8 +364,8 @@ def test_an_api_is_not_removed_before_its_lost_requests_are_told_of() -> None:
     assert core.remove_api("a")
 
 
-def held_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
-    """A core whose only worker is busy, with so many requests held behind it, numbered from 1."""
+def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
+    """A core whose only worker is busy, with so many requests queued behind it, numbered from 1."""
     core = core_with(rules)
     now = teach(core, 0.25)
     first = start_one(core, 0, now=now)
@@ -376,35 +375,47 @@ def held_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
 
 
 def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
-    """The worker is not idle in between; the last batch is then told of as ever."""
-    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    """The worker is not idle in between; the next poll learns."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    assert core.batch_done(first.batch, outcome="worked", now=2.0)
+    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
 
-    [start] = core.hand_over(first.batch, now=2.0)
+    [start] = core.poll(2.0)
     assert isinstance(start, Start)
     assert (start.requests, start.reason, start.worker) == ((1, 2), "full", first.worker)
     assert core.poll(2.0) == []
-    assert core.batch_done(first.batch, outcome="worked", now=2.0)
-    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
-    assert core.hand_over(start.batch, now=3.0) == [], "one request does not fill a batch"
+    assert core.sample("a").estimate.seconds(1) > 0.25, "the batch of 0.75 s counts"
     assert core.batch_done(start.batch, outcome="worked", now=3.0)
     assert requests(core, 3.0) == [(3,)]
 
 
-@pytest.mark.parametrize("held", [0, 1])
-def test_nothing_is_handed_over_when_no_batch_is_full(held: int) -> None:
-    """Then it matters what is learned; the batch goes on to be told of."""
-    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), held)
+@pytest.mark.parametrize(("queued", "is_full"), [(2, True), (1, False)])
+def test_a_batch_that_is_not_full_starts_after_learning(queued: int, is_full: bool) -> None:
+    """The last batch took longer, which matters for it only."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), queued)
+    [before] = core.stats(now=1.25)
+    core.batch_done(first.batch, outcome="worked", now=2.25)
 
-    assert core.hand_over(first.batch, now=2.0) == []
-    assert core.runs(first.batch)
-    assert core.batch_done(first.batch, outcome="worked", now=2.0)
+    [start] = starts(core.poll(2.25))
+    assert (start.predicted_s == before.estimate.seconds(queued)) == is_full
 
 
-def test_nothing_is_handed_over_by_a_batch_that_was_given_up() -> None:
+def test_a_batch_that_was_given_up_frees_no_slot() -> None:
     """Its worker is gone."""
-    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
     core.worker_lost(first.worker, now=2.0)
 
-    assert core.hand_over(first.batch, now=2.0) == []
-    assert core.hand_over(77, now=2.0) == []
     assert not core.batch_done(first.batch, outcome="worked", now=2.0)
+    assert not core.batch_done(77, outcome="worked", now=2.0)
+    assert core.poll(2.0) == []
+
+
+@pytest.mark.parametrize("at", [2.0, 2.5])
+def test_what_a_batch_teaches_counts_for_the_next_input(at: float) -> None:
+    """Also for one that comes before the poll."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 2)
+    [before] = core.stats(now=1.25)
+    core.batch_done(first.batch, outcome="worked", now=2.0)
+    core.submit(3, api="a", now=at)
+
+    assert core.sample("a").estimate != before.estimate

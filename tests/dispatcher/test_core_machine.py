@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from tests.dispatcher.core_model import Model, Request
-from uncork_dispatcher.actions import Outcome, Start
+from uncork_dispatcher.actions import Outcome
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
@@ -83,8 +83,9 @@ class CoreMachine(RuleBasedStateMachine):
 
     def _poll(self, wanted: bool = True) -> None:
         if wanted:
-            actions = self.core.poll(self.now)
-            self.books.polled(actions, now=self.now, wakeup=self.core.next_wakeup(), stats=self._stats())
+            while actions := self.core.poll(self.now):
+                self.books.entered(actions, now=self.now, stats=self._stats())
+            self.books.at_rest(self.now, self.core.next_wakeup())
             assert self.core.is_empty == (not self.books.held() and not self.books.running)
 
     @rule(
@@ -172,22 +173,14 @@ class CoreMachine(RuleBasedStateMachine):
         self._poll(poll)
 
     @precondition(lambda self: self.books.running)
-    @rule(which=ANY, outcome=OUTCOMES, took=SOON, hand_over=st.booleans(), poll=POLL)
-    def batch_done(self, *, which: int, outcome: Outcome, took: float, hand_over: bool, poll: bool) -> None:
-        """One that runs, a little later, well or badly; with the next one started before or after."""
+    @rule(which=ANY, outcome=OUTCOMES, took=SOON, poll=POLL)
+    def batch_done(self, *, which: int, outcome: Outcome, took: float, poll: bool) -> None:
+        """One that runs, a little later, well or badly."""
         self.now += took
         running = list(self.books.running)
         number = running[which % len(running)]
-        actions = self.core.hand_over(number, now=self.now) if hand_over else []
-        starts = [action for action in actions if isinstance(action, Start)]
-        assert actions[len(actions) - len(starts) :] == starts
-        stats = self._stats()
-        self.books.handing_over = bool(starts)
-        self.books.entered([action for action in actions if action not in starts], now=self.now, stats=stats)
         assert self.core.batch_done(number, outcome=outcome, now=self.now)
-        self.books.handing_over = False
         self.books.done(number, outcome)
-        self.books.entered(list(starts), now=self.now, stats=stats)
         self._poll(poll)
 
     @rule(batches=st.integers(1, 6), seconds=st.sampled_from([0.02, 0.05, 0.2]))
@@ -198,7 +191,7 @@ class CoreMachine(RuleBasedStateMachine):
                 api="tight", key=None, flow="x", rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True
             )
             if self.books.running:
-                self.batch_done(which=0, outcome="worked", took=seconds, hand_over=True, poll=True)
+                self.batch_done(which=0, outcome="worked", took=seconds, poll=True)
 
     @rule(api=st.sampled_from(["tight", "loose"]), worker=WORKERS, seconds=SOON, poll=POLL)
     def profile(self, *, api: str, worker: int, seconds: float, poll: bool) -> None:
@@ -271,7 +264,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.worker_ready(worker=0, poll=True)
         while self.books.running:
             for number in list(self.books.running):
-                self.batch_done(which=0, outcome="worked", took=0.0, hand_over=False, poll=False)
+                self.batch_done(which=0, outcome="worked", took=0.0, poll=False)
                 assert number not in self.books.running
             self._poll()
         assert self.core.is_empty

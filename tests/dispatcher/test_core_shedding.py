@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts, teach
+from tests.dispatcher.driver import Arrival, Driver, core_with, poll_all, start_one, starts, teach
 from uncork_dispatcher.actions import Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -244,10 +244,10 @@ def test_a_worker_that_comes_back_is_waited_for_anew() -> None:
     core.submit(1, api="a", now=0.0)
     core.worker_lost(0, now=0.0)
     core.poll(0.0)
+    assert core.next_wakeup() == 2.0
     core.worker_ready(1, now=1.5)
     core.worker_lost(1, now=1.5)
     core.worker_ready(2, now=1.9)
-    assert core.next_wakeup() == 2.0
     core.poll(1.9)
     core.worker_lost(2, now=5.0)
     core.poll(5.0)
@@ -410,7 +410,7 @@ def test_what_the_release_leaves_behind_is_looked_at_again() -> None:
     core.submit(2, api="a", now=now)
     core.batch_done(6, outcome="worked", now=now + 0.45)
 
-    start, shed = core.poll(now + 0.45)
+    start, shed = poll_all(core, now + 0.45)
     assert isinstance(start, Start)
     assert start.requests == (1,)
     assert isinstance(shed, Shed)

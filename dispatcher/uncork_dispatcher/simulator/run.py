@@ -190,8 +190,9 @@ class _Simulation:
 
     def _poll(self, now: float) -> None:
         self._to_poll = False
-        for action in self._core.poll(now):
-            self._carry_out(action, now)
+        while actions := self._core.poll(now):
+            for action in actions:
+                self._carry_out(action, now)
 
     def _at(self, time: float, happen: Callable[[int, float], None], what: int) -> None:
         self._sequence += 1
@@ -267,8 +268,6 @@ class _Simulation:
         if batch not in self._running:
             return  # its worker dies at this very moment
         start, started = self._running.pop(batch)
-        for action in self._core.hand_over(batch, now=now):
-            self._carry_out(action, now)
         self._core.batch_done(batch, outcome="worked", now=now)
         self._poll(now)
         answered = self._result.answered
