@@ -334,7 +334,7 @@ class AsyncDispatcher(Generic[P, R]):
         failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
         ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
         # First what somebody waits for: the worker, if requests are held, otherwise the callers.
-        if self._core.is_holding:
+        if self._core.has_queued:
             self._done(batch, ran)
             self._turn()
             self._tell(batch, failure or ran)

@@ -46,11 +46,9 @@ def running(
     return Running(start, entries, started, gives_up_at)
 
 
-def taken(slots: Slots) -> int:
-    """Take the slot of the worker that has been idle longest: all are equally fast."""
-    worker = slots.next_idle(lambda _: 1.0)
-    slots.take(worker)
-    return worker
+def next_worker(slots: Slots) -> int:
+    """Return the worker that has been idle longest: all are equally fast."""
+    return slots.next_idle(lambda _: 1.0)
 
 
 def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:

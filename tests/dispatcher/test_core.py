@@ -207,7 +207,7 @@ def test_the_last_to_leave_leaves_nothing_behind() -> None:
     assert core.poll(0.02) == []
     assert core.next_wakeup() == math.inf
     assert core.is_empty
-    assert repr(core) == "<Dispatcher held=0 running=0 idle=1>"
+    assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
 
 
 def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
@@ -229,7 +229,7 @@ def test_a_batch_comes_back_once() -> None:
 
     assert not core.batch_done(first.batch, outcome="worked", now=0.2)
     assert not core.batch_done(77, outcome="worked", now=0.2)
-    assert repr(core) == "<Dispatcher held=0 running=0 idle=1>"
+    assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
 
 
 def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
@@ -272,7 +272,7 @@ def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
     assert core.next_wakeup() == 2.0
 
     assert core.poll(2.0) == [Abandon(first.batch, 0, (0,))]
-    assert repr(core) == "<Dispatcher held=1 running=0 idle=0>"
+    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
     assert not core.batch_done(first.batch, outcome="worked", now=2.1)
     assert core.poll(2.1) == []
 

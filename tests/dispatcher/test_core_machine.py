@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.dispatcher.core_model import Model, Request
+from tests.dispatcher.core_model import TRANSITIONS, Model, Request
 from uncork_dispatcher.actions import Outcome
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -86,7 +86,7 @@ class CoreMachine(RuleBasedStateMachine):
             while actions := self.core.poll(self.now):
                 self.books.entered(actions, now=self.now, stats=self._stats())
             self.books.at_rest(self.now, self.core.next_wakeup())
-            assert self.core.is_empty == (not self.books.held() and not self.books.running)
+            assert self.core.is_empty == (not self.books.queued() and not self.books.running)
 
     @rule(
         api=st.sampled_from(["tight", "tight", "loose"]),
@@ -236,7 +236,7 @@ class CoreMachine(RuleBasedStateMachine):
         """Only one without requests is; what it knew is gone when it is added again."""
         self._poll()
         running = [batch.start.api for batch in self.books.running.values()]
-        is_idle = not self.books.held(api) and api not in running
+        is_idle = not self.books.queued(api) and api not in running
         assert self.core.remove_api(api) == is_idle
         if is_idle:
             assert api not in [each.name for each in self._stats()]
@@ -254,8 +254,8 @@ class CoreMachine(RuleBasedStateMachine):
     def totals_are_right(self) -> None:
         """After every step, polled or not."""
         self.books.agrees(self._stats())
-        held, running, idle = len(self.books.held()), len(self.books.running), len(self.books.idle)
-        assert repr(self.core) == f"<Dispatcher held={held} running={running} idle={idle}>"
+        queued, running, idle = len(self.books.queued()), len(self.books.running), len(self.books.idle)
+        assert repr(self.core) == f"<Dispatcher queued={queued} running={running} idle={idle}>"
 
     def teardown(self) -> None:
         """A drained core ends empty, and every request has ended in exactly one way."""
@@ -269,8 +269,7 @@ class CoreMachine(RuleBasedStateMachine):
             self._poll()
         assert self.core.is_empty
         assert self.core.next_wakeup() == math.inf
-        ends = {"answered", "shed", "abandoned", "lost", "cancelled"}
-        assert {request.place for request in self.books.requests.values()} <= ends
+        assert not {request.state for request in self.books.requests.values()} & TRANSITIONS.keys()
 
 
 @pytest.mark.parametrize(

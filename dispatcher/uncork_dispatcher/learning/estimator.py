@@ -63,11 +63,11 @@ class Estimate(NamedTuple):
         """Execution time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
         return self.seconds(rows) * (1.0 + z * self.spread)
 
-    def at_pace(self, pace: float) -> Estimate:
-        """The same for a worker that takes ``pace`` times as long."""
-        if pace == 1.0:
+    def slowed(self, factor: float) -> Estimate:
+        """Return the estimate for a worker that takes ``factor`` times as long."""
+        if factor == 1.0:
             return self
-        return self._replace(intercept_s=self.intercept_s * pace, slope_s=self.slope_s * pace)
+        return self._replace(intercept_s=self.intercept_s * factor, slope_s=self.slope_s * factor)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import Returns
+from uncork_dispatcher.learning.returns import ReturnForecast
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
 HoldReason = Literal["balance", "returns", "goal", "next", "window", "suspect"]
@@ -44,13 +44,13 @@ class View(NamedTuple):
     """Rows of the api in each of these batches; 0 in another api's."""
     estimate: Estimate
     """Of an average worker."""
-    pace: float
+    slowdown: float
     """How many times as long the idle worker takes that is next."""
-    rate: float
+    new_client_rate: float
     """Arrivals of the api from clients that were not expected back, in rows per second."""
     load_rate: float
     """Arrivals of the api from everybody, in rows per second: the higher of a short and a long average."""
-    returns: Returns
+    returns: ReturnForecast
     """Which answered clients are expected back, and when."""
 
 

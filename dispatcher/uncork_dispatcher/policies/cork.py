@@ -103,7 +103,7 @@ class CorkPolicy:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more like those held would have to fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
-        latest = view.deadline - view.pace * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
+        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         if binds or latest < until:
@@ -115,14 +115,16 @@ class CorkPolicy:
 
     def _for_balance(self, view: View, load: _Load, chances: _Chances) -> float:
         """Seconds for which holding keeps batches even, if nobody comes in the meantime."""
-        if not chances or view.rate <= 0:
+        if not chances or view.new_client_rate <= 0:
             return 0.0
         if load.rho >= _SCARCE_RHO or load.batch > _SCARCE_BATCH * self.limit_rows:
             return 0.0
         if view.rows >= _ENOUGH * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
-        return max(until - (view.rows + price) * releases / view.rate for until, releases in chances)
+        return max(
+            until - (view.rows + price) * releases / view.new_client_rate for until, releases in chances
+        )
 
 
 def _load(view: View) -> _Load:
@@ -136,7 +138,7 @@ def _binds(view: View, load: _Load) -> bool:
     """Whether the goal will be missed by some unless batches are as large as it allows."""
     if not view.busy_until or load.rho >= 1:
         return False
-    batch = view.rate / view.load_rate * load.batch if view.load_rate else 0.0
+    batch = view.new_client_rate / view.load_rate * load.batch if view.load_rate else 0.0
     slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
         batch + 2.33 * math.sqrt(batch)
     )
@@ -152,7 +154,7 @@ def _chances(view: View) -> _Chances:
     for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
         until = finish - view.now
         releases = view.idle_workers + k
-        if view.pace < 1 and (own_s := view.pace * view.estimate.seconds(max(rows, view.rows))) > 0:
+        if view.slowdown < 1 and (own_s := view.slowdown * view.estimate.seconds(max(rows, view.rows))) > 0:
             releases += max(0, math.ceil(until / own_s) - 1)
         chances.append((until, releases))
     return chances
@@ -160,7 +162,7 @@ def _chances(view: View) -> _Chances:
 
 def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
     """Seconds until answered clients are back for whom holding pays; 0 if for none."""
-    moments = view.returns.moments(now=view.now)
+    moments = view.returns.return_times()
     if not moments:
         return 0.0
     gap = view.estimate.seconds(view.rows) / load.workers
@@ -170,7 +172,7 @@ def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
         if load.rho < _SCARCE_RHO:
             moments = [*moments, gap / 4, gap / 2]
     others = view.idle_workers - 1
-    if others and view.rows * others >= view.returns.expected(gap, now=view.now):
+    if others and view.rows * others >= view.returns.expected_rows(gap):
         return 0.0  # their share fits on the other idle workers
     for moment in sorted(moments, reverse=True):
         if moment < gap and _pays(view, load, moment, gap):
@@ -180,7 +182,7 @@ def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
 
 def _pays(view: View, load: _Load, moment: float, gap: float) -> bool:
     """Whether those expected within ``moment`` seconds gain more than those held lose."""
-    expected = view.returns.expected(moment, now=view.now)
+    expected = view.returns.expected_rows(moment)
     hold = moment * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
     ratio = (gap - moment) / hold
     if load.workers == 1:
@@ -195,10 +197,10 @@ def _share(view: View, load: _Load) -> int:
     slope_s = view.estimate.slope_s
     if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
         return math.ceil(view.rows)
-    loyal = view.returns.share() if any(view.running_rows) else 0.0
+    loyal = view.returns.return_probability() if any(view.running_rows) else 0.0
     batch = max(1.0, min(load.batch, 1e6))
-    apart = min(1.0, view.rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
-    rows = view.rows + view.returns.expected(view.estimate.seconds(view.rows), now=view.now)
+    apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
+    rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
     level, total_s = 2 * slope_s * rows, 0.0
     for i in range(1, load.workers):
         start_s = apart * i
@@ -208,5 +210,5 @@ def _share(view: View, load: _Load) -> int:
         if level <= start_s:
             break
         total_s += start_s
-        level = (2 * slope_s * (rows + view.rate * start_s) + total_s) / (i + 1)
+        level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (i + 1)
     return max(1, math.ceil(level / (2 * slope_s)))

@@ -134,7 +134,7 @@ def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
     core.poll(0.5)
 
     assert not core.batch_done(1, outcome="worked", now=0.6)
-    assert repr(core) == "<Dispatcher held=2 running=1 idle=0>"
+    assert repr(core) == "<Dispatcher queued=2 running=1 idle=0>"
 
 
 def test_what_kills_alone_is_lost() -> None:
