@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.simulator.cells import BATCHES, MOST_REQUESTS, Cell, requests_to_measure
 from uncork_dispatcher.simulator.run import Answered, Run, Scenario, simulate
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
-# The warm-up is this share of what is measured, and longer for a policy that fits only every few seconds.
+# The warm-up is this share of the measured requests, or longer if the policy needs it.
 _WARM_UP = 0.25
-_SLOW_TO_LEARN_S = {"cork-classic": 6.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,8 @@ def measure(
     count = requests if requests is not None else requests_to_measure(cell, batches=batches)
     if count < 2:
         raise ValueError(f"at least 2 requests must be measured, got {count}")
-    warm_up = max(_WARM_UP * count, cell.rate * _SLOW_TO_LEARN_S.get(policy, 0.0))
+    warm_up_s = make_policy(policy, limit_rows=cell.limit_rows).warm_up_s
+    warm_up = max(_WARM_UP * count, cell.rate * warm_up_s)
     warm_up = math.ceil(min(MOST_REQUESTS, warm_up))
     traffic: Clients | list[float]
     if cell.clients is not None:

@@ -254,7 +254,7 @@ def test_a_goal_about_to_bind_is_used_to_the_last_moment() -> None:
 def test_batches_teach_it_nothing() -> None:
     """What it needs is in the view."""
     policy = CorkPolicy(limit_rows=32)
-    policy.observe(BatchDone(now=9.0, rows=1, requests=1, held_s=5.0, seconds=1.0))
+    policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
 
     assert policy.decide(view(busy_until=(), new_client_rate=4.0, load_rate=4.0)) == Release(32, "idle")
 
