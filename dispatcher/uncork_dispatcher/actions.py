@@ -8,11 +8,9 @@ from typing import Literal, NamedTuple
 from uncork_dispatcher.policies.base import Reason
 
 ShedReason = Literal["deadline", "client_deadline", "queue_full", "no_worker", "draining"]
-Outcome = Literal["worked", "failed"]
-"""How a batch ended: ``worked`` teaches the estimate, ``failed`` (the handler raised) teaches nothing. A
-batch whose end nobody saw is a lost worker."""
-Ending = Literal["worked", "failed", "lost", "timed_out"]
-"""How a batch ended for who looks on: as its outcome, or with its worker, or past its timeout."""
+BatchStatus = Literal["worked", "failed", "lost", "timed_out"]
+"""How a batch ended: it ``worked``, which teaches the estimate; ``failed`` (the handler raised), which does
+not; it was ``lost`` with its worker; or it ``timed_out``."""
 
 
 class Start(NamedTuple):

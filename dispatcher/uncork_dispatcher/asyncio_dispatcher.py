@@ -14,12 +14,21 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar, Unpack
 
-from uncork_dispatcher.actions import Abandon, Action, Ending, GoalOutOfReach, Lost, Shed, ShedReason, Start
+from uncork_dispatcher.actions import (
+    Abandon,
+    Action,
+    BatchStatus,
+    GoalOutOfReach,
+    Lost,
+    Shed,
+    ShedReason,
+    Start,
+)
 from uncork_dispatcher.alarm import make_alarm
 from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, notify
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import Answer, BatchFacts, Observer, Ran, Runner, Waiter
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Observer, RequestResult, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
@@ -142,7 +151,7 @@ class AsyncDispatcher(Generic[P, R]):
             self._core.cancel(request, now=self._now())
             self._changed()
 
-    async def call(self, api: str, payload: P, **options: Unpack[CallOptions]) -> Answer[R]:
+    async def call(self, api: str, payload: P, **options: Unpack[CallOptions]) -> RequestResult[R]:
         """Execute ``payload`` in some batch and return its result. Options as for :meth:`submit`.
 
         Raises:
@@ -150,7 +159,7 @@ class AsyncDispatcher(Generic[P, R]):
             BatchTimedOut, WorkerLost: its batch got no answer.
             Exception: the exception of the runner for the whole batch.
         """
-        future: asyncio.Future[Answer[R]] = self._loop.create_future()
+        future: asyncio.Future[RequestResult[R]] = self._loop.create_future()
         number = self.submit(FutureWaiter(future), api, payload, **options)
         try:
             return await future
@@ -267,7 +276,7 @@ class AsyncDispatcher(Generic[P, R]):
         for observer in self._observers:
             notify("an observer", observer.batch_started, start, rows, held_s)
 
-    def _on_end(self, start: Start, outcome: Ran[R] | Exception) -> None:
+    def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
         running = self._running.pop(start.batch, None)
         is_lost = isinstance(outcome, WorkerLost)
         if running is None or is_lost or not self._core.runs(start.batch):
@@ -279,7 +288,9 @@ class AsyncDispatcher(Generic[P, R]):
             return
         batch = running.ended_at(self._now())
         failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
-        ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
+        ran = (
+            BatchResult[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
+        )
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
         if self._core.has_queued:
             self._done(batch, ran)
@@ -290,16 +301,14 @@ class AsyncDispatcher(Generic[P, R]):
             self._done(batch, ran)
             self._changed()
 
-    def _done(self, batch: BatchFacts, ran: Ran[R]) -> None:
+    def _done(self, batch: BatchFacts, ran: BatchResult[R]) -> None:
         number, seconds = batch.start.batch, batch.seconds
-        self._core.batch_done(
-            number, outcome=ran.outcome, seconds=seconds, chunks=ran.chunks, now=self._now()
-        )
-        self._notify_ended(batch, ran.outcome)
+        self._core.batch_done(number, status=ran.status, seconds=seconds, chunks=ran.chunks, now=self._now())
+        self._notify_ended(batch, ran.status)
 
-    def _notify_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def _notify_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         for observer in self._observers:
-            notify("an observer", observer.batch_ended, batch, ending)
+            notify("an observer", observer.batch_ended, batch, status)
 
     def _notify_shed(self, api: str, reason: ShedReason) -> None:
         for observer in self._observers:

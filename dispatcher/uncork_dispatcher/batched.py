@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import DispatchError, WorkerLost
-from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.jobs import BatchResult, Job
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
@@ -115,9 +115,9 @@ class _Batched(Generic[T, R]):
             number = self._callers[task] = next(self._numbers)
         return number
 
-    async def _run(self, job: Job[T]) -> Ran[R]:
+    async def _run(self, job: Job[T]) -> BatchResult[R]:
         try:
-            return Ran(await self._function(job.payloads))
+            return BatchResult(await self._function(job.payloads))
         except WorkerLost as error:
             # Of a dispatcher that the function itself uses; our own slot is whole.
             raise DispatchError(str(error)) from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypedDict, TypeVar, TypeVarTuple
 
 from uncork_dispatcher.actions import Start
-from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran, Waiter
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult, Waiter
 
 log = logging.getLogger("uncork.dispatcher")
 
@@ -44,10 +44,10 @@ class CallOptions(TypedDict, total=False):
 class FutureWaiter(Generic[R]):
     """A waiter that resolves a future."""
 
-    def __init__(self, future: asyncio.Future[Answer[R]]) -> None:
+    def __init__(self, future: asyncio.Future[RequestResult[R]]) -> None:
         self._future = future
 
-    def answered(self, answer: Answer[R]) -> None:
+    def answered(self, answer: RequestResult[R]) -> None:
         if not self._future.done():
             self._future.set_result(answer)
 
@@ -78,7 +78,7 @@ class Calls(dict[int, Call[P, R]]):
             left_s=[deadline - now for deadline in start.deadlines],
         )
 
-    def settle(self, batch: BatchFacts, outcome: Ran[R] | Exception) -> None:
+    def settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:
         """Notify the waiters of a batch that has ended."""
         if isinstance(outcome, Exception):
             for request in batch.start.requests:
@@ -87,7 +87,7 @@ class Calls(dict[int, Call[P, R]]):
         for request, result in zip(batch.start.requests, outcome.results, strict=True):
             call = self.pop(request, None)
             if call is not None:
-                answer = Answer(result, batch, batch.started - call.arrival)
+                answer = RequestResult(result, batch, batch.started - call.arrival)
                 notify("a waiter", call.waiter.answered, answer)
 
     def fail(self, request: int, error: Exception) -> None:

@@ -39,7 +39,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
@@ -55,7 +55,7 @@ class _Ended(NamedTuple):
     """A batch that has ended; arguments as for :meth:`Dispatcher.batch_done`."""
 
     running: Running
-    outcome: Outcome
+    status: BatchStatus
     at: float
     seconds: float | None
     chunks: Sequence[tuple[float, float]]
@@ -186,7 +186,7 @@ class Dispatcher:
         self,
         batch: int,
         *,
-        outcome: Outcome,
+        status: BatchStatus,
         now: float,
         seconds: float | None = None,
         chunks: Sequence[tuple[float, float]] = (),
@@ -202,7 +202,7 @@ class Dispatcher:
         if running is None:
             return False
         self._queues.end(running.entries, RequestState.ANSWERED)
-        self._ended = _Ended(running, outcome, now, seconds, chunks)
+        self._ended = _Ended(running, status, now, seconds, chunks)
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
@@ -315,6 +315,6 @@ class Dispatcher:
         running = ended.running
         api = self._apis[running.start.api]
         api.traffic.answered([(entry.source, entry.rows) for entry in running.entries], ended.at)
-        if ended.outcome == "worked":
+        if ended.status == "worked":
             warning = api.learn(running, ended.chunks, ended.at, seconds=ended.seconds)
             self._pending_actions += [] if warning is None else [warning]

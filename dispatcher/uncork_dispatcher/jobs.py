@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from uncork_dispatcher.actions import Ending, Outcome, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.errors import WrongResultCount
 
 P = TypeVar("P")
@@ -27,15 +27,15 @@ class Job(NamedTuple, Generic[P]):
     left_s: list[float]
 
 
-class Ran(NamedTuple, Generic[R]):
+class BatchResult(NamedTuple, Generic[R]):
     """The result of a job.
 
-    ``results`` holds one result per request, in order. ``outcome`` and ``chunks`` are for the estimator:
+    ``results`` holds one result per request, in order. ``status`` and ``chunks`` are for the estimator:
     see :meth:`Dispatcher.batch_done`; chunks count rows as the job's costs do.
     """
 
     results: Sequence[R]
-    outcome: Outcome = "worked"
+    status: BatchStatus = "worked"
     chunks: Sequence[tuple[float, float]] = ()
 
     def fault(self, start: Start) -> Exception | None:
@@ -70,7 +70,7 @@ class BatchFacts(NamedTuple):
         return BatchFacts(start, rows, started, now - started, waited_s)
 
 
-class Answer(NamedTuple, Generic[R]):
+class RequestResult(NamedTuple, Generic[R]):
     """One request's result, its batch, and how many seconds it was queued."""
 
     result: R
@@ -81,21 +81,21 @@ class Answer(NamedTuple, Generic[R]):
 class Waiter(Protocol[R]):
     """Waits for the answer to a request; notified exactly once, unless it has left. Exceptions are logged."""
 
-    def answered(self, answer: Answer[R]) -> None:
+    def answered(self, answer: RequestResult[R]) -> None:
         """Take the result of the request."""
 
     def failed(self, error: Exception) -> None:
         """Take the error of the request or of its whole batch."""
 
 
-Ended = Callable[[Ran[R] | Exception], None]
+OnBatchEnd = Callable[[BatchResult[R] | Exception], None]
 """Takes the end of a batch. :class:`WorkerLost`: the worker died. Other exceptions go to all callers."""
 
 
 class Runner(Protocol[P, R]):
     """Executes batches."""
 
-    def start(self, job: Job[P], ended: Ended[R]) -> None:
+    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
         """Execute a job on the worker that it names, and call ``ended`` once, after this has returned.
 
         If this raises, the batch ends with that exception; ``ended`` must not be called then.
@@ -114,7 +114,7 @@ class Observer(Protocol):
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """A batch of ``rows`` rows was released; ``held_s`` is how long each of its requests was queued."""
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """A batch has ended. Called once for each that was released."""
 
     def request_shed(self, api: str, reason: ShedReason) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.errors import DispatchError
-from uncork_dispatcher.jobs import Ended, Job, Ran
+from uncork_dispatcher.jobs import BatchResult, Job, OnBatchEnd
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -16,11 +16,11 @@ R = TypeVar("R")
 class TaskRunner(Generic[P, R]):
     """A runner that awaits ``execute(job)``, and cancels it when its batch is abandoned."""
 
-    def __init__(self, execute: Callable[[Job[P]], Awaitable[Ran[R]]]) -> None:
+    def __init__(self, execute: Callable[[Job[P]], Awaitable[BatchResult[R]]]) -> None:
         self._execute = execute
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def start(self, job: Job[P], ended: Ended[R]) -> None:
+    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
         """Begin in the next turn of the loop."""
         batch = job.start.batch
         task = asyncio.get_running_loop().create_task(self._run(job, ended))
@@ -38,8 +38,8 @@ class TaskRunner(Generic[P, R]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, job: Job[P], ended: Ended[R]) -> None:
-        outcome: Ran[R] | Exception
+    async def _run(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+        outcome: BatchResult[R] | Exception
         try:
             outcome = await self._execute(job)
         except asyncio.CancelledError:

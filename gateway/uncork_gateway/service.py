@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, Ended, Job, Ran, WorkerLost
+from uncork_dispatcher import ApiStats, AsyncDispatcher, BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.backends.worker_failures import Start, Troubles
@@ -356,7 +356,7 @@ class Gateway:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+    def start(self, job: Job[Marshalled], ended: OnBatchEnd[RowsReply]) -> None:
         """Have a worker run a batch."""
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)
@@ -373,7 +373,7 @@ class Gateway:
             ended(ran)
             if isinstance(outcome, Executed):
                 self._failures.note(start.api, outcome.reply.raised)
-            if outputs is not None and isinstance(ran, Ran):
+            if outputs is not None and isinstance(ran, BatchResult):
                 outputs.saw_results(ran.results)
 
         self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)

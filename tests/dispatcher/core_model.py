@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Lost, Shed, Start
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
@@ -185,9 +185,9 @@ class Model:
                 request.quarantined = True
                 self.quarantine.append(request)
 
-    def done(self, number: int, outcome: Outcome) -> None:
+    def done(self, number: int, status: BatchStatus) -> None:
         """A running batch has come back."""
-        assert outcome in ("worked", "failed")
+        assert status in ("worked", "failed")
         self._end(self.running.pop(number).start, S.ANSWERED)
 
     # Outputs

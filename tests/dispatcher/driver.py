@@ -87,7 +87,7 @@ def teach(core: Dispatcher, seconds: float, *, batches: int = 5, api: str = "a",
     for number in range(batches):
         start = start_one(core, 900_000 + number, now=now, api=api)
         now += seconds
-        assert core.batch_done(start.batch, outcome="worked", now=now)
+        assert core.batch_done(start.batch, status="worked", now=now)
         assert core.poll(now) == []
     return now
 
@@ -140,7 +140,7 @@ class Driver:
 
     def _happens(self, what: int | Start, now: float) -> None:
         if isinstance(what, Start):
-            assert self._core.batch_done(what.batch, outcome="worked", now=now)
+            assert self._core.batch_done(what.batch, status="worked", now=now)
             self.latency |= {one: now - self._arrivals[one].at for one in what.requests}
             return
         _, api, rows, key, flow = self._arrivals[what]

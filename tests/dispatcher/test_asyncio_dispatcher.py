@@ -9,14 +9,14 @@ import pytest
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
 from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.errors import RequestShed
-from uncork_dispatcher.jobs import Answer
+from uncork_dispatcher.jobs import RequestResult
 from uncork_dispatcher.rules import ApiRules
 
 
 def test_an_answer_comes_with_its_batch() -> None:
     """The result, which batch it was in, when that ran, and how long the request was held."""
 
-    async def main() -> Answer[str]:
+    async def main() -> RequestResult[str]:
         await asyncio.sleep(2.0)
         return await dispatcher(Workers()).call("a", "x", rows=3, key="k")
 
@@ -91,7 +91,7 @@ def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCap
             self.told: list[str] = []
             self._fault = fault
 
-        def answered(self, answer: Answer[str]) -> None:
+        def answered(self, answer: RequestResult[str]) -> None:
             self.told.append(answer.result)
             if self._fault is not None:
                 raise self._fault

@@ -12,7 +12,7 @@ import pytest
 from tests.dispatcher.shell import Workers, calls, dispatcher, fixed, outcomes, shout
 from tests.dispatcher.virtual_loop import VirtualLoop, run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.jobs import BatchResult, Job
 from uncork_dispatcher.tasks import TaskRunner
 
 Ts = TypeVarTuple("Ts")
@@ -78,7 +78,7 @@ class EarlyLoop(NotingLoop):
     share = 0.5
 
 
-async def at_once(job: Job[str]) -> Ran[str]:
+async def at_once(job: Job[str]) -> BatchResult[str]:
     """A runner that takes no time and no timer."""
     return shout(job)
 

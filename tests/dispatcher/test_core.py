@@ -45,7 +45,7 @@ def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
         core.submit(number, api="a", now=0.1)
         assert core.poll(0.1) == []
 
-    assert core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert core.batch_done(first.batch, status="worked", now=0.2)
     assert requests(core, 0.2) == [(1, 2, 3)]
 
 
@@ -82,7 +82,7 @@ def test_the_policy_none_never_batches() -> None:
     core, first = busy(api("none"))
     core.submit(1, api="a", now=0.1)
     core.submit(2, api="a", now=0.1)
-    core.batch_done(first.batch, outcome="worked", now=0.2)
+    core.batch_done(first.batch, status="worked", now=0.2)
 
     assert requests(core, 0.2) == [(1,)]
 
@@ -137,7 +137,7 @@ def test_an_empty_core_wants_no_wakeup() -> None:
     start = start_one(core, 1, now=2.0)
     assert core.next_wakeup() == 9.0
 
-    core.batch_done(start.batch, outcome="worked", now=3.0)
+    core.batch_done(start.batch, status="worked", now=3.0)
     core.poll(3.0)
     assert core.next_wakeup() == math.inf
 
@@ -147,7 +147,7 @@ INPUTS: dict[str, Callable[[Dispatcher, float], object]] = {
     "cancel": lambda core, now: core.cancel(1, now=now),
     "worker_ready": lambda core, now: core.worker_ready(1, now=now),
     "worker_lost": lambda core, now: core.worker_lost(1, now=now),
-    "batch_done": lambda core, now: core.batch_done(1, outcome="worked", now=now),
+    "batch_done": lambda core, now: core.batch_done(1, status="worked", now=now),
     "profile": lambda core, now: core.profile("a", 0, [(1, 0.1)], now=now),
     "drain": lambda core, now: core.drain(now=now),
     "poll": lambda core, now: core.poll(now),
@@ -191,7 +191,7 @@ def test_a_cancelled_request_leaves_its_mates_alone(gone: int) -> None:
     [stats] = core.stats(now=0.2)
     assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (2, 4, 10)
 
-    core.batch_done(first.batch, outcome="worked", now=0.3)
+    core.batch_done(first.batch, status="worked", now=0.3)
     assert requests(core, 0.3) == [tuple({1, 2, 3} - {gone})]
 
 
@@ -218,28 +218,28 @@ def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
     core.submit(1, api="a", now=0.1)
     assert core.poll(0.1) == []
 
-    assert core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert core.batch_done(first.batch, status="worked", now=0.2)
     assert requests(core, 0.2) == [(1,)]
 
 
 def test_a_batch_comes_back_once() -> None:
     """Then, and for a batch that never was, the core says no and frees no slot."""
     core, first = busy(api())
-    assert core.batch_done(first.batch, outcome="worked", now=0.1)
+    assert core.batch_done(first.batch, status="worked", now=0.1)
 
-    assert not core.batch_done(first.batch, outcome="worked", now=0.2)
-    assert not core.batch_done(77, outcome="worked", now=0.2)
+    assert not core.batch_done(first.batch, status="worked", now=0.2)
+    assert not core.batch_done(77, status="worked", now=0.2)
     assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
 
 
 def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     """A handler that raises at once would else be taken for a fast model."""
     core, first = busy(api())
-    core.batch_done(first.batch, outcome="failed", now=0.1)
+    core.batch_done(first.batch, status="failed", now=0.1)
     assert core.stats(now=0.1)[0].estimate.seconds(1) == 0.0
 
     second = start_one(core, 1, now=0.2)
-    core.batch_done(second.batch, outcome="worked", now=0.5)
+    core.batch_done(second.batch, status="worked", now=0.5)
     assert core.stats(now=0.5)[0].estimate.seconds(1) == pytest.approx(0.3)
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
 
@@ -258,7 +258,7 @@ def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
     core = core_with(api())
     core.submit(1, api="a", rows=30, now=0.0)
     [start] = starts(core.poll(0.0))
-    core.batch_done(start.batch, outcome="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
+    core.batch_done(start.batch, status="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
 
     estimate = core.stats(now=1.0)[0].estimate
     assert (estimate.seconds(20), estimate.seconds(10)) == pytest.approx((0.3, 0.2))
@@ -273,7 +273,7 @@ def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
 
     assert core.poll(2.0) == [Abandon(first.batch, 0, (0,))]
     assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
-    assert not core.batch_done(first.batch, outcome="worked", now=2.1)
+    assert not core.batch_done(first.batch, status="worked", now=2.1)
     assert core.poll(2.1) == []
 
     core.worker_ready(0, now=3.0)
@@ -292,7 +292,7 @@ def test_draining_releases_what_is_held_and_refuses_what_comes() -> None:
     assert core.submit(2, api="a", now=0.02) == Shed(2, "a", "draining", 1.0)
     assert not core.is_empty
 
-    core.batch_done(start.batch, outcome="worked", now=0.1)
+    core.batch_done(start.batch, status="worked", now=0.1)
     assert core.poll(0.1) == []
     assert core.is_empty
 
@@ -309,7 +309,7 @@ def test_a_drain_keeps_to_the_limits() -> None:
     for _ in range(2):
         now += 1.0
         assert core.poll(now) == []
-        core.batch_done(start.batch, outcome="worked", now=now)
+        core.batch_done(start.batch, status="worked", now=now)
         [start] = starts(core.poll(now))
         seen.append(start.requests)
 
@@ -321,7 +321,7 @@ def test_changed_rules_hold_for_what_is_held() -> None:
     core = core_with(api("fixed:50"))
     core.submit(1, api="a", now=0.0)
     [start] = starts(core.poll(0.0) + core.poll(0.05))
-    core.batch_done(start.batch, outcome="worked", now=0.25)
+    core.batch_done(start.batch, status="worked", now=0.25)
     for number in (2, 3, 4):
         core.submit(number, api="a", now=0.25)
     assert core.poll(0.25) == []
@@ -340,7 +340,7 @@ def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
     first = start_one(core, 0, now=now)
     assert not core.remove_api("a")
     core.submit(1, api="a", now=now)
-    assert core.batch_done(first.batch, outcome="worked", now=now)
+    assert core.batch_done(first.batch, status="worked", now=now)
     [second] = core.poll(now)
     assert isinstance(second, Start)
     core.worker_lost(second.worker, now=now)
@@ -377,15 +377,15 @@ def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
 def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
     """The worker is not idle in between; the next poll learns."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
-    assert core.batch_done(first.batch, outcome="worked", now=2.0)
-    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
+    assert core.batch_done(first.batch, status="worked", now=2.0)
+    assert not core.batch_done(first.batch, status="worked", now=2.0)
 
     [start] = core.poll(2.0)
     assert isinstance(start, Start)
     assert (start.requests, start.reason, start.worker) == ((1, 2), "full", first.worker)
     assert core.poll(2.0) == []
     assert core.sample("a").estimate.seconds(1) > 0.25, "the batch of 0.75 s counts"
-    assert core.batch_done(start.batch, outcome="worked", now=3.0)
+    assert core.batch_done(start.batch, status="worked", now=3.0)
     assert requests(core, 3.0) == [(3,)]
 
 
@@ -394,7 +394,7 @@ def test_a_batch_that_is_not_full_starts_after_learning(queued: int, is_full: bo
     """The last batch took longer, which matters for it only."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), queued)
     [before] = core.stats(now=1.25)
-    core.batch_done(first.batch, outcome="worked", now=2.25)
+    core.batch_done(first.batch, status="worked", now=2.25)
 
     [start] = starts(core.poll(2.25))
     assert (start.predicted_s == before.estimate.seconds(queued)) == is_full
@@ -405,8 +405,8 @@ def test_a_batch_that_was_given_up_frees_no_slot() -> None:
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
     core.worker_lost(first.worker, now=2.0)
 
-    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
-    assert not core.batch_done(77, outcome="worked", now=2.0)
+    assert not core.batch_done(first.batch, status="worked", now=2.0)
+    assert not core.batch_done(77, status="worked", now=2.0)
     assert core.poll(2.0) == []
 
 
@@ -415,7 +415,7 @@ def test_what_a_batch_teaches_counts_for_the_next_input(at: float) -> None:
     """Also for one that comes before the poll."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 2)
     [before] = core.stats(now=1.25)
-    core.batch_done(first.batch, outcome="worked", now=2.0)
+    core.batch_done(first.batch, status="worked", now=2.0)
     core.submit(3, api="a", now=at)
 
     assert core.sample("a").estimate != before.estimate

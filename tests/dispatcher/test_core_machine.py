@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from tests.dispatcher.core_model import TRANSITIONS, Model, Request
-from uncork_dispatcher.actions import Outcome
+from uncork_dispatcher.actions import BatchStatus
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
@@ -33,7 +33,7 @@ SETTINGS = settings(
 WORKERS = st.integers(0, 2)
 ANY = st.integers(0, 10_000)
 """Points at one of however many there are."""
-OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(["worked", "worked", "worked", "failed"])
+STATUSES: st.SearchStrategy[BatchStatus] = st.sampled_from(["worked", "worked", "worked", "failed"])
 SOON = st.sampled_from([0.0, 0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 2.0]) | st.integers(0, 200_000).map(
     lambda microseconds: microseconds / 1e6
 )
@@ -173,14 +173,14 @@ class CoreMachine(RuleBasedStateMachine):
         self._poll(poll)
 
     @precondition(lambda self: self.books.running)
-    @rule(which=ANY, outcome=OUTCOMES, took=SOON, poll=POLL)
-    def batch_done(self, *, which: int, outcome: Outcome, took: float, poll: bool) -> None:
+    @rule(which=ANY, status=STATUSES, took=SOON, poll=POLL)
+    def batch_done(self, *, which: int, status: BatchStatus, took: float, poll: bool) -> None:
         """One that runs, a little later, well or badly."""
         self.now += took
         running = list(self.books.running)
         number = running[which % len(running)]
-        assert self.core.batch_done(number, outcome=outcome, now=self.now)
-        self.books.done(number, outcome)
+        assert self.core.batch_done(number, status=status, now=self.now)
+        self.books.done(number, status)
         self._poll(poll)
 
     @rule(batches=st.integers(1, 6), seconds=st.sampled_from([0.02, 0.05, 0.2]))
@@ -191,7 +191,7 @@ class CoreMachine(RuleBasedStateMachine):
                 api="tight", key=None, flow="x", rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True
             )
             if self.books.running:
-                self.batch_done(which=0, outcome="worked", took=seconds, poll=True)
+                self.batch_done(which=0, status="worked", took=seconds, poll=True)
 
     @rule(api=st.sampled_from(["tight", "loose"]), worker=WORKERS, seconds=SOON, poll=POLL)
     def profile(self, *, api: str, worker: int, seconds: float, poll: bool) -> None:
@@ -204,7 +204,7 @@ class CoreMachine(RuleBasedStateMachine):
     def batch_done_too_late(self, *, number: int) -> None:
         """One that never ran, came back already, or was given up."""
         if number not in self.books.running:
-            assert not self.core.batch_done(number, outcome="worked", now=self.now)
+            assert not self.core.batch_done(number, status="worked", now=self.now)
 
     @rule(seconds=SOON, poll=POLL)
     def time_passes(self, *, seconds: float, poll: bool) -> None:
@@ -264,7 +264,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.worker_ready(worker=0, poll=True)
         while self.books.running:
             for number in list(self.books.running):
-                self.batch_done(which=0, outcome="worked", took=0.0, poll=False)
+                self.batch_done(which=0, status="worked", took=0.0, poll=False)
                 assert number not in self.books.running
             self._poll()
         assert self.core.is_empty

@@ -89,7 +89,7 @@ class Answered(NamedTuple):
     finish: float
 
 
-class Ran(NamedTuple):
+class SimulatedBatch(NamedTuple):
     """One batch that came back."""
 
     worker: int
@@ -106,7 +106,7 @@ class Run:
     """What happened in a run, in the order in which it ended."""
 
     answered: list[Answered] = field(default_factory=list)
-    batches: list[Ran] = field(default_factory=list)
+    batches: list[SimulatedBatch] = field(default_factory=list)
     shed: list[tuple[float, Shed]] = field(default_factory=list)
     lost: int = 0
     """Requests that failed because their worker was lost twice or their batch ran past its timeout."""
@@ -268,13 +268,13 @@ class _Simulation:
         if batch not in self._running:
             return  # its worker dies at this very moment
         start, started = self._running.pop(batch)
-        self._core.batch_done(batch, outcome="worked", now=now)
+        self._core.batch_done(batch, status="worked", now=now)
         self._poll(now)
         answered = self._result.answered
         for request in start.requests:
             answered.append(Answered(self._ended(request, now), now))
         self._result.batches.append(
-            Ran(
+            SimulatedBatch(
                 start.worker,
                 started,
                 now - started,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uncork_dispatcher import Ended, Job, Ran, TaskRunner, WorkerLost
+from uncork_dispatcher import BatchResult, Job, OnBatchEnd, TaskRunner, WorkerLost
 from uncork_gateway.backends.http_server import Response
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.protocols.rows import error_body
@@ -95,7 +95,7 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         self._clock = clock
         self._complaint = ""
 
-    def start(self, job: Job[Sent], ended: Ended[Outcome]) -> None:
+    def start(self, job: Job[Sent], ended: OnBatchEnd[Outcome]) -> None:
         """Begin in the next turn of the loop; the permit is taken now."""
         if self._trace is not None:
             trace = self._trace(job)
@@ -108,7 +108,7 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         super().abandon(batch, worker)
         self._servers.drop(worker)
 
-    async def _execute(self, job: Job[Sent]) -> Ran[Outcome]:
+    async def _execute(self, job: Job[Sent]) -> BatchResult[Outcome]:
         permit = job.start.worker
         try:
             return await self._answers(permit, job.payloads)
@@ -118,7 +118,7 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         finally:
             self._servers.give_back(permit)
 
-    async def _answers(self, permit: int, batch: Sequence[Sent]) -> Ran[Outcome]:
+    async def _answers(self, permit: int, batch: Sequence[Sent]) -> BatchResult[Outcome]:
         """One call; more than one teach nothing about how long one takes."""
 
         async def ask(group: range) -> list[Outcome] | Relayed:
@@ -127,10 +127,10 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         answers = await ask(range(len(batch)))
         if isinstance(answers, list):
             worked = all(isinstance(answer, Part) for answer in answers)
-            return Ran(answers, "worked" if worked else "failed")
+            return BatchResult(answers, "worked" if worked else "failed")
         if self._idempotent:
-            return Ran(await bisect(len(batch), answers, ask), "failed")
-        return Ran([answers] * len(batch), "failed")
+            return BatchResult(await bisect(len(batch), answers, ask), "failed")
+        return BatchResult([answers] * len(batch), "failed")
 
     async def _ask(self, permit: int, group: Sequence[Sent]) -> list[Outcome] | Relayed:
         """What a merged call brings each request; one answer if it may be the fault of one of them."""

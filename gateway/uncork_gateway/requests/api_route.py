@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED, unknown_encoding
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -71,7 +71,7 @@ class HotRequest(BodyExchange):
         super().__init__(route, connection, head, keep_alive=keep_alive)
         self._route = route
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: RequestResult[RowsReply]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork_dispatcher import Job, Ran, WorkerLost
+from uncork_dispatcher import BatchResult, Job, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import RowsReply
@@ -38,7 +38,7 @@ def to_frame(
     return batch, bodies
 
 
-def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
+def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> BatchResult[RowsReply] | WorkerLost:
     """What came of a batch."""
     if isinstance(outcome, WorkerLost):
         return outcome
@@ -57,9 +57,9 @@ def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[Rows
         results[at] = results[at]._replace(body=reason.encode())
     start = job.start
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
-    return Ran(
+    return BatchResult(
         results,
-        outcome="worked" if reply.worked and reply.chunks else "failed",
+        status="worked" if reply.worked and reply.chunks else "failed",
         # To parse and to write results is work of a batch too.
         chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.backends.known_models import KnownModels
 from uncork_gateway.backends.merged_calls import Outcome, Part, Relayed, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODINGS, OF_ENCODED
@@ -190,7 +190,7 @@ class MergedRequest(BodyExchange):
 
     # What becomes of it
 
-    def part_answered(self, at: int, answer: Answer[Outcome]) -> None:
+    def part_answered(self, at: int, answer: RequestResult[Outcome]) -> None:
         """Reply when all parts are there, or one of them has a reply of its own."""
         if isinstance(answer.result, Part):
             self._replies[at] = answer.result.reply
@@ -203,7 +203,7 @@ class MergedRequest(BodyExchange):
         super().failed(error)
         self._withdraw()
 
-    def _finish(self, answer: Answer[Outcome]) -> None:
+    def _finish(self, answer: RequestResult[Outcome]) -> None:
         batch_head, batch = self._route.batch_head, answer.batch
         if isinstance(answer.result, Relayed):
             status, headers, body = answer.result
@@ -248,7 +248,7 @@ class _PartWaiter:
         self._request = request
         self._at = at
 
-    def answered(self, answer: Answer[Outcome]) -> None:
+    def answered(self, answer: RequestResult[Outcome]) -> None:
         self._request.part_answered(self._at, answer)
 
     def failed(self, error: Exception) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from uncork_dispatcher import Answer, DispatchError
+from uncork_dispatcher import DispatchError, RequestResult
 from uncork_gateway.connection.decompression import Inflation
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import Header, header_lines
@@ -119,7 +119,7 @@ class BodyExchange(ABC):
     _started = False
     _whole = False
     _refused: GatewayError | None = None
-    _answer: Answer[Any] | None = None
+    _answer: RequestResult[Any] | None = None
     """What the dispatcher said, if it had the request executed."""
     _rows = 0
     """Of the request, once its body has been read."""
@@ -143,7 +143,7 @@ class BodyExchange(ABC):
         """Have the request executed. Exceptions become its answer."""
 
     @abstractmethod
-    def _finish(self, answer: Answer[Any]) -> None:
+    def _finish(self, answer: RequestResult[Any]) -> None:
         """Reply with what the dispatcher has for the request. Exceptions become its answer."""
 
     @abstractmethod
@@ -213,7 +213,7 @@ class BodyExchange(ABC):
 
     # Replies
 
-    def answered(self, answer: Answer[Any]) -> None:
+    def answered(self, answer: RequestResult[Any]) -> None:
         """Reply with the result. If it makes no reply, the client gets the error instead."""
         self._answer = answer
         try:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from uncork_dispatcher import Answer
+from uncork_dispatcher import RequestResult
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.dialects.base import RowsReply
 from uncork_gateway.errors import CLIENT_GONE, Refused
@@ -69,7 +69,7 @@ class StreamRequest(HotRequest):
         elif data:  # an empty chunk would be the last
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: RequestResult[RowsReply]) -> None:
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
             raise Refused(reason.decode(), status)

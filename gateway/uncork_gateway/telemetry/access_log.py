@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from uncork_dispatcher import BatchFacts, Ending, Observer, ShedReason, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, Observer, ShedReason, Start
 from uncork_gateway.errors import CLIENT_GONE
 from uncork_gateway.requests.batch_headers import BatchHead
 
@@ -78,7 +78,7 @@ class BatchLog:
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Its end tells of it."""
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """Log all that is known of it."""
         start = batch.start
         fields: dict[str, Any] = {

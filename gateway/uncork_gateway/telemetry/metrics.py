@@ -28,7 +28,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from uncork_dispatcher import ApiStats, BatchFacts, Ending, ShedReason, Start
+from uncork_dispatcher import ApiStats, BatchFacts, BatchStatus, ShedReason, Start
 from uncork_gateway.telemetry.inference_tally import InferenceTally
 from uncork_gateway.version import VERSION
 
@@ -235,7 +235,7 @@ class Metrics(Collector):
         tally.queue_wait.observe_all(held_s)
         tally.inference.last_release = self._wall_clock()
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """Count how it ended, and measure it if it came back."""
         tally = self.api(batch.start.api)
         tally.endings[ending] += 1

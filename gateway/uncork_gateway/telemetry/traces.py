@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from uncork_dispatcher import Answer, BatchFacts, Ending, Job, ShedReason, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, Job, RequestResult, ShedReason, Start
 from uncork_gateway.connection.route_table import Header, path_of
 from uncork_gateway.requests.batch_headers import BatchHead
 
@@ -41,7 +41,7 @@ class Traces:
             attributes={"http.request.method": "POST", "url.path": path, "http.route": path},
         )
 
-    def end_request(self, span: Span, status: int, answer: Answer[Any] | None) -> None:
+    def end_request(self, span: Span, status: int, answer: RequestResult[Any] | None) -> None:
         """It was answered; ``answer`` is what the dispatcher said, if it was executed."""
         span.set_attribute("http.response.status_code", status)
         if answer is not None:
@@ -89,7 +89,7 @@ class Traces:
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
         """Its span has begun, before its worker was told of it."""
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """End its span."""
         span = self._batches.pop(batch.start.batch, None)
         if span is None:

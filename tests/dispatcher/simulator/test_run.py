@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.dispatcher.simulator.measure import most_at_once
 from uncork_dispatcher.actions import Action, Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
+from uncork_dispatcher.simulator.run import Answered, Loss, Run, Scenario, SimulatedBatch, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
@@ -67,7 +67,7 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def end_of(batch: Ran) -> float:
+def end_of(batch: SimulatedBatch) -> float:
     """When a batch came back."""
     return batch.started + batch.seconds
 

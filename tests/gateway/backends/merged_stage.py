@@ -10,7 +10,7 @@ from typing import Any
 from tests.gateway.backends.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.lines import shout
 from tests.gateway.backends.servers_stage import Permits, assert_no_task_left
-from uncork_dispatcher import Job, Ran, Start, WorkerLost
+from uncork_dispatcher import BatchResult, Job, Start, WorkerLost
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
 
@@ -26,7 +26,7 @@ class Stage:
         self.server = server
         self.permits = permits
 
-    async def run(self, *batch: Sent) -> Ran[Outcome]:
+    async def run(self, *batch: Sent) -> BatchResult[Outcome]:
         """What comes of a batch.
 
         Raises:
@@ -37,14 +37,14 @@ class Stage:
             raise outcome
         return outcome
 
-    def start(self, *batch: Sent) -> asyncio.Future[Ran[Outcome] | Exception]:
+    def start(self, *batch: Sent) -> asyncio.Future[BatchResult[Outcome] | Exception]:
         """Begin a batch on the oldest permit."""
         permit = self.permits.out[0]
         rows = [one.request.rows for one in batch]
         start = Start(7, permit, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
-        ended: asyncio.Future[Ran[Outcome] | Exception] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[BatchResult[Outcome] | Exception] = asyncio.get_running_loop().create_future()
 
-        def end(outcome: Ran[Outcome] | Exception) -> None:
+        def end(outcome: BatchResult[Outcome] | Exception) -> None:
             if isinstance(outcome, WorkerLost):
                 self.permits.out.remove(permit)
             ended.set_result(outcome)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from uncork_dispatcher import ApiSample, BatchFacts, Ending, Estimate, ShedReason, Start
+from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, ShedReason, Start
 from uncork_gateway.pages.status.document import Batch
 from uncork_gateway.pages.status.recent import WINDOW_S, Recent
 from uncork_gateway.pages.status.smoothing import SmoothEstimate, calibrated
@@ -142,7 +142,7 @@ class Recorder:
         known.running += 1
         known.sums.released_rows += start.rows
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """Keep what is known of it."""
         start, rows, started, seconds, waited_s = batch
         ended, requests = started + seconds, len(start.requests)
