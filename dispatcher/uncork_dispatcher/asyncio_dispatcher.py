@@ -265,16 +265,16 @@ class AsyncDispatcher(Generic[P, R]):
 
     def _start(self, start: Start, now: float) -> None:
         job = self._calls.job(start, now)
-        held_s = [now - self._calls[request].arrival for request in start.requests]
+        queued_s = [now - self._calls[request].arrival for request in start.requests]
         rows = sum(job.rows)
-        self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(held_s))
+        self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(queued_s))
         try:
             self._runner.start(job, lambda outcome: self._on_end(start, outcome))
         except Exception as error:
             # In the next turn: the actions after this one must be executed first.
             self._loop.call_soon(self._on_end, start, error)
         for observer in self._observers:
-            notify("an observer", observer.batch_started, start, rows, held_s)
+            notify("an observer", observer.batch_started, start, rows, queued_s)
 
     def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
         running = self._running.pop(start.batch, None)

@@ -75,7 +75,7 @@ class RequestResult(NamedTuple, Generic[R]):
 
     result: R
     batch: BatchFacts
-    held_s: float
+    queued_s: float
 
 
 class Waiter(Protocol[R]):
@@ -111,8 +111,8 @@ class Runner(Protocol[P, R]):
 class Observer(Protocol):
     """Notified of events, for metrics and logs. Must be quick. Exceptions are logged."""
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
-        """A batch of ``rows`` rows was released; ``held_s`` is how long each of its requests was queued."""
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+        """A batch of ``rows`` rows was released; ``queued_s`` is how long each of its requests was queued."""
 
     def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """A batch has ended. Called once for each that was released."""

@@ -56,9 +56,9 @@ class Log:
 
     lines: list[tuple[object, ...]] = field(default_factory=list)
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch was released."""
-        self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in held_s]))
+        self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in queued_s]))
 
     def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """A batch came back, or will not."""

@@ -24,7 +24,7 @@ class RowsLog(Log):
         super().__init__()
         self.rows: list[int] = []
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch was released."""
         self.rows.append(rows)
 

@@ -23,7 +23,7 @@ def test_an_answer_comes_with_its_batch() -> None:
     answer = run(main())
 
     assert answer.result == "X"
-    assert answer.held_s == 0.0
+    assert answer.queued_s == 0.0
     assert answer.batch.started == 2.0
     assert answer.batch.seconds == pytest.approx(0.05)
     start = answer.batch.start
@@ -124,7 +124,7 @@ def test_callers_that_come_meanwhile_are_held() -> None:
 
         assert await outcomes(callers) == ["X", "Y", "Z"]
         assert workers.payloads == [["x"], ["y", "z"]]
-        held = [caller.result().held_s for caller in callers]
+        held = [caller.result().queued_s for caller in callers]
         assert held == pytest.approx([0.0, 0.03, 0.01])
 
     run(main())
@@ -199,7 +199,7 @@ def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
             caller.cancel()
         answer = await shell.call("a", "z")
 
-        assert answer.held_s == pytest.approx(0.03)
+        assert answer.queued_s == pytest.approx(0.03)
         assert await outcomes(callers) == ["CancelledError", "CancelledError"]
 
     run(main())
@@ -214,7 +214,7 @@ def test_changed_rules_are_in_force_at_once() -> None:
         await asyncio.sleep(0.1)
         shell.set_api(ApiRules(name="a"))
 
-        assert (await caller).held_s == pytest.approx(0.1)
+        assert (await caller).queued_s == pytest.approx(0.1)
 
     run(main())
 

@@ -206,7 +206,7 @@ def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_anythi
 class BrokenLog(Log):
     """An observer that raises each time."""
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Raise."""
         raise RuntimeError("started")
 
@@ -339,7 +339,7 @@ def test_a_batch_waits_for_a_new_worker() -> None:
         await asyncio.sleep(1.0)
         shell.worker_ready(1)
 
-        assert (await caller).held_s == pytest.approx(1.0)
+        assert (await caller).queued_s == pytest.approx(1.0)
 
     run(main())
 
@@ -384,7 +384,7 @@ def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
         shell.worker_lost(0)
 
         assert (await caller).result == "from 1"
-        assert (await caller).held_s == pytest.approx(0.03)
+        assert (await caller).queued_s == pytest.approx(0.03)
         assert [line[:3:2] if line[0] == "ended" else line[:2] for line in log.lines] == [
             *(("started", 1), ("started", 2)),
             *(("ended", "lost"), ("ended", "worked")),

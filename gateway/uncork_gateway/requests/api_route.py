@@ -77,7 +77,7 @@ class HotRequest(BodyExchange):
             raise Refused(result.body.decode(), result.status)
         batch_id = route.batch_head.id_of(answer.batch.start.batch)
         head, body = route.dialect.write(result, self._asked, batch_id=batch_id)
-        lines = route.batch_head.lines(answer.batch, answer.held_s)
+        lines = route.batch_head.lines(answer.batch, answer.queued_s)
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:

@@ -17,7 +17,7 @@ class BatchHead:
         """What callers and logs know a batch by."""
         return f"{self._instance}-{batch}"
 
-    def lines(self, batch: BatchFacts, held_s: float) -> bytes:
+    def lines(self, batch: BatchFacts, queued_s: float) -> bytes:
         """Return the lines for one answer of a batch."""
         if batch is not self._batch:
             self._batch = batch
@@ -27,12 +27,12 @@ class BatchHead:
                 b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
             )
         before, after = self._lines
-        return b"%b%.2f%b" % (before, held_s * 1000, after)
+        return b"%b%.2f%b" % (before, queued_s * 1000, after)
 
-    def opening_lines(self, batch: int, rows: int, held_s: float) -> bytes:
+    def opening_lines(self, batch: int, rows: int, queued_s: float) -> bytes:
         """The lines for an answer that begins before its batch has ended."""
         return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
             self.id_of(batch).encode(),
             rows,
-            held_s * 1000,
+            queued_s * 1000,
         )

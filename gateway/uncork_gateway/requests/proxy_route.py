@@ -211,7 +211,7 @@ class MergedRequest(BodyExchange):
         else:
             status = 200
             body, headers = self._joined(batch_id=batch_head.id_of(batch.start.batch))
-        self._reply(status, batch_head.lines(batch, answer.held_s) + header_lines(headers), body)
+        self._reply(status, batch_head.lines(batch, answer.queued_s) + header_lines(headers), body)
         self._withdraw()
 
     def _joined(self, *, batch_id: str) -> Content:

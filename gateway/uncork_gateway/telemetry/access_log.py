@@ -75,7 +75,7 @@ class BatchLog:
     def __init__(self, batch_head: BatchHead) -> None:
         self._batch_head = batch_head
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Its end tells of it."""
 
     def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:

@@ -226,13 +226,13 @@ class Metrics(Collector):
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Count a release."""
         tally = self.api(start.api)
         tally.releases[start.reason] += 1
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
-        tally.queue_wait.observe_all(held_s)
+        tally.queue_wait.observe_all(queued_s)
         tally.inference.last_release = self._wall_clock()
 
     def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:

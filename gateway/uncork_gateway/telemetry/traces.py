@@ -46,7 +46,7 @@ class Traces:
         span.set_attribute("http.response.status_code", status)
         if answer is not None:
             span.set_attribute("uncork.api", answer.batch.start.api)
-            span.set_attribute("uncork.queue_ms", answer.held_s * 1000)
+            span.set_attribute("uncork.queue_ms", answer.queued_s * 1000)
             span.set_attribute("uncork.batch_rows", answer.batch.rows)
         if status >= _SERVER_ERROR:
             span.set_attribute("error.type", str(status))
@@ -86,7 +86,7 @@ class Traces:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Its span has begun, before its worker was told of it."""
 
     def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:

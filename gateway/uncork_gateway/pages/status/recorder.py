@@ -136,7 +136,7 @@ class Recorder:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch was released."""
         known = self._note(start.api, self._clock(), leaving_rows=start.rows)
         known.running += 1
