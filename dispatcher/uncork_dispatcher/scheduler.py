@@ -110,7 +110,7 @@ class Scheduler:
         if queue.is_quarantine:
             # One at a time: requests that kill their worker must not take all workers at once.
             if self._slots.retries(queue.api):
-                return Hold(math.inf, "suspect")
+                return Hold(math.inf, "quarantine")
             return Release(0, "drain" if self.draining else "not_worth_waiting")
         api = self._apis[queue.api]
         if self.draining:

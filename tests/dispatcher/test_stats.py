@@ -47,7 +47,7 @@ def test_a_suspect_that_runs_is_waited_for() -> None:
     core.worker_ready(7, now=1.0)
     core.poll(1.0)
 
-    assert holding(core, 1.0) == Holding(math.inf, "suspect")
+    assert holding(core, 1.0) == Holding(math.inf, "quarantine")
 
 
 def test_what_runs_is_told_with_how_long_it_has_left() -> None:

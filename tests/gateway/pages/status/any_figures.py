@@ -10,7 +10,7 @@ from uncork_gateway.pages.status.figures import Figures
 
 TROUBLE = "no worker is ready: worker 0 was killed by SIGKILL"
 RELEASES = ("full", "deadline", "not_worth_waiting", "idle", "drain")
-_HOLDS = ("balance", "returns", "goal", "next", "window", "suspect")
+_HOLDS = ("balance", "returns", "goal", "next", "window", "quarantine")
 _SHEDS = ("deadline", "client_deadline", "queue_full", "no_worker", "draining")
 _POLICIES = ("cork", "cork-classic", "fixed:5", "fixed:5:8", "aimd", "none")
 
