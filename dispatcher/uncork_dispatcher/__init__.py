@@ -1,9 +1,9 @@
-"""The CORK dispatcher: holds requests, and releases them as one batch at the right moment.
+"""The CORK dispatcher: queues requests, and releases them as one batch at the right moment.
 
 * :class:`Dispatcher` is the core: it decides, with time as an argument (``core.py``).
-* :class:`AsyncDispatcher` is the shell that drives it on asyncio (``aio.py``).
-* The policies decide when to release and how many (``policies/``).
-* :func:`batched` puts all of it behind an async function.
+* :class:`AsyncDispatcher` is the shell that drives it on asyncio (``asyncio_dispatcher.py``).
+* The policies decide when to release and how much (``policies/``).
+* :func:`batched` turns an async function of a list into one of an item, with all of this behind it.
 """
 
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start

@@ -1,4 +1,4 @@
-"""What the core answers: values that its driver carries out."""
+"""The actions of the core: values that its driver executes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Start(NamedTuple):
 
 
 class Shed(NamedTuple):
-    """Refuse this request: now at the door, or after it was held."""
+    """Refuse this request, on arrival or after it was queued."""
 
     request: int
     api: str
@@ -37,7 +37,7 @@ class Shed(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """Give up this batch: it ran past its timeout. Its worker is not used until it is ready again."""
+    """Give up this batch, which ran past its timeout. Its worker is not used until it is ready again."""
 
     batch: int
     worker: int
@@ -45,13 +45,13 @@ class Abandon(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Fail this request: its worker was lost, and it may not be, or was already, tried again."""
+    """Fail this request: its worker was lost, and it may not be retried, or was already."""
 
     request: int
 
 
 class GoalOutOfReach(NamedTuple):
-    """Tell who runs the api: the smallest request on an idle worker takes longer than the goal allows."""
+    """Warn the operator: the smallest request on an idle worker takes longer than the goal."""
 
     api: str
     goal_s: float

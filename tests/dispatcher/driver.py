@@ -129,7 +129,7 @@ class Driver:
                 self._happens(heapq.heappop(self._events)[2], now)
             while actions := self._core.poll(now):
                 for action in actions:
-                    self._carry_out(action, now)
+                    self._execute(action, now)
         return self
 
     def _later(self, at: float, what: int | Start) -> None:
@@ -148,7 +148,7 @@ class Driver:
         if refused is not None:
             self.refused[what] = refused
 
-    def _carry_out(self, action: Action, now: float) -> None:
+    def _execute(self, action: Action, now: float) -> None:
         match action:
             case Start():
                 self.batches.append((now, action))

@@ -1,6 +1,6 @@
 """Size or time, whichever comes first: what most batching servers do.
 
-Release when ``limit_rows`` rows are held, or when the oldest request has been held for ``wait_s``.
+Release when ``limit_rows`` rows are queued, or when the oldest request has been queued for ``wait_s``.
 Source: KServe's batcher (``maxBatchSize``, ``maxLatency``), MLServer (``max_batch_size``,
 ``max_batch_time``), Cortex, TensorFlow Serving (``max_batch_size``, ``batch_timeout_micros``).
 Deviation: the time counts from the arrival of the oldest request, also while all workers are busy;

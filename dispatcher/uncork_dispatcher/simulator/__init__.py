@@ -4,7 +4,7 @@
 * :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
 * :func:`run_cells` compares policies in many cells, on all cores; :data:`MATRICES` declares them
   (``compare.py``, ``matrix.py``).
-* What theory says to all of it is in ``theory.py``.
+* ``theory.py`` has closed forms to check the results against.
 """
 
 from uncork_dispatcher.simulator.cells import Cell
