@@ -17,9 +17,9 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.policies.base import Hold, Release
 from uncork_dispatcher.requests.queue import RequestQueue
+from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loop, simulate
 
 _POLICIES = ("cork", "cork-classic", "aimd", "fixed:5", "none")
@@ -75,21 +75,21 @@ def _timed_decisions() -> Iterator[list[float]]:
     Each is asked for again and again: deciding changes nothing, and one time alone is too short to measure.
     """
     seen: list[float] = []
-    decide = Dispatcher._decide
+    decide = Scheduler.decide
 
-    def timed(core: Dispatcher, queue: RequestQueue) -> Release | Hold:
+    def timed(scheduler: Scheduler, queue: RequestQueue, now: float) -> Release | Hold:
         if len(queue) in _HELD:
             began = time.perf_counter()
             for _ in range(_TIMES):
-                decide(core, queue)
+                decide(scheduler, queue, now)
             seen.append((time.perf_counter() - began) / _TIMES)
-        return decide(core, queue)
+        return decide(scheduler, queue, now)
 
-    Dispatcher._decide = timed  # type: ignore[method-assign, assignment]
+    Scheduler.decide = timed  # type: ignore[method-assign, assignment]
     try:
         yield seen
     finally:
-        Dispatcher._decide = decide  # type: ignore[method-assign]
+        Scheduler.decide = decide  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import uvloop
 from rich.table import Table
 
 from uncork.cli.terminal import show
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -151,10 +151,10 @@ class Way:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
+    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
         """Answer each request with its own row."""
         rows = job.start.rows
-        ran = Ran([HandlerResult(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
+        ran = BatchResult([HandlerResult(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
         asyncio.get_running_loop().call_soon(ended, ran)
 
     def abandon(self, batch: int, worker: int) -> None:

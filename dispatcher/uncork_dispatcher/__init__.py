@@ -1,12 +1,12 @@
-"""The CORK dispatcher: holds requests, and releases them as one batch at the right moment.
+"""The CORK dispatcher: queues requests, and releases them as one batch at the right moment.
 
 * :class:`Dispatcher` is the core: it decides, with time as an argument (``core.py``).
-* :class:`AsyncDispatcher` is the shell that drives it on asyncio (``aio.py``).
-* The policies decide when to release and how many (``policies/``).
-* :func:`batched` puts all of it behind an async function.
+* :class:`AsyncDispatcher` is the shell that drives it on asyncio (``asyncio_dispatcher.py``).
+* The policies decide when to release and how much (``policies/``).
+* :func:`batched` turns an async function of a list into one of an item, with all of this behind it.
 """
 
-from uncork_dispatcher.actions import Ending, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
@@ -17,7 +17,16 @@ from uncork_dispatcher.errors import (
     WorkerLost,
     WrongResultCount,
 )
-from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Observer, Ran, Runner, Waiter
+from uncork_dispatcher.jobs import (
+    BatchFacts,
+    BatchResult,
+    Job,
+    Observer,
+    OnBatchEnd,
+    RequestResult,
+    Runner,
+    Waiter,
+)
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.policies.base import HoldReason, Reason
@@ -27,24 +36,24 @@ from uncork_dispatcher.tasks import TaskRunner
 
 __all__ = [
     "POLICIES",
-    "Answer",
     "ApiRules",
     "ApiSample",
     "ApiStats",
     "AsyncDispatcher",
     "BatchFacts",
+    "BatchResult",
+    "BatchStatus",
     "BatchTimedOut",
     "DispatchError",
     "Dispatcher",
-    "Ended",
-    "Ending",
     "Estimate",
     "HoldReason",
     "Holding",
     "Job",
     "Observer",
-    "Ran",
+    "OnBatchEnd",
     "Reason",
+    "RequestResult",
     "RequestShed",
     "Runner",
     "RunningBatch",

@@ -1,4 +1,4 @@
-"""What the core answers: values that its driver carries out."""
+"""The actions of the core: values that its driver executes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Literal, NamedTuple
 from uncork_dispatcher.policies.base import Reason
 
 ShedReason = Literal["deadline", "client_deadline", "queue_full", "no_worker", "draining"]
-Outcome = Literal["worked", "failed"]
-"""How a batch ended: ``worked`` teaches the estimate, ``failed`` (the handler raised) teaches nothing. A
-batch whose end nobody saw is a lost worker."""
-Ending = Literal["worked", "failed", "lost", "timed_out"]
-"""How a batch ended for who looks on: as its outcome, or with its worker, or past its timeout."""
+BatchStatus = Literal["worked", "failed", "lost", "timed_out"]
+"""How a batch ended: it ``worked``, which teaches the estimate; ``failed`` (the handler raised), which does
+not; it was ``lost`` with its worker; or it ``timed_out``."""
 
 
 class Start(NamedTuple):
@@ -30,7 +28,7 @@ class Start(NamedTuple):
 
 
 class Shed(NamedTuple):
-    """Refuse this request: now at the door, or after it was held."""
+    """Refuse this request, on arrival or after it was queued."""
 
     request: int
     api: str
@@ -39,7 +37,7 @@ class Shed(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """Give up this batch: it ran past its timeout. Its worker is not used until it is ready again."""
+    """Give up this batch, which ran past its timeout. Its worker is not used until it is ready again."""
 
     batch: int
     worker: int
@@ -47,13 +45,13 @@ class Abandon(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Fail this request: its worker was lost, and it may not be, or was already, tried again."""
+    """Fail this request: its worker was lost, and it may not be retried, or was already."""
 
     request: int
 
 
 class GoalOutOfReach(NamedTuple):
-    """Tell who runs the api: the smallest request on an idle worker takes longer than the goal allows."""
+    """Warn the operator: the smallest request on an idle worker takes longer than the goal."""
 
     api: str
     goal_s: float

@@ -1,197 +1,253 @@
-"""Who is refused: at the door for want of room or of time, and later when time runs out."""
+"""Which requests are shed: on arrival for lack of room or time, and later when time runs out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from uncork_dispatcher.actions import ShedReason
-from uncork_dispatcher.api import Api, Room
+from uncork_dispatcher.actions import Shed, ShedReason
+from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
-from uncork_dispatcher.requests.feasible import choose
+from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.slots import Slots
 
-# What a refused client is told at the least, and when nothing is known to compute a better number from; and
-# at the most, but for the spread: nobody can say how things will be in a minute.
-SHORTEST_RETRY_S = 1.0
+# The shortest Retry-After, also sent when nothing is known to compute a better one from; and the longest,
+# before it is spread: no prediction reaches further than a minute.
+_SHORTEST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
 # Multiples of the golden ratio fall evenly between whole numbers, however many there are.
 _GOLDEN = 0.618034
-# Clients that come back after a refusal may take this share of what the workers carry.
+# Clients that return after a refusal may take this share of what the workers carry.
 _RETURNING_SHARE = 0.1
 
 
-def refusal(api: Api, slots: Slots, entry: Entry) -> ShedReason | None:
-    """Why a request that comes now is not taken in, or None if it is.
+class BacklogBudget(NamedTuple):
+    """How much may be queued for its last row to be done within the goal and the limits of the rules.
 
-    An empty queue takes any request, however large; and while a worker is idle and nothing is held,
-    any request, whatever the prediction says. While there are no workers, a request is queued if one is due
-    that can answer it in time.
+    Valid while :attr:`Slots.changes` stays the same: the time that a backlog takes does not grow as time
+    passes.
     """
-    rules, now, patient = api.rules, entry.arrival, entry.expires_at == math.inf
-    held_rows, held = api.rows + entry.rows, api.requests + 1
-    room = api.room
-    bytes_fit = api.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-    known = patient and room.changes == slots.changes
-    if known and bytes_fit and held_rows <= room.rows and held <= room.requests:
-        return None
-    fits = bytes_fit and held_rows <= rules.max_queue_rows and held <= rules.max_queue_requests
-    if not (slots.workers or slots.free_at(now)):
-        return "no_worker"
-    if entry.expires_at <= now:
-        return "client_deadline"
-    if api.requests == 0 and slots.idle:
-        return None
-    if api.requests and not fits:
-        return "queue_full"
-    if not slots.workers:
-        return "no_worker" if _is_late(api, slots, entry) else None
-    if patient and _find_room(api, slots, rows=held_rows, requests=held, now=now):
-        return None
-    return "deadline" if _is_late(api, slots, entry) else None
+
+    changes: int
+    rows: float
+    requests: int
 
 
-def _is_late(api: Api, slots: Slots, entry: Entry) -> bool:
-    """Whether a request that comes now would miss its deadline behind what goes before it."""
-    queue, rows = entry.queue, entry.rows
-    if slots.workers and not api.may_shed(max(rows, min(api.rows + rows, api.policy.limit_rows))):
-        return False
-    before, requests = queue.before(entry.flow, rows)
-    held_rows, held = api.rows - queue.rows + before, api.requests - len(queue) + requests
-    return _finish(api, slots.free_at(entry.arrival), rows=held_rows, requests=held) > entry.deadline
+class RetrySchedule:
+    """Gives each refused client a turn, such that not all of them return at once.
 
-
-def find_displaced(api: Api, slots: Slots, entry: Entry) -> list[Entry]:
-    """The held requests to refuse so that another fits into a full queue; none if it is to be refused."""
-    queue = entry.queue
-    if not isinstance(queue, FairQueue) or _is_late(api, slots, entry):
-        return []
-    rules, more = api.rules, Load(entry.rows, 1, entry.size_bytes)
-    limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
-    over = Load(api.rows, api.requests, api.size_bytes).plus(more).plus(limits, -1)
-    return queue.displaced(entry.flow, more, over=over, limits=limits)
-
-
-def make_room(
-    queue: RequestQueue, api: Api, slots: Slots, *, limit: float, estimate: Estimate, now: float
-) -> tuple[float, list[Entry]]:
-    """Rows of a batch that starts now, ``limit`` at most, and whom to refuse.
-
-    Those who would keep it small, and cannot wait for the next. Nobody is refused while another worker is
-    idle, for then there is capacity.
+    Most would be refused again. So returning clients get a tenth of what the workers carry, and new ones the
+    rest. Each is sent up to twice as long, by another factor: in whole seconds, clients that were refused at
+    one moment would meet again.
     """
-    rows = min(queue.rows, limit)
-    late = queue.most_urgent.deadline < now + estimate.upper(rows)
-    if not (late and slots.idle == 1 and api.may_shed(rows)):
-        return limit, []
-    free_at = slots.free_at(now)
-    entries = queue.by_urgency()
-    choice = choose(
-        entries,
-        limit_rows=limit,
-        now=now,
-        next_start=free_at[1] if len(free_at) > 1 else now + api.estimate.seconds(limit),
-        estimate=estimate,
-        most_skipped=queue.skippable(entries, rows=limit, goal_s=api.rules.goal_s),
-    )
-    return choice.rows, entries[: choice.skipped]
+
+    def __init__(self) -> None:
+        self._retry_slots_until = -math.inf
+        """The turn of the last client that was refused."""
+        self._refused = 0
+
+    def next_after_s(self, *, now: float, earliest: float, seconds: float) -> float:
+        """Return how long to wait for the next turn from ``earliest`` on; the request takes ``seconds``."""
+        turn = min(max(self._retry_slots_until, earliest), now + _LONGEST_RETRY_S)
+        self._retry_slots_until = turn + seconds / _RETURNING_SHARE
+        spread = self._refused * _GOLDEN % 1
+        self._refused += 1
+        return (turn - now) * (1 + spread)
 
 
-def _find_room(api: Api, slots: Slots, *, rows: float, requests: int, now: float) -> bool:
-    """Whether even twice as much as is held would be done within the goal.
+class Admission:
+    """Sheds requests of one API."""
 
-    Every request asks, so the answer is kept while no batch starts or ends: the time that a backlog takes
-    from now does not grow as time passes.
-    """
-    rows, requests = 2 * rows, 2 * requests
-    if _finish(api, slots.free_at(now), rows=rows, requests=requests) > api.due_at(now, math.inf):
-        return False
-    rules = api.rules
-    api.room = Room(slots.changes, min(rows, rules.max_queue_rows), min(requests, rules.max_queue_requests))
-    return True
+    def __init__(self, api: Api, slots: Slots) -> None:
+        self._api = api
+        self._slots = slots
+        self._budget = BacklogBudget(-1, 0.0, 0)
+        self._retries = RetrySchedule()
 
+    def rules_changed(self) -> None:
+        """Forget what followed from the rules."""
+        self._budget = BacklogBudget(-1, 0.0, 0)
 
-def next_refusal(
-    queue: RequestQueue, api: Api, slots: Slots, *, now: float, draining: bool, deserted: float = math.inf
-) -> tuple[float, Entry]:
-    """When one of the requests in a queue is to be refused if it is still held, and which.
+    def admit(self, entry: Entry) -> ShedReason | None:
+        """Return None if a request that arrives now may be queued, otherwise why not.
 
-    ``deserted`` is since when there are no workers: nobody waits for one longer than a batch may run, and
-    only suspects wait past their deadline, of whom one may have killed the last worker. If it is known when
-    a worker is due, requests that it cannot answer in time are refused at once.
+        An empty queue admits any request, however large. While a worker is idle and nothing is queued, any
+        request is admitted, whatever the prediction says. While there are no workers, a request is queued if
+        a worker is due that can answer it in time.
+        """
+        slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
+        now, patient = entry.arrival, entry.expires_at == math.inf
+        rows, requests = backlog.rows + entry.rows, backlog.requests + 1
+        budget = self._budget
+        bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
+        known = patient and budget.changes == slots.changes
+        if known and bytes_fit and rows <= budget.rows and requests <= budget.requests:
+            return None
+        fits = bytes_fit and rows <= rules.max_queue_rows and requests <= rules.max_queue_requests
+        if not (slots.workers or slots.free_at(now)):
+            return "no_worker"
+        if entry.expires_at <= now:
+            return "client_deadline"
+        if backlog.requests == 0 and slots.idle:
+            return None
+        if backlog.requests and not fits:
+            return "queue_full"
+        if not slots.workers:
+            return "no_worker" if self._is_late(entry) else None
+        if patient and self._extend_budget(rows=rows, requests=requests, now=now):
+            return None
+        return "deadline" if self._is_late(entry) else None
 
-    While a worker is idle there is capacity, and a late answer is better than none; except for a client
-    that has said when it gives up. Suspects wait for each other: no prediction says how long.
-    """
-    entry = queue.most_urgent
-    at = math.inf
-    if not slots.workers:
-        at = deserted + api.rules.timeout_s
-        if not queue.suspects:
-            last_start, due = _last_start(api, entry), slots.free_at(now)
-            hopeless_at = entry.deadline if not due else last_start if due[0] <= last_start else now
-            at = min(at, hopeless_at)
-    elif not (slots.idle or draining or queue.suspects) and api.may_shed(0):
-        at = _last_start(api, entry)
-    leaving = queue.soonest_to_leave
-    if leaving is not None and leaving.expires_at <= at:
-        return leaving.expires_at, leaving
-    return at, entry
+    def find_displaced(self, entry: Entry) -> list[Entry]:
+        """Return the queued requests to shed so that another fits into a full queue; none if it does not."""
+        queue = entry.queue
+        if not isinstance(queue, FairQueue) or self._is_late(entry):
+            return []
+        rules, backlog = self._api.rules, self._api.backlog
+        more = Load(entry.rows, 1, entry.size_bytes)
+        limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
+        over = Load(backlog.rows, backlog.requests, backlog.size_bytes).plus(more).plus(limits, -1)
+        return queue.displaced(entry.flow, more, over=over, limits=limits)
 
+    def size_batch(
+        self, queue: RequestQueue, *, limit: float, estimate: Estimate, now: float
+    ) -> tuple[float, list[Entry]]:
+        """Return the rows of a batch that starts now, ``limit`` at most, and the requests to shed for it.
 
-def _last_start(api: Api, entry: Entry) -> float:
-    """When the batch of a request must start at the latest; its deadline while no prediction is trusted."""
-    if not api.may_shed(0):
-        return entry.deadline
-    # Of more rows than have been earned it is known that they take no less than the earned ones.
-    rows = entry.rows if api.may_shed(entry.rows) else api.estimate.earned_rows
-    return entry.deadline - api.estimate.seconds(rows)
+        Those would keep the batch small, and cannot wait for the next one. While another worker is idle there
+        are none, for then there is capacity.
+        """
+        slots, api = self._slots, self._api
+        rows = min(queue.rows, limit)
+        late = queue.most_urgent.deadline < now + estimate.upper(rows)
+        if not (late and slots.idle == 1 and api.model.can_predict(rows)):
+            return limit, []
+        free_at = slots.free_at(now)
+        entries = queue.by_urgency()
+        choice = largest_feasible_batch(
+            entries,
+            limit_rows=limit,
+            now=now,
+            next_start=free_at[1] if len(free_at) > 1 else now + api.model.estimate.seconds(limit),
+            estimate=estimate,
+            most_skipped=queue.skippable(entries, rows=limit, goal_s=api.rules.goal_s),
+        )
+        return choice.rows, entries[: choice.skipped]
 
+    def next_expiry(
+        self, queue: RequestQueue, *, now: float, draining: bool, no_workers_since: float
+    ) -> tuple[float, Entry]:
+        """Return when to shed the first request of a queue if it is still queued then, and which one.
 
-def retry_after_s(api: Api, slots: Slots, *, rows: float, now: float) -> float:
-    """How long a client that is refused now should wait: from one second to two minutes.
+        Without workers, no request waits for one longer than a batch may run, and only quarantined requests
+        wait past their deadline, because one of them may have killed the last worker. If it is known when a
+        worker is due, requests that it cannot answer in time are shed at once.
 
-    Until the backlog is done and earlier retries are back. While there are no workers, the backlog starts
-    when the next one is due. Were all to come back at once, most would be refused again. So they are spread
-    such that they are a tenth of what the workers carry: those who come anew take the rest. And they are
-    told up to twice as long, each another time: in whole seconds, those who are refused at one moment would
-    meet again.
-    """
-    estimate = api.estimate
-    batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
-    free_at = slots.free_at(now)
-    if not free_at or batch_rows == 0:
-        return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
-    finish = free_at[0]
-    if api.requests:
-        finish = _finish(api, free_at, rows=api.rows, requests=api.requests)
-    turn = min(max(api.line_until, finish), now + _LONGEST_RETRY_S)
-    seconds_per_row = estimate.seconds(batch_rows) / (len(free_at) * batch_rows)
-    api.line_until = turn + rows * seconds_per_row / _RETURNING_SHARE
-    spread = api.refused * _GOLDEN % 1
-    api.refused += 1
-    return max(SHORTEST_RETRY_S, (turn - now) * (1 + spread))
+        While a worker is idle there is capacity, and a late answer is better than none; except for a client
+        that has set a deadline. Quarantined requests wait for each other: no prediction says how long.
+        """
+        slots, entry = self._slots, queue.most_urgent
+        at = math.inf
+        if not slots.workers:
+            at = no_workers_since + self._api.rules.timeout_s
+            if not queue.is_quarantine:
+                last_start, due = self._last_start(entry), slots.free_at(now)
+                hopeless_at = entry.deadline if not due else last_start if due[0] <= last_start else now
+                at = min(at, hopeless_at)
+        elif not (slots.idle or draining or queue.is_quarantine) and self._api.model.can_predict(0):
+            at = self._last_start(entry)
+        leaving = queue.next_to_expire
+        if leaving is not None and leaving.expires_at <= at:
+            return leaving.expires_at, leaving
+        return at, entry
 
+    def expiry_reason(self, entry: Entry, now: float) -> ShedReason:
+        """Return why a request that has expired is shed."""
+        if entry.expires_at <= now:
+            return "client_deadline"
+        return "deadline" if self._slots.workers else "no_worker"
 
-def _finish(api: Api, free_at: Sequence[float], *, rows: float, requests: int) -> float:
-    return backlog_finish(
-        free_at,
-        rows=rows,
-        requests=requests,
-        limit_rows=api.policy.limit_rows,
-        estimate=api.estimate,
-    )
+    def shed(self, entry: Entry, reason: ShedReason, *, now: float) -> Shed:
+        """Return the refusal of a request, with the time after which its client should retry."""
+        if reason == "client_deadline":
+            # This client has given up: it takes no turn among the clients that will retry.
+            retry_after_s = _SHORTEST_RETRY_S
+        else:
+            retry_after_s = self.retry_after_s(rows=entry.rows, now=now)
+        return Shed(entry.request, self._api.rules.name, reason, retry_after_s)
+
+    def retry_after_s(self, *, rows: float, now: float) -> float:
+        """Return how long a client that is refused now should wait: from one second to two minutes.
+
+        Until the backlog is done and earlier retries are back. While there are no workers, the backlog starts
+        when the next one is due.
+        """
+        api, slots, estimate = self._api, self._slots, self._api.model.estimate
+        batch_rows = min(api.policy.limit_rows, estimate.earned_rows / EARNED_REACH)
+        free_at = slots.free_at(now)
+        if not free_at or batch_rows == 0:
+            return max(_SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
+        finish, backlog = free_at[0], api.backlog
+        if backlog.requests:
+            finish = self._finish(free_at, rows=backlog.rows, requests=backlog.requests)
+        seconds = rows * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
+        return max(_SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
+
+    def _is_late(self, entry: Entry) -> bool:
+        """Whether a request that arrives now would miss its deadline behind the requests before it."""
+        api, slots, backlog, queue, rows = self._api, self._slots, self._api.backlog, entry.queue, entry.rows
+        likely_rows = max(rows, min(backlog.rows + rows, api.policy.limit_rows))
+        if slots.workers and not api.model.can_predict(likely_rows):
+            return False
+        before, requests = queue.before(entry.flow, rows)
+        finish = self._finish(
+            slots.free_at(entry.arrival),
+            rows=backlog.rows - queue.rows + before,
+            requests=backlog.requests - len(queue) + requests,
+        )
+        return finish > entry.deadline
+
+    def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
+        """Set the budget to twice this backlog if that meets the goal; return whether it does."""
+        rows, requests = 2 * rows, 2 * requests
+        finish = self._finish(self._slots.free_at(now), rows=rows, requests=requests)
+        if finish > self._api.due_at(now, math.inf):
+            return False
+        rules = self._api.rules
+        self._budget = BacklogBudget(
+            self._slots.changes, min(rows, rules.max_queue_rows), min(requests, rules.max_queue_requests)
+        )
+        return True
+
+    def _last_start(self, entry: Entry) -> float:
+        """Return when a request must start at the latest; its deadline while no prediction is trusted."""
+        model = self._api.model
+        if not model.can_predict(0):
+            return entry.deadline
+        # A batch above the earned rows takes at least as long as one of the earned rows.
+        rows = entry.rows if model.can_predict(entry.rows) else model.estimate.earned_rows
+        return entry.deadline - model.estimate.seconds(rows)
+
+    def _finish(self, free_at: Sequence[float], *, rows: float, requests: int) -> float:
+        return backlog_finish(
+            free_at,
+            rows=rows,
+            requests=requests,
+            limit_rows=self._api.policy.limit_rows,
+            estimate=self._api.model.estimate,
+        )
 
 
 def backlog_finish(
     free_at: Sequence[float], *, rows: float, requests: int, limit_rows: float, estimate: Estimate
 ) -> float:
-    """When the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
+    """Return when the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
 
     ``free_at`` holds for each worker when it is free, soonest first; it must not be empty. The rows
-    are taken to go in batches of ``limit_rows``, dealt to the workers in turn.
+    are assumed to go in batches of ``limit_rows``, dealt to the workers in turn.
     """
     batches = min(requests, math.ceil(rows / limit_rows))
     each_s = estimate.seconds(rows / batches)

@@ -1,8 +1,8 @@
 """Alarms that are precise to about 0.1 ms.
 
-The timers of uvloop and of epoll count whole milliseconds, which is a batch of a fast model. Linux has
-timers that are files: one becomes readable when it expires, and an event loop watches files as they
-are. Elsewhere the loop's own timers serve.
+The timers of uvloop and of epoll count whole milliseconds, which is a whole batch of a fast model. Linux
+offers timers as files: a file becomes readable when its timer expires, and the event loop watches it.
+Elsewhere the loop's own timers are used.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Alarm(Protocol):
     """Rings once for each time that it is set. Belongs to the running event loop."""
 
     def set(self, when_s: float, now_s: float) -> None:
-        """Ring at ``when_s``, and not when it was set to before; at infinity it does not ring at all."""
+        """Ring at ``when_s`` instead of the time set before; never, if that is infinity."""
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop ringing."""
 
 
 def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.monotonic) -> Alarm:
-    """The most precise alarm that there is for a clock; ``ring`` is called by the running event loop."""
+    """Return the most precise alarm for a clock; the running event loop calls ``ring``."""
     if clock is time.monotonic and sys.platform == "linux":
         # Some sandboxes and full file tables refuse the file.
         with suppress(OSError):
@@ -42,10 +42,10 @@ def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.mo
 
 
 class FileAlarm:
-    """A timerfd(2) on the clock of :func:`time.monotonic`. Python has it from 3.13 on, the C library always.
+    """A timerfd(2) on the clock of :func:`time.monotonic`. Python wraps it from 3.13 on, so this uses libc.
 
     Raises:
-        OSError: if the system gives no file.
+        OSError: if the system refuses the file.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
@@ -60,18 +60,18 @@ class FileAlarm:
         self._loop.add_reader(self._file, self._readable)
 
     def set(self, when_s: float, now_s: float) -> None:
-        """Ring at ``when_s``; a time that is past rings at once."""
+        """Ring at ``when_s``, at once if that is past."""
         value = self._setting.value
         if when_s == math.inf:
             value.seconds = value.nanoseconds = 0
         else:
             value.seconds = max(0, int(when_s))
-            # All zeros would switch it off.
+            # All zeros would disarm the timer.
             value.nanoseconds = max(1, int(when_s % 1 * 1e9))
         self._library.timerfd_settime(self._file, _ABSOLUTE, self._reference, None)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file >= 0:
             if not self._loop.is_closed():
                 self._loop.remove_reader(self._file)
@@ -79,7 +79,7 @@ class FileAlarm:
             self._file = -1
 
     def __del__(self) -> None:
-        # The loop was closed without us.
+        # The loop was closed before this alarm.
         if getattr(self, "_file", -1) >= 0:
             os.close(self._file)
 
@@ -87,7 +87,7 @@ class FileAlarm:
         try:
             os.read(self._file, 8)
         except BlockingIOError:
-            return  # it was set anew since
+            return  # it was set again since
         self._ring()
 
 
@@ -100,7 +100,7 @@ class _Setting(ctypes.Structure):
 
 
 class LoopAlarm:
-    """The loop's own timers, for any clock that runs as fast as the loop's."""
+    """The loop's own timers, for a clock that runs at the speed of the loop's."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -114,7 +114,7 @@ class LoopAlarm:
             self._handle = self._loop.call_later(max(0.0, when_s - now_s), self._ring)
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop ringing."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,7 +1,7 @@
 """The asyncio shell around the core: futures, one timer, the outbound calls.
 
-It chooses nothing. Every input goes to the core with the time; the core is polled once per turn of the
-event loop, so that all requests that were read in one turn can share a batch; what it answers is carried out.
+It decides nothing. Every input goes to the core with the time. The shell polls the core once per turn of the
+event loop, so that all requests that were read in one turn can share a batch, and executes the actions.
 """
 
 from __future__ import annotations
@@ -12,14 +12,23 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypedDict, TypeVar, TypeVarTuple, Unpack
+from typing import Generic, TypeVar, Unpack
 
-from uncork_dispatcher.actions import Abandon, Action, Ending, GoalOutOfReach, Lost, Shed, ShedReason, Start
+from uncork_dispatcher.actions import (
+    Abandon,
+    Action,
+    BatchStatus,
+    GoalOutOfReach,
+    Lost,
+    Shed,
+    ShedReason,
+    Start,
+)
 from uncork_dispatcher.alarm import make_alarm
+from uncork_dispatcher.callers import Call, CallOptions, Calls, FutureWaiter, notify
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
-from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Observer, Ran, Runner, Waiter
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Observer, RequestResult, Runner, Waiter
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
@@ -27,58 +36,17 @@ log = logging.getLogger("uncork.dispatcher")
 
 P = TypeVar("P")
 R = TypeVar("R")
-Args = TypeVarTuple("Args")
-
 
 _FAR_S = 0.1
-# Nobody knows when whoever comes after a server that stopped is there.
+# Retry-After while draining: the successor's start time is unknown.
 _RETRY_S = 1.0
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting(Generic[P, R]):
-    """A request, from submit until its waiter has been told."""
-
-    payload: P
-    rows: int
-    cost: float
-    arrival: float
-    waiter: Waiter[R]
-
-
-class CallOptions(TypedDict, total=False):
-    """What :meth:`AsyncDispatcher.submit` takes beside api and payload."""
-
-    rows: int
-    cost: float | None
-    size_bytes: int
-    key: Hashable
-    client_timeout_s: float
-    source: Hashable
-    flow: Hashable
-
-
-class _Caller(Generic[R]):
-    """A waiter that is a coroutine."""
-
-    def __init__(self, future: asyncio.Future[Answer[R]]) -> None:
-        self._future = future
-
-    def answered(self, answer: Answer[R]) -> None:
-        if not self._future.done():
-            self._future.set_result(answer)
-
-    def failed(self, error: Exception) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
 
 
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
-    ``observers`` are told what happens.
-    ``clock`` gives monotonic seconds. It is not the loop's own clock, because uvloop's has a resolution
-    of a millisecond, which is a whole batch of a fast model.
+    ``observers`` are notified of events. ``clock`` gives monotonic seconds. It is not the loop's own clock,
+    because uvloop's has a resolution of a millisecond, which is a whole batch of a fast model.
     """
 
     def __init__(
@@ -95,40 +63,40 @@ class AsyncDispatcher(Generic[P, R]):
         self._loop = asyncio.get_running_loop()
         self._latest = -math.inf
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, _Waiting[P, R]] = {}
+        self._calls: Calls[P, R] = Calls()
         self._running: dict[int, BatchFacts] = {}
-        """Batches that have not ended; how long they take is not known yet."""
+        """Batches that have not ended; their duration is not known yet."""
         self._turn_due = False
-        self._alarm = make_alarm(self._rang, clock=clock)
+        self._alarm = make_alarm(self._on_timer, clock=clock)
         self._alarm_at = math.inf
         self._idle = asyncio.Event()
 
     def set_api(self, rules: ApiRules) -> None:
-        """Add an api or change its rules."""
+        """Add an API or change its rules."""
         self._core.set_api(rules)
         self._changed()
 
     def remove_api(self, name: str) -> bool:
-        """Forget an API and what is known of it; returns False, and does nothing, while it has requests."""
+        """Forget an API and what was learned; return False, and do nothing, while it has requests."""
         return self._core.remove_api(name)
 
     def worker_expected(self, launch: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
-        """A worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
+        """Note that a worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
         self._core.worker_expected(launch, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
     def worker_ready(self, worker: int, *, launch: Hashable = None) -> None:
-        """A worker may be given batches; ``launch`` as for :meth:`worker_expected`."""
+        """Add a worker; ``launch`` as for :meth:`worker_expected`."""
         self._core.worker_ready(worker, now=self._now(), launch=launch)
         self._changed()
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows, seconds) of batches that a worker has run to warm up."""
+        """Learn from (rows, seconds) of batches that a worker ran to warm up."""
         self._core.profile(api, worker, chunks, now=self._now())
         self._changed()
 
     def worker_lost(self, worker: int) -> None:
-        """A worker is gone. What it was running is run once more, one request at a time, or fails."""
+        """Remove a worker. The requests of its batch are retried once, one at a time, or fail."""
         self._core.worker_lost(worker, now=self._now())
         self._changed()
 
@@ -146,15 +114,15 @@ class AsyncDispatcher(Generic[P, R]):
         source: Hashable = None,
         flow: Hashable = None,
     ) -> int:
-        """Have ``payload`` executed in some batch and tell ``waiter``; returns the number of the request.
+        """Queue ``payload`` for some batch and return the number of the request; ``waiter`` gets the result.
 
         Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where
-        it is given; all requests of an api should give it or none. ``source`` is who asks, for example a
-        client's connection, so that it is known who has come back; None if unknown. ``flow`` is who shares
-        the queue equally with others, where the rules are ``fair``.
+        it is given; all requests of an API should give it or none. ``source`` is the client, for example its
+        connection, by which the dispatcher recognises returning clients; None if unknown. Each ``flow`` gets
+        an equal share of the queue, where the rules are ``fair``.
 
         Raises:
-            RequestShed: it was refused at once; the waiter is not told.
+            RequestShed: it was shed at once; the waiter is not notified.
         """
         now = self._now()
         number = next(self._numbers)
@@ -171,38 +139,35 @@ class AsyncDispatcher(Generic[P, R]):
             flow=flow,
         )
         if refused is not None:
-            self._tell_shed(api, refused.reason)
+            self._notify_shed(api, refused.reason)
             raise RequestShed(refused.reason, refused.retry_after_s)
-        self._waiting[number] = _Waiting(payload, rows, weight, now, waiter)
+        self._calls[number] = Call(payload, rows, weight, now, waiter)
         self._changed()
         return number
 
     def cancel(self, request: int) -> None:
-        """Forget a request: its waiter has left. One whose waiter has been told is passed over.
-
-        It is taken out of the queue, and out of nobody else's way.
-        """
-        if self._waiting.pop(request, None) is not None:
+        """Forget a request whose waiter has left; ignore one whose waiter was notified."""
+        if self._calls.pop(request, None) is not None:
             self._core.cancel(request, now=self._now())
             self._changed()
 
-    async def call(self, api: str, payload: P, **options: Unpack[CallOptions]) -> Answer[R]:
-        """Have ``payload`` executed in some batch, and return its result. Options as for :meth:`submit`.
+    async def call(self, api: str, payload: P, **options: Unpack[CallOptions]) -> RequestResult[R]:
+        """Execute ``payload`` in some batch and return its result. Options as for :meth:`submit`.
 
         Raises:
-            RequestShed: it was refused, at once or after it was held.
+            RequestShed: it was shed, at once or after it was queued.
             BatchTimedOut, WorkerLost: its batch got no answer.
-            Exception: whatever the runner raised for the whole batch.
+            Exception: the exception of the runner for the whole batch.
         """
-        future: asyncio.Future[Answer[R]] = self._loop.create_future()
-        number = self.submit(_Caller(future), api, payload, **options)
+        future: asyncio.Future[RequestResult[R]] = self._loop.create_future()
+        number = self.submit(FutureWaiter(future), api, payload, **options)
         try:
             return await future
         finally:
             self.cancel(number)  # does something only if the caller was cancelled
 
     async def drain(self) -> None:
-        """Refuse new requests, release what is held, and return when everything has been answered."""
+        """Shed new requests, release the queued ones, and return when all have been answered."""
         self._core.drain(now=self._now())
         self._changed()
         while not self._core.is_empty:
@@ -211,33 +176,33 @@ class AsyncDispatcher(Generic[P, R]):
 
     @property
     def unanswered(self) -> int:
-        """How many requests are held or run."""
-        return len(self._waiting)
+        """How many requests are queued or running."""
+        return len(self._calls)
 
     def give_up(self) -> None:
-        """Refuse every request that has no answer yet. To be called at the end of a drain.
+        """Shed every unanswered request, at the end of a drain.
 
-        Queued requests are never started. Batches that run keep their workers until they end.
+        Queued requests never start. Batches that run keep their workers until they end.
         """
-        for request in list(self._waiting):
+        for request in list(self._calls):
             self._core.cancel(request, now=self._now())
-            self._fail(request, RequestShed("draining", _RETRY_S))
+            self._calls.fail(request, RequestShed("draining", _RETRY_S))
         self._changed()
 
     def close(self) -> None:
-        """Give the timer back. Nothing that is held is released any more."""
+        """Close the timer. Queued requests are not released any more."""
         self._alarm.close()
 
     def stats(self) -> list[ApiStats]:
-        """What each api holds and what is known about it."""
+        """Return what each API has queued and what was learned about it."""
         return self._core.stats(now=self._now())
 
     def sample(self, api: str) -> ApiSample:
-        """Totals and beliefs of one api; :class:`KeyError` if there is no such api."""
+        """Return totals and estimates of one API; :class:`KeyError` if there is no such API."""
         return self._core.sample(api)
 
     def work(self) -> WorkStats:
-        """Which workers there are, and what they run."""
+        """Return how many workers there are, and what they run."""
         return self._core.work(now=self._now())
 
     # Driving the core
@@ -248,49 +213,47 @@ class AsyncDispatcher(Generic[P, R]):
         return self._latest
 
     def _changed(self) -> None:
-        """Poll the core in the next turn of the loop, after everything else that this turn brings."""
+        """Poll the core in the next turn of the loop, after all other inputs of this turn."""
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
 
-    def _rang(self) -> None:
+    def _on_timer(self) -> None:
         self._latest = max(self._latest, self._alarm_at)
         self._alarm_at = math.inf
         self._changed()
 
     def _turn(self) -> None:
         self._turn_due = False
-        now = self._now()
-        for action in self._core.poll(now):
-            self._carry_out(action, now)
+        while actions := self._core.poll(now := self._now()):
+            for action in actions:
+                self._execute(action, now)
         self._arm(self._core.next_wakeup(), now)
         if self._core.is_empty:
             self._idle.set()
 
     def _arm(self, wakeup: float, now: float) -> None:
-        if wakeup == self._alarm_at:
-            return
-        # Timeouts of batches are far away and seldom come: to ring once for nothing costs less than to set
-        # the alarm for each of them.
-        if wakeup > self._alarm_at > now + _FAR_S:
+        # Timeouts of batches are far away and rarely happen: one useless alarm costs less than setting it
+        # for each.
+        if wakeup == self._alarm_at or wakeup > self._alarm_at > now + _FAR_S:
             return
         self._alarm_at = wakeup
         self._alarm.set(wakeup, now)
 
-    def _carry_out(self, action: Action, now: float) -> None:
+    def _execute(self, action: Action, now: float) -> None:
         match action:
             case Start():
                 self._start(action, now)
             case Shed(request, api, reason, retry_after_s):
-                self._tell_shed(api, reason)
-                self._fail(request, RequestShed(reason, retry_after_s))
+                self._notify_shed(api, reason)
+                self._calls.fail(request, RequestShed(reason, retry_after_s))
             case Abandon(batch, worker, requests):
-                _notify("the runner", self._runner.abandon, batch, worker)
-                self._tell_ended(_ended_at(self._running.pop(batch), now), "timed_out")
+                notify("the runner", self._runner.abandon, batch, worker)
+                self._notify_ended(self._running.pop(batch).ended_at(now), "timed_out")
                 for request in requests:
-                    self._fail(request, BatchTimedOut("the batch ran past its timeout"))
+                    self._calls.fail(request, BatchTimedOut("the batch ran past its timeout"))
             case Lost(request):
-                self._fail(request, WorkerLost("the worker died while it ran the batch"))
+                self._calls.fail(request, WorkerLost("the worker died while it ran the batch"))
             case GoalOutOfReach(api, goal_s, needed_s):
                 log.warning(
                     "%s: even the smallest request takes %.3g ms, longer than mb_max_latency (%.3g ms): all "
@@ -301,95 +264,52 @@ class AsyncDispatcher(Generic[P, R]):
     # Batches
 
     def _start(self, start: Start, now: float) -> None:
-        waiting = [self._waiting[request] for request in start.requests]
-        job = Job(
-            start,
-            payloads=[one.payload for one in waiting],
-            rows=[one.rows for one in waiting],
-            costs=[one.cost for one in waiting],
-            left_s=[deadline - now for deadline in start.deadlines],
-        )
-        held_s = [now - one.arrival for one in waiting]
+        job = self._calls.job(start, now)
+        queued_s = [now - self._calls[request].arrival for request in start.requests]
         rows = sum(job.rows)
-        self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(held_s))
+        self._running[start.batch] = BatchFacts(start, rows, now, 0.0, max(queued_s))
         try:
-            self._runner.start(job, lambda outcome: self._ended(start, outcome))
+            self._runner.start(job, lambda outcome: self._on_end(start, outcome))
         except Exception as error:
-            # In the next turn: the actions after this one are still to be carried out.
-            self._loop.call_soon(self._ended, start, error)
+            # In the next turn: the actions after this one must be executed first.
+            self._loop.call_soon(self._on_end, start, error)
         for observer in self._observers:
-            _notify("an observer", observer.batch_started, start, rows, held_s)
+            notify("an observer", observer.batch_started, start, rows, queued_s)
 
-    def _ended(self, start: Start, outcome: Ran[R] | Exception) -> None:
+    def _on_end(self, start: Start, outcome: BatchResult[R] | Exception) -> None:
         running = self._running.pop(start.batch, None)
         is_lost = isinstance(outcome, WorkerLost)
         if running is None or is_lost or not self._core.runs(start.batch):
-            # The core may have given the batch up, or its worker, and have its requests run elsewhere.
+            # The core may have given up the batch, or its worker, and retry its requests elsewhere.
             if running is not None:
-                self._tell_ended(_ended_at(running, self._now()), "lost")
+                self._notify_ended(running.ended_at(self._now()), "lost")
             if is_lost:
                 self.worker_lost(start.worker)
             return
-        batch = _ended_at(running, self._now())
+        batch = running.ended_at(self._now())
         failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
-        ran = Ran[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
-        # First what somebody waits for: the worker, if requests are held, otherwise the callers.
-        if self._core.is_holding:
-            now = self._now()
-            for action in self._core.hand_over(start.batch, now=now):
-                self._carry_out(action, now)
+        ran = (
+            BatchResult[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
+        )
+        # Queued requests wait for the worker: it gets its next batch before the callers get their results.
+        if self._core.has_queued:
             self._done(batch, ran)
             self._turn()
-            self._tell(batch, failure or ran)
+            self._calls.settle(batch, failure or ran)
         else:
-            self._tell(batch, failure or ran)
+            self._calls.settle(batch, failure or ran)
             self._done(batch, ran)
             self._changed()
 
-    def _done(self, batch: BatchFacts, ran: Ran[R]) -> None:
-        self._core.batch_done(
-            batch.start.batch,
-            outcome=ran.outcome,
-            seconds=batch.seconds,
-            chunks=ran.chunks,
-            now=self._now(),
-        )
-        self._tell_ended(batch, ran.outcome)
+    def _done(self, batch: BatchFacts, ran: BatchResult[R]) -> None:
+        number, seconds = batch.start.batch, batch.seconds
+        self._core.batch_done(number, status=ran.status, seconds=seconds, chunks=ran.chunks, now=self._now())
+        self._notify_ended(batch, ran.status)
 
-    def _tell_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def _notify_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         for observer in self._observers:
-            _notify("an observer", observer.batch_ended, batch, ending)
+            notify("an observer", observer.batch_ended, batch, status)
 
-    def _tell_shed(self, api: str, reason: ShedReason) -> None:
+    def _notify_shed(self, api: str, reason: ShedReason) -> None:
         for observer in self._observers:
-            _notify("an observer", observer.request_shed, api, reason)
-
-    def _tell(self, batch: BatchFacts, outcome: Ran[R] | Exception) -> None:
-        if isinstance(outcome, Exception):
-            for request in batch.start.requests:
-                self._fail(request, outcome)
-            return
-        for request, result in zip(batch.start.requests, outcome.results, strict=True):
-            waiting = self._waiting.pop(request, None)
-            if waiting is not None:
-                answer = Answer(result, batch, batch.started - waiting.arrival)
-                _notify("a waiter", waiting.waiter.answered, answer)
-
-    def _fail(self, request: int, error: Exception) -> None:
-        """Tell a waiter of an error; one that has left or was told already is passed over."""
-        waiting = self._waiting.pop(request, None)
-        if waiting is not None:
-            _notify("a waiter", waiting.waiter.failed, error)
-
-
-def _notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
-    """Call ``callback``. If it raises, log that: other requests, batches and slots depend on what follows."""
-    try:
-        callback(*args)
-    except Exception:
-        log.exception("%s raised", who)
-
-
-def _ended_at(running: BatchFacts, now: float) -> BatchFacts:
-    start, rows, started, _, waited_s = running
-    return BatchFacts(start, rows, started, now - started, waited_s)
+            notify("an observer", observer.request_shed, api, reason)

@@ -1,4 +1,4 @@
-"""The dispatcher for any asyncio program, without HTTP: a function of a list becomes one of an item."""
+"""The dispatcher as a decorator for any asyncio program, without HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import DispatchError, WorkerLost
-from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.jobs import BatchResult, Job
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
@@ -41,12 +41,12 @@ def batched(
         mb_max_latency: latency goal in milliseconds.
         mb_max_batch_size: most items in one call of the function.
         policy: when to release a batch, as for ``@api``.
-        timeout: seconds a call of the function may take before it is cancelled.
+        timeout: seconds that a call of the function may take before it is cancelled.
         concurrency: calls of the function that may run at the same time.
 
     A call raises :class:`RequestShed` when its goal cannot be met, :class:`BatchTimedOut` after the timeout,
     :class:`WrongResultCount` when the function returns another number of results than it got items, and
-    otherwise what the function raised for its batch. Each event loop has queues of its own.
+    otherwise the exception of the function. Each event loop has its own queues.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -78,7 +78,7 @@ def batched(
 
 
 class _Batched(Generic[T, R]):
-    """One decorated function and the dispatcher that it has in the running event loop."""
+    """One decorated function and its dispatcher in each event loop."""
 
     def __init__(
         self, function: Callable[[list[T]], Awaitable[Sequence[R]]], rules: ApiRules, concurrency: int
@@ -103,9 +103,9 @@ class _Batched(Generic[T, R]):
         return dispatcher
 
     def caller(self) -> int | None:
-        """A number for the task that runs: one that calls in a loop is a client that comes back.
+        """Return a number for the current task: a task that calls in a loop is a returning client.
 
-        Not its ``id()``: a new task gets that of one that has ended, and would pass for it.
+        Not its ``id()``: a new task may get that of one that has ended.
         """
         task = asyncio.current_task()
         if task is None:
@@ -115,12 +115,12 @@ class _Batched(Generic[T, R]):
             number = self._callers[task] = next(self._numbers)
         return number
 
-    async def _run(self, job: Job[T]) -> Ran[R]:
+    async def _run(self, job: Job[T]) -> BatchResult[R]:
         try:
-            return Ran(await self._function(job.payloads))
+            return BatchResult(await self._function(job.payloads))
         except WorkerLost as error:
-            # Of a dispatcher that the function itself uses; our own slot is whole.
+            # The function itself uses a dispatcher, which lost a worker. The slot here is intact.
             raise DispatchError(str(error)) from error
         finally:
-            # The slot of a call that ran past its timeout was given up; now it is really over.
+            # The dispatcher gave up the slot of a call that ran past its timeout; the call ends only now.
             self.dispatcher().worker_ready(job.start.worker)

@@ -1,73 +1,105 @@
 """The core of the dispatcher: queues, deadlines, slots and running batches. It decides; it does nothing.
 
-Inputs are methods with the time as an argument; after every input the driver calls :meth:`Dispatcher.poll`,
-carries out the actions it returns, and calls again at :meth:`Dispatcher.next_wakeup` at the latest. The
-core knows requests, workers and batches by number, imports no clock and no event loop, and the same object
-runs in the gateway and in simulations. Times are seconds on any clock that never goes back.
+Inputs are methods that take the time as an argument. After every input the driver polls: it executes the
+actions that :meth:`Dispatcher.poll` returns, and polls again until there are none. Then nothing changes
+before the next input or :meth:`Dispatcher.next_wakeup`. The core knows requests, workers and batches by
+number and imports no clock and no event loop; the gateway and the simulator run the same object. Times are
+seconds on any clock that never goes back.
 
-The outbound semaphore is the set of idle workers: a release takes one, and it comes back with
-:meth:`Dispatcher.batch_done` or :meth:`Dispatcher.worker_ready`.
+The outbound semaphore is the set of idle workers: a release takes one, and :meth:`Dispatcher.batch_done` or
+:meth:`Dispatcher.worker_ready` gives it back.
+
+States of a request (:class:`RequestState`)::
+
+    submit ──> QUEUED ──release──> RUNNING ──worker lost──> QUARANTINED ──release──> RETRYING
+                 │                    │                          │                      │
+                 v                    v                          v                      v
+               SHED        ANSWERED, TIMED_OUT, LOST           SHED          ANSWERED, TIMED_OUT, LOST
+
+    state        event                              next state
+    -----------  ---------------------------------  -----------
+    QUEUED       release                            RUNNING
+    QUEUED       expiry, displaced by another flow  SHED
+    RUNNING      batch_done                         ANSWERED
+    RUNNING      timeout of the batch               TIMED_OUT
+    RUNNING      worker_lost, API is idempotent     QUARANTINED
+    RUNNING      worker_lost, API is not            LOST
+    QUARANTINED  release, alone in its batch        RETRYING
+    QUARANTINED  expiry                             SHED
+    RETRYING     batch_done                         ANSWERED
+    RETRYING     timeout of the batch               TIMED_OUT
+    RETRYING     worker_lost                        LOST
+    all these    cancel                             CANCELLED
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Outcome, Shed, ShedReason, Start
-from uncork_dispatcher.admission import (
-    SHORTEST_RETRY_S,
-    find_displaced,
-    make_room,
-    next_refusal,
-    refusal,
-    retry_after_s,
-)
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
+from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.policies.base import Hold, Release
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.queues import Held
+from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.slots import Running, Slots
+from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
+from uncork_dispatcher.scheduler import Scheduler
+from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
+
+
+class _Ended(NamedTuple):
+    """A batch that has ended; arguments as for :meth:`Dispatcher.batch_done`."""
+
+    running: Running
+    status: BatchStatus
+    at: float
+    seconds: float | None
+    chunks: Sequence[tuple[float, float]]
 
 
 class Dispatcher:
-    """Holds requests and releases them as batches. See the top of this file for how to drive it."""
+    """Queues requests and releases them as batches. The top of this file says how to drive it."""
 
     def __init__(self) -> None:
         self._apis: dict[str, Api] = {}
-        self._held = Held(self._apis)
+        self._admissions: dict[str, Admission] = {}
+        self._queues = RequestQueues(self._apis)
         self._slots = Slots()
-        self._batch_numbers = itertools.count(1)
-        self._news: list[Shed | Lost | GoalOutOfReach] = []
-        self._handed_over: dict[int, Running] = {}
-        self._draining = False
-        self._deserted = math.inf
+        self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots)
+        self._pending_actions: list[Shed | Lost | GoalOutOfReach] = []
+        self._ended: _Ended | None = None
+        """A batch that nothing has been learned from yet."""
         self._now = -math.inf
         self._wakeup = math.inf
 
     def __repr__(self) -> str:
-        held = sum(api.requests for api in self._apis.values())
-        return f"<Dispatcher held={held} running={self._slots.running} idle={self._slots.idle}>"
+        queued = sum(api.backlog.requests for api in self._apis.values())
+        return f"<Dispatcher queued={queued} running={self._slots.running} idle={self._slots.idle}>"
 
     # Inputs
 
     def set_api(self, rules: ApiRules) -> None:
-        """Add an api, or change its rules; what it holds and what is known of it stay."""
+        """Add an API, or change its rules; its queued requests and what was learned stay."""
+        self._learn()
+        self._wakeup = self._now
         if rules.name in self._apis:
             self._apis[rules.name].change(rules)
+            self._admissions[rules.name].rules_changed()
         else:
-            self._apis[rules.name] = Api(rules)
+            api = self._apis[rules.name] = Api(rules)
+            self._admissions[rules.name] = Admission(api, self._slots)
 
     def remove_api(self, name: str) -> bool:
-        """Forget an API and what is known of it; returns False, and does nothing, while it has requests."""
-        running = (*self._slots, *self._handed_over.values())
-        if self._apis[name].requests or self._news or any(batch.start.api == name for batch in running):
+        """Forget an API and what was learned; return False, and do nothing, while it has requests."""
+        self._learn()
+        runs = any(batch.start.api == name for batch in self._slots)
+        if self._apis[name].backlog.requests or self._pending_actions or runs:
             return False
-        del self._apis[name]
+        del self._apis[name], self._admissions[name]
         return True
 
     def submit(
@@ -83,37 +115,37 @@ class Dispatcher:
         source: Hashable = None,
         flow: Hashable = None,
     ) -> Shed | None:
-        """Take in a request, or refuse it at the door; returns None when it was taken.
+        """Queue a request and return None, or shed it.
 
-        Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it
-        said so; it can only bring the deadline forward. Where the api is ``fair``, ``flow`` names those who
-        share equally with others.
+        Only requests of one ``key`` share a batch. ``expires_at`` is when the client gives up, if it has
+        said so; it can only bring the deadline forward. Where the API is ``fair``, each ``flow`` gets an
+        equal share.
         """
         self._advance(now)
-        to = self._apis[api]
-        to.arrived(source, rows, now)
+        to, admission = self._apis[api], self._admissions[api]
+        to.traffic.arrived(source, rows, now)
         deadline = to.due_at(now, expires_at)
-        queue = self._held.queue(api, key)
+        queue = self._queues.queue(api, key)
         entry = Entry(request, now, rows, size_bytes, deadline, expires_at, queue, source, flow)
-        reason = "draining" if self._draining else refusal(to, self._slots, entry)
+        reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason == "queue_full":
-            displaced = find_displaced(to, self._slots, entry)
-            self._news.extend([self._refuse(other, reason) for other in displaced])
+            displaced = admission.find_displaced(entry)
+            self._pending_actions += [self._scheduler.shed(other, reason, now) for other in displaced]
             reason = None if displaced else reason
         if reason is not None:
-            return self._shed(request, to, reason, rows)
-        self._held.add(entry, to)
+            return admission.shed(entry, reason, now=now)
+        self._queues.add(entry)
         return None
 
     def cancel(self, request: int, *, now: float) -> None:
-        """Forget a request whose caller has left. Unknown and finished requests are ignored."""
+        """Forget a request whose caller has left; ignore one that is unknown or has ended."""
         self._advance(now)
-        self._held.cancel(request)
+        self._queues.cancel(request)
 
     def worker_expected(
         self, launch: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
     ) -> None:
-        """A worker process is being launched, or will be in ``delay_s`` seconds.
+        """Note that a worker process starts in ``delay_s`` seconds.
 
         While there are no workers, requests that it can still answer in time are queued. ``failures`` is how
         often in a row this worker has ended before it finished a batch; from two on, requests do not wait for
@@ -123,297 +155,166 @@ class Dispatcher:
         self._slots.launches.expect(launch, at=now + delay_s, failures=failures)
 
     def worker_ready(self, worker: int, *, now: float, launch: Hashable = None) -> None:
-        """A worker has started, or is usable again: it may be given batches.
+        """Add a worker that has started, or is usable again.
 
-        If :meth:`worker_expected` was called for ``launch``, the dispatcher learns how long a start takes.
+        If :meth:`worker_expected` was called for ``launch``, the core learns how long a start takes.
         """
         self._advance(now)
         self._slots.launches.ready(launch, now=now)
         self._slots.add(worker)
 
     def worker_lost(self, worker: int, *, now: float) -> None:
-        """A worker is gone. The requests that it was running are suspects: each is tried once more, alone.
+        """Remove a worker. The requests of its batch are quarantined: each is retried once, alone.
 
-        One that may not be, or was already, is :class:`Lost`.
+        A request that may not be retried, or was already, is :class:`Lost`.
         """
         self._advance(now)
         for api in self._apis.values():
-            api.worker_lost(worker)
+            api.model.forget_worker(worker)
         running = self._slots.lose(worker)
-        if running is not None:
-            self._try_again(running)
-
-    def hand_over(self, batch: int, *, now: float) -> list[Action]:
-        """A batch has ended: what to do before :meth:`batch_done` is told of it, if anything.
-
-        A full batch, if one is held, starts at once: what is learned from one more batch would not change
-        that, and the worker is idle for as long as learning takes.
-        """
-        self._advance(now)
-        actions: list[Action] = []
-        if not self._held or self._draining or not self._slots.runs(batch):
-            return actions
-        self._shed_hopeless(actions)
-        for queue in self._held.by_urgency()[:1]:
-            api = self._apis[queue.api]
-            if not queue.suspects and api.fills_batch(queue) and api.estimate.earned_rows:
-                running = self._slots.finish(batch)
-                assert running is not None
-                self._handed_over[batch] = running
-                self._start(queue, Release(api.policy.limit_rows, "full"), actions)
-        return actions
+        if running is None:
+            return
+        idempotent = self._apis[running.start.api].rules.idempotent
+        for entry in running.entries:
+            if idempotent and entry.state is RequestState.RUNNING:
+                self._queues.quarantine(entry, now=now)
+            elif entry.state is not RequestState.CANCELLED:
+                self._queues.end([entry], RequestState.LOST)
+                self._pending_actions.append(Lost(entry.request))
 
     def batch_done(
         self,
         batch: int,
         *,
-        outcome: Outcome,
+        status: BatchStatus,
         now: float,
         seconds: float | None = None,
         chunks: Sequence[tuple[float, float]] = (),
     ) -> bool:
-        """A batch has ended and its worker is idle again.
+        """End a batch; its worker is idle again.
 
         ``seconds`` is how long it took, if it ended before ``now``. ``chunks`` gives (rows, seconds) of each
         call at the worker, if that is known: the rest of the time is transport. Returns False, and does
-        nothing, if the core has given the batch or its worker up in the meantime.
+        nothing, if the core has given up the batch or its worker in the meantime.
         """
         self._advance(now)
-        running = self._handed_over.pop(batch, None) or self._slots.finish(batch)
+        running = self._slots.finish(batch)
         if running is None:
             return False
-        self._held.forget(running.entries)
-        api = self._apis[running.start.api]
-        api.answered(running, now)
-        if outcome == "worked":
-            api.learn(running, chunks, now, seconds=seconds)
-            out_of_reach = api.check_goal()
-            if out_of_reach is not None:
-                self._news.append(out_of_reach)
+        self._queues.end(running.entries, RequestState.ANSWERED)
+        self._ended = _Ended(running, status, now, seconds, chunks)
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
-        """Learn from (rows, seconds) of batches that a worker has run for nobody, to warm up.
-
-        Those of more rows than a batch may have are passed over.
-        """
+        """Learn from (rows, seconds) of batches without requests that a worker ran to warm up."""
         self._advance(now)
-        self._apis[api].learn_profile(worker, chunks)
+        self._apis[api].model.observe_profile(worker, chunks)
 
     def drain(self, *, now: float) -> None:
-        """Refuse what comes from now on, and release what is held as soon as workers are idle."""
+        """Shed new requests, and release the queued ones as soon as workers are idle."""
         self._advance(now)
-        self._draining = True
+        self._scheduler.draining = True
 
     # Outputs
 
     def poll(self, now: float) -> list[Action]:
-        """Everything to do at ``now``, in order."""
-        self._advance(now)
-        actions: list[Action] = [*self._news]
-        self._news.clear()
-        self._abandon_overdue(actions)
-        refusal_at = self._shed_hopeless(actions)
-        before = len(actions)
-        held_until = self._release(actions)
-        if len(actions) > before:
-            # Once more: what was left behind by the release may be hopeless now that nobody is idle.
-            refusal_at = self._shed_hopeless(actions)
-        self._wakeup = min(held_until, refusal_at, self._slots.next_timeout())
+        """Return what to do at ``now``, in order. Drivers call it until it returns nothing.
+
+        When a batch has ended and others are full, the first call starts those and the next one learns from
+        the batch: the start does not depend on what it teaches, and the worker would be idle meanwhile.
+        """
+        self._tick(now)
+        if now < self._wakeup:
+            return []
+        actions: list[Action] = []
+        for running in self._slots.give_up_overdue(now):
+            self._queues.end(running.entries, RequestState.TIMED_OUT)
+            actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
+        if self._ended is not None:
+            if self._scheduler.start_full(actions, now):
+                return actions
+            self._learn()
+        actions = [*self._pending_actions, *actions]
+        self._pending_actions.clear()
+        self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout())
         return actions
 
     def next_wakeup(self) -> float:
-        """When to poll next if no input comes before; infinity if only an input can change anything."""
+        """Return when to poll next if no input comes before; infinity if only an input can change anything.
+
+        After an input, and until the next poll, that is the time of the input.
+        """
         return self._wakeup
 
     def stats(self, *, now: float) -> list[ApiStats]:
-        """What each api holds and what is known about it."""
-        self._advance(now)
+        """Return what each API has queued and what was learned about it."""
+        self._tick(now)
+        self._learn()
         queues: dict[str, list[RequestQueue]] = {name: [] for name in self._apis}
-        for queue in self._held.by_urgency():
+        for queue in self._queues.by_urgency():
             queues[queue.api].append(queue)
         running: Counter[str] = Counter()
         for batch in self._slots:
             running[batch.start.api] += len(batch.entries)
-        return [self._api_stats(api, queues[name], running[name]) for name, api in self._apis.items()]
-
-    def _api_stats(self, api: Api, queues: Sequence[RequestQueue], running: int) -> ApiStats:
-        """Of an api with its queues, the most urgent first, and the number of its requests that run."""
-        holding = None
-        if queues and self._slots.idle:
-            decision = self._decide(queues[0])
-            if isinstance(decision, Hold):
-                holding = Holding(decision.until - self._now, decision.reason)
-        oldest = min((queue.oldest.arrival for queue in queues), default=self._now)
-        return api.stats(self._now, running=running, oldest_s=self._now - oldest, holding=holding)
+        return [
+            api.stats(
+                now,
+                running=running[name],
+                oldest_s=now - min((queue.oldest.arrival for queue in queues[name]), default=now),
+                holding=self._scheduler.holding(queues[name], now),
+            )
+            for name, api in self._apis.items()
+        ]
 
     def sample(self, api: str) -> ApiSample:
-        """Totals and beliefs of one api.
+        """Return totals and estimates of one API.
 
         Raises:
-            KeyError: if there is no such api.
+            KeyError: if there is no such API.
         """
+        self._learn()
         return self._apis[api].sample()
 
     def work(self, *, now: float) -> WorkStats:
-        """Which workers there are, and what they run."""
-        self._advance(now)
-        running = [
-            RunningBatch(
-                batch.start.worker,
-                batch.start.api,
-                batch.start.rows,
-                len(batch.entries),
-                now - batch.started,
-                batch.started + batch.start.predicted_s - now,
-            )
-            for batch in self._slots
-        ]
-        return WorkStats(self._slots.workers, self._slots.idle, running)
+        """Return how many workers there are, and what they run."""
+        self._tick(now)
+        return self._slots.stats(now)
 
     def runs(self, batch: int) -> bool:
         """Whether a worker runs this batch, as far as the core knows."""
         return self._slots.runs(batch)
 
     @property
-    def is_holding(self) -> bool:
-        """Whether any request is held."""
-        return bool(self._held)
+    def has_queued(self) -> bool:
+        """Whether any request is queued."""
+        return bool(self._queues)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held, nothing runs, and nobody is yet to be told of anything."""
-        return self._held.nobody_waits and not self._slots.running and not self._news
-
-    # What poll does
-
-    def _abandon_overdue(self, actions: list[Action]) -> None:
-        for running in self._slots.give_up_overdue(self._now):
-            self._held.forget(running.entries)
-            actions.append(Abandon(running.start.batch, running.start.worker, running.start.requests))
-
-    def _shed_hopeless(self, actions: list[Action]) -> float:
-        """Refuse held requests that can no longer be answered in time, most urgent first.
-
-        Returns when the next one will be hopeless if nothing else happens.
-        """
-        next_at = math.inf
-        self._deserted = math.inf if self._slots.workers else min(self._deserted, self._now)
-        for queue in self._held:
-            while queue:
-                at, entry = next_refusal(
-                    queue,
-                    self._apis[queue.api],
-                    self._slots,
-                    now=self._now,
-                    draining=self._draining,
-                    deserted=self._deserted,
-                )
-                if at > self._now:
-                    next_at = min(next_at, at)
-                    break
-                reason: ShedReason = "deadline"
-                if entry.expires_at <= self._now:
-                    reason = "client_deadline"
-                elif not self._slots.workers:
-                    reason = "no_worker"
-                actions.append(self._refuse(entry, reason))
-        return next_at
-
-    def _release(self, actions: list[Action]) -> float:
-        """Start batches on idle workers; returns until when the queues that are left want to be held.
-
-        Queues are asked in order of urgency; the first release takes the slot, a hold blocks nobody.
-        """
-        while self._slots.idle and self._held:
-            held_until = math.inf
-            for queue in self._held.by_urgency():
-                decision = self._decide(queue)
-                if isinstance(decision, Release):
-                    self._start(queue, decision, actions)
-                    break
-                held_until = min(held_until, decision.until)
-            else:
-                return held_until
-        return math.inf
-
-    def _decide(self, queue: RequestQueue) -> Release | Hold:
-        if queue.suspects:
-            return self._decide_suspects(queue)
-        api = self._apis[queue.api]
-        if self._draining:
-            return Release(api.policy.limit_rows, "drain")
-        decision = api.policy.decide(api.view(queue, self._slots, self._now))
-        if isinstance(decision, Release):
-            return decision
-        if decision.until <= self._now:
-            return Release(api.policy.limit_rows, "not_worth_waiting")
-        longest = queue.oldest.arrival + api.rules.max_hold_s
-        if longest <= self._now:
-            return Release(api.policy.limit_rows, "deadline")
-        return Hold(longest, "window") if longest < decision.until else decision
-
-    def _decide_suspects(self, queue: RequestQueue) -> Release | Hold:
-        """One by one, whatever the policy says: those that kill their worker must not take all at once."""
-        if self._slots.tries_suspect(queue.api):
-            return Hold(math.inf, "suspect")
-        return Release(0, "drain" if self._draining else "not_worth_waiting")
-
-    def _start(self, queue: RequestQueue, release: Release, actions: list[Action]) -> None:
-        """Start a batch, and refuse those that cannot be answered in time if it is to be a large one."""
-        api = self._apis[queue.api]
-        worker = self._slots.next_idle(api.pace)
-        estimate = api.estimate.at_pace(api.pace(worker))
-        limit = min(release.rows, api.rules.max_batch_rows)
-        if not (queue.suspects or self._draining):
-            limit, left = make_room(queue, api, self._slots, limit=limit, estimate=estimate, now=self._now)
-            actions.extend([self._refuse(entry, "deadline") for entry in left])
-        entries = self._held.take(queue, rows=limit, size_bytes=api.rules.max_batch_bytes)
-        rows = sum([entry.rows for entry in entries])
-        api.released(entries, rows)
-        start = Start(
-            batch=next(self._batch_numbers),
-            worker=worker,
-            api=queue.api,
-            key=queue.key,
-            requests=tuple([entry.request for entry in entries]),
-            rows=rows,
-            reason=release.reason,
-            predicted_s=estimate.seconds(rows),
-            deadlines=tuple([entry.deadline for entry in entries]),
-        )
-        self._slots.take(worker)
-        self._slots.occupy(Running(start, entries, self._now, self._now + api.rules.timeout_s))
-        actions.append(start)
+        """Whether no request is queued or running and no action is pending."""
+        return self._queues.all_ended and not self._slots.running and not self._pending_actions
 
     # Bookkeeping
 
     def _advance(self, now: float) -> None:
+        """Begin an input at ``now``. It sees what earlier batches taught."""
+        self._tick(now)
+        self._learn()
+        self._wakeup = now
+
+    def _tick(self, now: float) -> None:
         if now < self._now:
             raise ValueError(f"time went back from {self._now} to {now}")
         self._now = now
 
-    def _shed(self, request: int, api: Api, reason: ShedReason, rows: float) -> Shed:
-        if reason == "client_deadline":
-            # This client has given up: it takes no turn among the clients that will retry.
-            return Shed(request, api.rules.name, reason, SHORTEST_RETRY_S)
-        return Shed(
-            request, api.rules.name, reason, retry_after_s(api, self._slots, rows=rows, now=self._now)
-        )
-
-    def _refuse(self, entry: Entry, reason: ShedReason) -> Shed:
-        """Refuse a request that is held."""
-        self._held.remove(entry)
-        return self._shed(entry.request, self._apis[entry.queue.api], reason, entry.rows)
-
-    def _try_again(self, running: Running) -> None:
-        """Hold the requests of a lost batch again, those that may be run once more."""
-        idempotent = self._apis[running.start.api].rules.idempotent
-        for entry in running.entries:
-            if entry.cancelled:
-                continue
-            if idempotent and not entry.suspect:
-                self._held.suspect(entry, now=self._now)
-            else:
-                self._held.forget([entry])
-                self._news.append(Lost(entry.request))
+    def _learn(self) -> None:
+        """Learn from the batch that has ended, if there is one."""
+        ended, self._ended = self._ended, None
+        if ended is None:
+            return
+        running = ended.running
+        api = self._apis[running.start.api]
+        api.traffic.answered([(entry.source, entry.rows) for entry in running.entries], ended.at)
+        if ended.status == "worked":
+            warning = api.learn(running, ended.chunks, ended.at, seconds=ended.seconds)
+            self._pending_actions += [] if warning is None else [warning]

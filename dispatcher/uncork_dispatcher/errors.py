@@ -1,10 +1,10 @@
-"""What can become of a request other than an answer.
+"""The ways in which a request gets no answer.
 
 DispatchError
-├── RequestShed        refused: its deadline cannot be met, no room, no worker, draining
-├── BatchTimedOut      its batch ran past the api's timeout
-├── WorkerLost         its worker died, and it may not be, or was already, tried again
-└── WrongResultCount   the batch function answered with another number of results than it had items
+├── RequestShed        shed: its deadline cannot be met, a limit is reached, no worker, draining
+├── BatchTimedOut      its batch ran past the API's timeout
+├── WorkerLost         its worker died, and it may not be retried, or was already
+└── WrongResultCount   the batch function returned another number of results than it got items
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class DispatchError(Exception):
 
 
 class RequestShed(DispatchError):
-    """The request was refused. ``retry_after_s`` is when it makes sense to try again."""
+    """The request was shed; a retry makes sense after ``retry_after_s``."""
 
     def __init__(self, reason: ShedReason, retry_after_s: float) -> None:
         super().__init__(f"request shed: {reason}; try again in {retry_after_s:.1f} s")
@@ -31,7 +31,7 @@ class BatchTimedOut(DispatchError):
 
 
 class WorkerLost(DispatchError):
-    """The worker was lost while it ran the batch. Runners raise it too."""
+    """The worker died while it ran the batch. Runners raise it too."""
 
 
 class WrongResultCount(DispatchError):

@@ -1,4 +1,4 @@
-"""What the asyncio shell hands to a runner and an observer, and what comes back."""
+"""The interface between the asyncio shell and its runner, observers and waiters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from uncork_dispatcher.actions import Ending, Outcome, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.errors import WrongResultCount
 
 P = TypeVar("P")
@@ -14,10 +14,10 @@ R = TypeVar("R")
 
 
 class Job(NamedTuple, Generic[P]):
-    """A batch to run: its start, and of each of its requests the payload, the rows, and what they cost.
+    """A batch to run, with the payload, the rows and the cost of each request.
 
-    A request whose caller gave no cost costs its rows. ``start.rows`` is the sum of the costs. ``left_s`` is
-    how many seconds each had left at the start, to be done at its worker in time; negative if it was late.
+    A request without a cost costs its rows. ``start.rows`` is the sum of the costs. ``left_s`` is how many
+    seconds each request had left at the start, to be done at its worker in time; negative if it was late.
     """
 
     start: Start
@@ -27,19 +27,19 @@ class Job(NamedTuple, Generic[P]):
     left_s: list[float]
 
 
-class Ran(NamedTuple, Generic[R]):
-    """What a runner made of a job.
+class BatchResult(NamedTuple, Generic[R]):
+    """The result of a job.
 
-    ``results`` holds one result per request, in order. ``outcome`` and ``chunks`` are for the estimator:
-    see :meth:`Dispatcher.batch_done`; chunks count what the job's costs count.
+    ``results`` holds one result per request, in order. ``status`` and ``chunks`` are for the estimator:
+    see :meth:`Dispatcher.batch_done`; chunks count rows as the job's costs do.
     """
 
     results: Sequence[R]
-    outcome: Outcome = "worked"
+    status: BatchStatus = "worked"
     chunks: Sequence[tuple[float, float]] = ()
 
     def fault(self, start: Start) -> Exception | None:
-        """Return what is wrong with this as the outcome of ``start``, or None if nothing is."""
+        """Return an error if this cannot be the result of ``start``."""
         if not isinstance(self.results, Collection) or isinstance(self.results, Mapping | Set):
             return TypeError(
                 f"the batch function returned {type(self.results).__name__} {self.results!r:.80}; "
@@ -53,9 +53,9 @@ class Ran(NamedTuple, Generic[R]):
 
 
 class BatchFacts(NamedTuple):
-    """What is known of a batch once it has run. Times in seconds; ``rows`` are rows whatever they cost.
+    """A batch that has run. Times in seconds; ``rows`` are rows, not their cost.
 
-    ``waited_s`` is how long the request was held that waited longest.
+    ``waited_s`` is how long its oldest request was queued.
     """
 
     start: Start
@@ -64,53 +64,58 @@ class BatchFacts(NamedTuple):
     seconds: float
     waited_s: float
 
+    def ended_at(self, now: float) -> BatchFacts:
+        """Return the facts with the duration filled in."""
+        start, rows, started, _, waited_s = self
+        return BatchFacts(start, rows, started, now - started, waited_s)
 
-class Answer(NamedTuple, Generic[R]):
-    """One request's result, the batch that it was in, and how long it was held (seconds)."""
+
+class RequestResult(NamedTuple, Generic[R]):
+    """One request's result, its batch, and how many seconds it was queued."""
 
     result: R
     batch: BatchFacts
-    held_s: float
+    queued_s: float
 
 
 class Waiter(Protocol[R]):
-    """Who waits for the answer to a request; told exactly once, unless it has left. Exceptions are logged."""
+    """Waits for the answer to a request; notified exactly once, unless it has left. Exceptions are logged."""
 
-    def answered(self, answer: Answer[R]) -> None:
-        """The request was executed."""
+    def answered(self, answer: RequestResult[R]) -> None:
+        """Take the result of the request."""
 
     def failed(self, error: Exception) -> None:
-        """It was not, or its whole batch failed."""
+        """Take the error of the request or of its whole batch."""
 
 
-Ended = Callable[[Ran[R] | Exception], None]
-"""What came of a batch. :class:`WorkerLost`: the worker died. Another exception goes to all its callers."""
+OnBatchEnd = Callable[[BatchResult[R] | Exception], None]
+"""Takes the end of a batch. :class:`WorkerLost`: the worker died. Other exceptions go to all callers."""
 
 
 class Runner(Protocol[P, R]):
     """Executes batches."""
 
-    def start(self, job: Job[P], ended: Ended[R]) -> None:
+    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
         """Execute a job on the worker that it names, and call ``ended`` once, after this has returned.
 
         If this raises, the batch ends with that exception; ``ended`` must not be called then.
         """
 
     def abandon(self, batch: int, worker: int) -> None:
-        """A batch ran past its timeout: nobody waits for it any more.
+        """Stop a batch that ran past its timeout; its result is ignored.
 
         Its worker counts as lost until :meth:`AsyncDispatcher.worker_ready`.
         """
 
 
 class Observer(Protocol):
-    """Told what happens, for metrics and logs. Must be quick. Exceptions are logged."""
+    """Notified of events, for metrics and logs. Must be quick. Exceptions are logged."""
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
-        """A batch of ``rows`` rows was released; ``held_s`` is how long each of its requests was held."""
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
+        """A batch of ``rows`` rows was released; ``queued_s`` is how long each of its requests was queued."""
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
-        """A batch came back, or will not. Told once for each that was released."""
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+        """A batch has ended. Called once for each that was released."""
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """A request was refused."""
+        """A request was shed."""

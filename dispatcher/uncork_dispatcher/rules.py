@@ -1,4 +1,4 @@
-"""What the dispatcher must know about one api."""
+"""The settings of one API."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from uncork_dispatcher.policies import make_policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRules:
-    """The limits and the goal of one api. Checked when made.
+    """The limits and the goal of one API, checked on construction.
 
     Attributes:
-        name: the api.
+        name: the API.
         goal_s: latency goal in seconds; a request's deadline is its arrival plus this.
-        max_batch_rows: most rows in one batch of several requests. A request with more travels alone.
+        max_batch_rows: most rows in one batch of several requests. A larger request runs alone.
         max_batch_bytes: most bytes of bodies in one batch of several requests.
         policy: name of the policy, see :func:`uncork_dispatcher.policies.make_policy`.
-        max_hold_s: longest time that a request is held while a worker is idle, whatever the policy says.
-        timeout_s: seconds a batch may run before it is given up, and that requests wait while there are no
-            workers.
-        idempotent: whether requests whose worker was lost may be run once more, one by one.
-        max_queue_rows: rows that may be held; a request beyond is refused.
-        max_queue_requests: requests that may be held, where rows are counted by a cost that may be small.
-        max_queue_bytes: bytes of bodies that may be held; a request beyond is refused.
-        fair: whether the flows of requests share each of the api's queues equally, see
+        max_hold_s: longest time that a policy may hold a request while a worker is idle.
+        timeout_s: seconds that a batch may run before it is abandoned, and that requests wait while there are
+            no workers.
+        idempotent: whether requests whose worker was lost may be retried, one at a time.
+        max_queue_rows: rows that may be queued; requests beyond are shed.
+        max_queue_requests: requests that may be queued; it matters where their cost is small.
+        max_queue_bytes: bytes of bodies that may be queued; requests beyond are shed.
+        fair: whether flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the core tells of itself to those who ask: pictures of one moment, for metrics and for people."""
+"""Snapshots of the core, for metrics and status pages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from uncork_dispatcher.rules import ApiRules
 
 
 class Holding(NamedTuple):
-    """For how long a policy holds, though a worker is idle, if nothing happens; and why."""
+    """For how long a policy holds with an idle worker, if nothing happens; and why."""
 
     seconds: float
     reason: HoldReason
 
 
 class ApiStats(NamedTuple):
-    """One api. Rows are their cost, where the api gives one."""
+    """One API. Rows are their cost, where the API gives one."""
 
     name: str
     queued_requests: int
@@ -30,26 +30,26 @@ class ApiStats(NamedTuple):
     limit_rows: int
     """The most rows that the policy puts into one batch of several requests."""
     returning_share: float
-    """Share of the arrivals that came from clients who were expected back after an answer."""
+    """Share of the arrivals that came from clients expected back after an answer."""
     clients: int
-    """How many clients there seem to be: those whose requests are held or run, and those expected back."""
+    """Estimated number of clients: those with requests queued or running, and those expected back."""
     smallest_rows: float
     """Rows of the smallest request that was answered; 0 before the first."""
     known_rows: tuple[float, float] | None
-    """Sizes of the smallest and the largest batch that the estimate rests on; None before the first."""
+    """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
     oldest_s: float
-    """How long the request has been held that is held longest; 0 if none is."""
+    """How long the oldest request has been queued; 0 if none is."""
     holding: Holding | None
-    """What the policy waits for; None if nothing is held, or if it waits for a worker."""
+    """Why the policy holds; None if nothing is queued, or if no worker is idle."""
 
 
 class ApiSample(NamedTuple):
-    """Totals and beliefs of one api that are cheap to read, for figures over time.
+    """Totals and estimates of one API that are cheap to read, for figures over time.
 
     Attributes:
-        estimate: of the time in the worker.
-        transport_s: on the way to the worker and back, on average.
-        arrived_rows: since the start, also those that were refused.
+        estimate: of the batch time in the worker.
+        transport_s: average time on the way to the worker and back.
+        arrived_rows: since the start, shed requests included.
     """
 
     estimate: Estimate
@@ -59,7 +59,7 @@ class ApiSample(NamedTuple):
 
 
 class RunningBatch(NamedTuple):
-    """A batch that a worker runs; ``left_s`` is how long it is still expected to, negative if it is late."""
+    """A batch that a worker runs; ``left_s`` is the predicted rest of its time, negative if it is late."""
 
     worker: int
     api: str

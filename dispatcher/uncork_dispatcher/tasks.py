@@ -1,4 +1,4 @@
-"""Batches that are executed by a coroutine function, each in a task of its own."""
+"""Executes batches with a coroutine function, each in its own task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.errors import DispatchError
-from uncork_dispatcher.jobs import Ended, Job, Ran
+from uncork_dispatcher.jobs import BatchResult, Job, OnBatchEnd
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -16,37 +16,37 @@ R = TypeVar("R")
 class TaskRunner(Generic[P, R]):
     """A runner that awaits ``execute(job)``, and cancels it when its batch is abandoned."""
 
-    def __init__(self, execute: Callable[[Job[P]], Awaitable[Ran[R]]]) -> None:
+    def __init__(self, execute: Callable[[Job[P]], Awaitable[BatchResult[R]]]) -> None:
         self._execute = execute
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def start(self, job: Job[P], ended: Ended[R]) -> None:
-        """Begin in the next turn of the loop."""
+    def start(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+        """Start the task."""
         batch = job.start.batch
         task = asyncio.get_running_loop().create_task(self._run(job, ended))
         self._tasks[batch] = task
         task.add_done_callback(lambda _: self._tasks.pop(batch, None))
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Cancel the task; what it returns all the same goes nowhere."""
+        """Cancel the task; ignore what it still returns."""
         self._tasks[batch].cancel()
 
     async def close(self) -> None:
-        """Cancel what runs."""
+        """Cancel all tasks and wait for them."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, job: Job[P], ended: Ended[R]) -> None:
-        outcome: Ran[R] | Exception
+    async def _run(self, job: Job[P], ended: OnBatchEnd[R]) -> None:
+        outcome: BatchResult[R] | Exception
         try:
             outcome = await self._execute(job)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not us, but something that the function waited for was cancelled.
+            # The cancellation came from something that the function awaited, not from us.
             outcome = DispatchError("the batch was cancelled from within")
         except Exception as error:
             outcome = error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from uncork_dispatcher import Answer, Job, Observer
+from uncork_dispatcher import Job, Observer, RequestResult
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.telemetry.access_log import AccessLog
@@ -24,7 +24,7 @@ class Span(Protocol):
     def set_attribute(self, key: str, value: str | float) -> None:
         """Add an attribute."""
 
-    def end(self, status: int, answer: Answer[Any] | None) -> None:
+    def end(self, status: int, answer: RequestResult[Any] | None) -> None:
         """End the span with the response's status, and the batch's result if the request was executed."""
 
     def headers(self) -> tuple[str, str]:
@@ -125,7 +125,7 @@ class Connection(Protocol):
         ...
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        """Answer a request that has started. ``head`` is header lines, each with its line end."""
+        """RequestResult a request that has started. ``head`` is header lines, each with its line end."""
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
         """Send status and header lines of a reply whose body the request writes to the transport."""

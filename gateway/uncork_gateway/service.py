@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from uncork_dispatcher import Ended, Job, Ran, WorkerLost
+from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
 from uncork_gateway.backends.worker_connection import Executed, WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
@@ -177,7 +177,7 @@ class WorkerBatches:
         self._failures = failures
         self._kill = kill
 
-    def start(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
+    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
         start, sink = job.start, job.payloads[0].sink
         api = self._apis.in_force.get(start.api)
         if api is None or api.streams != (sink is not None):
@@ -193,7 +193,7 @@ class WorkerBatches:
             ended(ran)
             if isinstance(outcome, Executed):
                 self._failures.note(start.api, outcome.reply.exceptions)
-            if outputs is not None and isinstance(ran, Ran):
+            if outputs is not None and isinstance(ran, BatchResult):
                 outputs.saw_results(ran.results)
 
         self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)

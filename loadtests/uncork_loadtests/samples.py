@@ -198,7 +198,7 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
     statuses, counts = np.unique(ours["status"], return_counts=True)
     by_answer, by_batch = batch_rows(good["batch_rows"])
     told = good[~np.isnan(good["held_ms"]) & ~np.isnan(good["batch_ms"])]
-    held_s, batch_s = told["held_ms"] / 1000, told["batch_ms"] / 1000
+    queued_s, batch_s = told["held_ms"] / 1000, told["batch_ms"] / 1000
     in_time = is_good(samples) & (samples["done_s"] >= 0) & (samples["done_s"] < seconds)
     waited = ours["sent_s"] > ours["fired_s"]
     return Summary(
@@ -214,9 +214,9 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
         in_goal=int((latency <= goal_s).sum()) / len(ours) if goal_s is not None and len(ours) else None,
         batch_rows_by_answer=by_answer,
         batch_rows_by_batch=by_batch,
-        held=spread(held_s),
+        held=spread(queued_s),
         batch=spread(batch_s),
-        rest=spread(latencies_s(told) - held_s - batch_s),
+        rest=spread(latencies_s(told) - queued_s - batch_s),
         wrong=int(samples["wrong"].sum()),
         lag=spread(ours["fired_s"] - ours["scheduled_s"]),
         waited_for_connection=int((waited | np.isnan(ours["sent_s"])).sum()),

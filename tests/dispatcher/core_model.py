@@ -6,15 +6,21 @@ import math
 import statistics
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Literal
 
-from uncork_dispatcher.actions import Abandon, Action, Lost, Outcome, Shed, Start
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Lost, Shed, Start
 from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
 
-Place = Literal["held", "running", "losing", "answered", "shed", "abandoned", "lost", "cancelled"]
-"""Where a request is, or how it ended. ``losing``: it is lost, and the next poll will say so."""
+S = RequestState
+TRANSITIONS = {
+    S.QUEUED: {S.RUNNING, S.SHED, S.CANCELLED},
+    S.RUNNING: {S.ANSWERED, S.TIMED_OUT, S.QUARANTINED, S.LOST, S.CANCELLED},
+    S.QUARANTINED: {S.RETRYING, S.SHED, S.CANCELLED},
+    S.RETRYING: {S.ANSWERED, S.TIMED_OUT, S.LOST, S.CANCELLED},
+}
+"""The states that may follow each state; the others are final."""
 
 
 @dataclass
@@ -28,9 +34,19 @@ class Request:
     size_bytes: int
     deadline: float
     expires_at: float
-    place: Place = "held"
     flow: Hashable = None
-    suspect: bool = False
+    state: RequestState = RequestState.QUEUED
+    quarantined: bool = False
+
+    def move(self, state: RequestState) -> None:
+        """Change the state."""
+        assert state in TRANSITIONS[self.state]
+        self.state = state
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is in a queue."""
+        return self.state in (S.QUEUED, S.QUARANTINED)
 
 
 @dataclass
@@ -48,7 +64,9 @@ class Model:
         self.rules: dict[str, ApiRules] = {}
         self.requests: dict[int, Request] = {}
         self.queues: dict[tuple[str, Hashable], list[Request]] = {}
-        self.suspects: list[Request] = []
+        self.quarantine: list[Request] = []
+        self.losing: set[int] = set()
+        """Requests that are lost, which the next poll will say."""
         self.workers: set[int] = set()
         self.deserted = math.inf
         """Since when the core has seen no workers."""
@@ -60,12 +78,10 @@ class Model:
         self.draining = False
         self.displacing = False
         """Whether requests that were held until the last submit may be refused for it."""
-        self.handing_over = False
-        """Whether a batch has ended that is still in these books."""
 
-    def held(self, api: str | None = None) -> list[Request]:
-        """Requests in the queues, of one api or of all."""
-        queues = (*self.queues.values(), self.suspects)
+    def queued(self, api: str | None = None) -> list[Request]:
+        """Queued requests, of one api or of all."""
+        queues = (*self.queues.values(), self.quarantine)
         return [one for queue in queues for one in queue if api in (None, one.api)]
 
     @property
@@ -77,7 +93,7 @@ class Model:
 
     def submitted(self, request: Request, refused: Shed | None, *, now: float, stats: ApiStats) -> None:
         """Check the answer at the door, and enter the request if it was taken in."""
-        held, rules = self.held(request.api), self.rules[request.api]
+        held, rules = self.queued(request.api), self.rules[request.api]
         rows = request.rows + sum(one.rows for one in held)
         size_bytes = request.size_bytes + sum(one.size_bytes for one in held)
         expected = None
@@ -108,7 +124,7 @@ class Model:
     ) -> str | None:
         """A worker is due: the request is queued if it can be answered in time, else refused."""
         done = self.due(now)[0] + stats.estimate.seconds(request.rows)
-        if not self.held(request.api) and done < request.deadline - 1e-9:
+        if not self.queued(request.api) and done < request.deadline - 1e-9:
             return None
         return "no_worker" if done > request.deadline else refused and refused.reason
 
@@ -135,11 +151,11 @@ class Model:
     def cancelled(self, number: int) -> None:
         """A caller left; those whose request is over have left already."""
         request = self.requests.get(number)
-        if request is None or request.place not in ("held", "running"):
+        if request is None or request.state not in TRANSITIONS:
             return
-        if request.place == "held":
+        if request.is_queued:
             self._unqueue(request)
-        request.place = "cancelled"
+        request.move(S.CANCELLED)
 
     def expected(self, worker: int, *, at: float, failures: int) -> None:
         """A worker is being launched, or will be."""
@@ -159,27 +175,22 @@ class Model:
             return
         del self.running[batch.start.batch]
         for request in self._of(batch.start):
-            if request.place == "cancelled":
+            if request.state is S.CANCELLED:
                 continue
-            if request.suspect or not self.rules[request.api].idempotent:
-                request.place = "losing"
+            if request.quarantined or not self.rules[request.api].idempotent:
+                request.move(S.LOST)
+                self.losing.add(request.number)
             else:
-                request.place, request.suspect = "held", True
-                self.suspects.append(request)
+                request.move(S.QUARANTINED)
+                request.quarantined = True
+                self.quarantine.append(request)
 
-    def done(self, number: int, outcome: Outcome) -> None:
+    def done(self, number: int, status: BatchStatus) -> None:
         """A running batch has come back."""
-        assert outcome in ("worked", "failed")
-        self._end(self.running.pop(number).start, "answered")
+        assert status in ("worked", "failed")
+        self._end(self.running.pop(number).start, S.ANSWERED)
 
     # Outputs
-
-    def polled(self, actions: list[Action], *, now: float, wakeup: float, stats: list[ApiStats]) -> None:
-        """Enter the actions in order, then check that nothing is left to do."""
-        self.entered(actions, now=now, stats=stats)
-        self.displacing = False
-        assert not self.in_the_way, "refused for a batch that never came"
-        self._at_rest(now, wakeup)
 
     def entered(self, actions: list[Action], *, now: float, stats: list[ApiStats]) -> None:
         """Enter the actions in order."""
@@ -187,14 +198,13 @@ class Model:
         for action in actions:
             match action:
                 case Lost(number):
-                    assert self.requests[number].place == "losing"
-                    self.requests[number].place = "lost"
+                    self.losing.remove(number)
                 case Abandon(batch, worker, requests):
                     overdue = self.running.pop(batch)
                     assert overdue.gives_up_at <= now
                     assert (overdue.start.worker, overdue.start.requests) == (worker, requests)
                     self.workers.remove(worker)
-                    self._end(overdue.start, "abandoned")
+                    self._end(overdue.start, S.TIMED_OUT)
                 case Shed():
                     request = self.requests[action.request]
                     self._shed(request, action, now, estimates[request.api])
@@ -204,7 +214,7 @@ class Model:
     def agrees(self, stats: list[ApiStats]) -> None:
         """The totals of every api are those of the requests held."""
         for each in stats:
-            held = self.held(each.name)
+            held = self.queued(each.name)
             assert each.queued_requests == len(held)
             assert each.queued_rows == sum(one.rows for one in held)
             assert each.queued_bytes == sum(one.size_bytes for one in held)
@@ -216,11 +226,11 @@ class Model:
         assert start.batch not in self.running
         taken = self._of(start)
         assert taken
-        if taken[0].suspect:
-            self._start_suspect(taken, start)
+        if taken[0].quarantined:
+            self._start_quarantined(taken, start)
         else:
             self._start_batch(taken, start)
-        assert {(one.api, one.key, one.place) for one in taken} == {(start.api, start.key, "held")}
+        assert {(one.api, one.key) for one in taken} == {(start.api, start.key)}
         assert all(one.expires_at > now for one in taken), "its client has given up"
         assert start.rows == sum(one.rows for one in taken)
         assert 0 <= start.predicted_s < math.inf
@@ -229,12 +239,12 @@ class Model:
         assert (start.reason == "drain") == self.draining
         for request in taken:
             self._unqueue(request)
-            request.place = "running"
+            request.move(S.RETRYING if request.quarantined else S.RUNNING)
         self.running[start.batch] = Batch(start, now + self.rules[start.api].timeout_s)
 
-    def _start_suspect(self, taken: list[Request], start: Start) -> None:
+    def _start_quarantined(self, taken: list[Request], start: Start) -> None:
         assert len(taken) == 1, "suspects go alone"
-        assert not self._tries_suspect(start.api), "one suspect of an api at a time"
+        assert not self._retries(start.api), "one suspect of an api at a time"
 
     def _start_batch(self, taken: list[Request], start: Start) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
@@ -254,7 +264,7 @@ class Model:
         assert shed.api == request.api
         assert shed.retry_after_s >= 1.0
         self._unqueue(request)
-        request.place = "shed"
+        request.move(S.SHED)
         if shed.reason == "queue_full":
             assert self.displacing, "only for one that was taken in instead"
         elif request.expires_at <= now:
@@ -264,14 +274,14 @@ class Model:
             assert self._leaves_at(request, now, estimate) <= now + 1e-9
         else:
             assert shed.reason == "deadline"
-            assert not request.suspect, "nothing predicts when a suspect is done"
+            assert not request.quarantined, "nothing predicts when a suspect is done"
             assert not self.draining
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
             hopeless = request.deadline - estimate.seconds(rows) <= now + 1e-9
-            if self.idle or (self.handing_over and not hopeless):
+            if self.idle:
                 # Refused for the sake of a larger batch, which takes the last idle worker.
-                assert len(self.idle) + self.handing_over == 1
+                assert len(self.idle) == 1
                 self.in_the_way.append(request)
                 return
             assert estimate.earned_rows > 0
@@ -280,30 +290,36 @@ class Model:
     def _leaves_at(self, request: Request, now: float, estimate: Estimate | None = None) -> float:
         """When a request is refused if there is no worker until then.
 
-        By the ``estimate``, if one is given: a worker that is due may be too late for it.
+        After the timeout at the latest. By the ``estimate``, if one is given: a worker that is due may be too
+        late for it.
         """
-        if request.suspect:
-            return self.deserted + self.rules[request.api].timeout_s
+        latest = self.deserted + self.rules[request.api].timeout_s
+        return latest if request.quarantined else min(latest, self._hopeless_at(request, now, estimate))
+
+    def _hopeless_at(self, request: Request, now: float, estimate: Estimate | None) -> float:
         due = self.due(now)
         if due and estimate is not None and estimate.earned_rows:
             last_start = request.deadline - estimate.seconds(min(request.rows, estimate.earned_rows))
             return last_start if due[0] <= last_start else now
         return now if due and estimate is not None and due[0] > request.deadline else request.deadline
 
-    def _at_rest(self, now: float, wakeup: float) -> None:
+    def at_rest(self, now: float, wakeup: float) -> None:
+        """Check that polls have left nothing to do."""
+        self.displacing = False
+        assert not self.in_the_way, "refused for a batch that never came"
         assert wakeup > now, "the driver would spin"
         self.deserted = math.inf if self.workers else min(self.deserted, now)
-        assert all(one.place != "losing" for one in self.requests.values())
+        assert not self.losing
         for batch in self.running.values():
             assert wakeup <= batch.gives_up_at, "a batch would run past its timeout"
-        for request in self.held():
+        for request in self.queued():
             assert wakeup <= request.expires_at, "a client would give up unseen"
             if not self.workers:
                 assert wakeup <= self._leaves_at(request, now)
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
-                if request.suspect:
-                    assert self._tries_suspect(request.api), "only another suspect may be in its way"
+                if request.quarantined:
+                    assert self._retries(request.api), "only another suspect may be in its way"
                     continue
                 assert not self.draining
                 assert self.rules[request.api].policy != "none"
@@ -311,16 +327,15 @@ class Model:
     def _of(self, start: Start) -> list[Request]:
         return [self.requests[number] for number in start.requests]
 
-    def _end(self, start: Start, place: Place) -> None:
+    def _end(self, start: Start, state: RequestState) -> None:
         for request in self._of(start):
-            if request.place != "cancelled":
-                assert request.place == "running"
-                request.place = place
+            if request.state is not S.CANCELLED:
+                request.move(state)
 
     def _unqueue(self, request: Request) -> None:
-        assert request.place == "held"
-        (self.suspects if request.suspect else self.queues[request.api, request.key]).remove(request)
+        assert request.is_queued
+        (self.quarantine if request.quarantined else self.queues[request.api, request.key]).remove(request)
 
-    def _tries_suspect(self, api: str) -> bool:
+    def _retries(self, api: str) -> bool:
         starts = [batch.start for batch in self.running.values() if batch.start.api == api]
-        return any(one.suspect for start in starts for one in self._of(start))
+        return any(one.quarantined for start in starts for one in self._of(start))

@@ -46,11 +46,9 @@ def running(
     return Running(start, entries, started, gives_up_at)
 
 
-def taken(slots: Slots) -> int:
-    """Take the slot of the worker that has been idle longest: all are equally fast."""
-    worker = slots.next_idle(lambda _: 1.0)
-    slots.take(worker)
-    return worker
+def next_worker(slots: Slots) -> int:
+    """Return the worker that has been idle longest: all are equally fast."""
+    return slots.next_idle(lambda _: 1.0)
 
 
 def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:
@@ -68,6 +66,14 @@ def starts(actions: Iterable[Action]) -> list[Start]:
     return [action for action in actions if isinstance(action, Start)]
 
 
+def poll_all(core: Dispatcher, now: float) -> list[Action]:
+    """Poll until there is nothing more to do."""
+    actions = []
+    while more := core.poll(now):
+        actions += more
+    return actions
+
+
 def start_one(core: Dispatcher, request: int, *, now: float, api: str = "a") -> Start:
     """Submit one request to a core with an idle worker, and return the batch that it goes in."""
     assert core.submit(request, api=api, now=now) is None
@@ -81,7 +87,7 @@ def teach(core: Dispatcher, seconds: float, *, batches: int = 5, api: str = "a",
     for number in range(batches):
         start = start_one(core, 900_000 + number, now=now, api=api)
         now += seconds
-        assert core.batch_done(start.batch, outcome="worked", now=now)
+        assert core.batch_done(start.batch, status="worked", now=now)
         assert core.poll(now) == []
     return now
 
@@ -121,8 +127,9 @@ class Driver:
         while (now := min(self._next_event(), self._core.next_wakeup())) != math.inf:
             while self._next_event() == now:
                 self._happens(heapq.heappop(self._events)[2], now)
-            for action in self._core.poll(now):
-                self._carry_out(action, now)
+            while actions := self._core.poll(now):
+                for action in actions:
+                    self._execute(action, now)
         return self
 
     def _later(self, at: float, what: int | Start) -> None:
@@ -133,7 +140,7 @@ class Driver:
 
     def _happens(self, what: int | Start, now: float) -> None:
         if isinstance(what, Start):
-            assert self._core.batch_done(what.batch, outcome="worked", now=now)
+            assert self._core.batch_done(what.batch, status="worked", now=now)
             self.latency |= {one: now - self._arrivals[one].at for one in what.requests}
             return
         _, api, rows, key, flow = self._arrivals[what]
@@ -141,7 +148,7 @@ class Driver:
         if refused is not None:
             self.refused[what] = refused
 
-    def _carry_out(self, action: Action, now: float) -> None:
+    def _execute(self, action: Action, now: float) -> None:
         match action:
             case Start():
                 self.batches.append((now, action))

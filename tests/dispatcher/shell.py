@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from uncork_dispatcher.actions import Ending, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import Answer, BatchFacts, Job, Ran
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
-Call = asyncio.Task[Answer[str]]
+Call = asyncio.Task[RequestResult[str]]
 
 
-def shout(job: Job[str]) -> Ran[str]:
+def shout(job: Job[str]) -> BatchResult[str]:
     """The model of these tests: every payload in capitals."""
-    return Ran([payload.upper() for payload in job.payloads])
+    return BatchResult([payload.upper() for payload in job.payloads])
 
 
 @dataclass
@@ -25,11 +25,11 @@ class Workers:
     """A runner: takes ``seconds`` for a batch, then answers with ``then(job)``, which may raise."""
 
     seconds: float = 0.05
-    then: Callable[[Job[str]], Ran[str]] = shout
+    then: Callable[[Job[str]], BatchResult[str]] = shout
     jobs: list[Job[str]] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
 
-    async def __call__(self, job: Job[str]) -> Ran[str]:
+    async def __call__(self, job: Job[str]) -> BatchResult[str]:
         """Run one batch."""
         self.jobs.append(job)
         try:
@@ -56,11 +56,11 @@ class Log:
 
     lines: list[tuple[object, ...]] = field(default_factory=list)
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch was released."""
-        self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in held_s]))
+        self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in queued_s]))
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """A batch came back, or will not."""
         self.lines.append(
             ("ended", batch.start.batch, ending, round(batch.started, 6), round(batch.seconds, 6))
@@ -72,7 +72,7 @@ class Log:
 
 
 def dispatcher(
-    run: Callable[[Job[str]], Awaitable[Ran[str]]],
+    run: Callable[[Job[str]], Awaitable[BatchResult[str]]],
     *rules: ApiRules,
     workers: int = 1,
     observer: Log | None = None,
@@ -100,4 +100,4 @@ def calls(shell: AsyncDispatcher[str, str], *payloads: str, key: Hashable = None
 async def outcomes(callers: Sequence[Call]) -> list[str]:
     """What became of each caller: its result, or the name of its error."""
     ends = await asyncio.gather(*callers, return_exceptions=True)
-    return [end.result if isinstance(end, Answer) else type(end).__name__ for end in ends]
+    return [end.result if isinstance(end, RequestResult) else type(end).__name__ for end in ends]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dispatcher.driver import entry, running, taken
-from uncork_dispatcher.admission import backlog_finish, refusal, retry_after_s
+from tests.dispatcher.driver import entry, next_worker, running
+from uncork_dispatcher.admission import Admission, backlog_finish
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
@@ -25,7 +25,7 @@ def api(*, batches: int = 5, held: int = 0, policy: str = "cork", **limits: floa
     for _ in range(batches):
         made.learn(running(), (), 1.0)
     for number in range(held):
-        made.count(entry(number, size_bytes=1), 1)
+        made.backlog.add(entry(number, size_bytes=1))
     return made
 
 
@@ -35,7 +35,7 @@ def slots(*, idle: int = 0, busy: int = 0) -> Slots:
     for worker in range(busy + idle):
         made.add(worker)
     for worker in range(busy):
-        made.occupy(running(batch=worker, worker=taken(made), predicted_s=1.0))
+        made.occupy(running(batch=worker, worker=next_worker(made), predicted_s=1.0))
     return made
 
 
@@ -46,7 +46,7 @@ def ask(
     asked = Entry(
         1000, 0.0, rows, size_bytes, held.due_at(0.0, expires_at), expires_at, RequestQueue("a", None)
     )
-    return refusal(held, workers, asked)
+    return Admission(held, workers).admit(asked)
 
 
 def test_no_worker_comes_before_everything_else() -> None:
@@ -163,34 +163,34 @@ def test_retry_after(workers: Slots, held: int, expected: float) -> None:
     """Until what is held is done on all workers, and a second at the least."""
     queue = api(held=held, max_batch_rows=1)
 
-    assert retry_after_s(queue, workers, rows=1, now=0.0) == pytest.approx(expected)
+    assert Admission(queue, workers).retry_after_s(rows=1, now=0.0) == pytest.approx(expected)
 
 
 def test_those_who_are_refused_together_are_told_to_come_back_one_by_one() -> None:
     """Two workers carry 2 rows a second; a tenth of that is a row every 5 s. Up to twice as long is told."""
-    queue, workers = api(held=4, max_batch_rows=1), slots(busy=2)
-    told = [retry_after_s(queue, workers, rows=1, now=0.0) for _ in range(40)]
+    admission = Admission(api(held=4, max_batch_rows=1), slots(busy=2))
+    told = [admission.retry_after_s(rows=1, now=0.0) for _ in range(40)]
 
     assert told[0] == pytest.approx(3.0)
     for place, wait in enumerate(told):
         turn = min(3.0 + 5.0 * place, 60.0)
         assert turn <= wait < 2 * turn or (place == 0 and wait == turn)
     assert len({round(wait) for wait in told[-20:]}) == 20
-    assert retry_after_s(queue, workers, rows=1, now=1000.0) >= 3.0, "the line is over"
+    assert admission.retry_after_s(rows=1, now=1000.0) >= 3.0, "the line is over"
 
 
 def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
     """A clock of low resolution measures short batches so. Nobody has to wait for anybody else."""
     model = Api(ApiRules(name="a"))
-    model.learn_profile(0, [(1, 0.0)] * 5)
-    assert model.estimate.earned_rows > 0
+    model.model.observe_profile(0, [(1, 0.0)] * 5)
+    assert model.model.estimate.earned_rows > 0
     for _ in range(3):
-        assert retry_after_s(model, slots(busy=1), rows=1, now=1.0) == 1.0
+        assert Admission(model, slots(busy=1)).retry_after_s(rows=1, now=1.0) == 1.0
 
 
 def test_retry_after_is_a_second_while_nothing_is_known() -> None:
     """However much is held."""
-    assert retry_after_s(api(held=500, batches=0), slots(busy=1), rows=1, now=0.0) == 1.0
+    assert Admission(api(held=500, batches=0), slots(busy=1)).retry_after_s(rows=1, now=0.0) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.dispatcher.driver import entry, running, taken
+from tests.dispatcher.driver import entry, next_worker, running
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.requests.queue import RequestQueue
@@ -31,7 +31,7 @@ def slots() -> Slots:
     made = Slots()
     for worker in range(3):
         made.add(worker)
-    made.occupy(running(worker=taken(made), started=1.0, predicted_s=8.0))
+    made.occupy(running(worker=next_worker(made), started=1.0, predicted_s=8.0))
     return made
 
 
@@ -39,14 +39,14 @@ def test_the_view_of_a_queue() -> None:
     """Sums and extremes of what is held, the slots, the estimate and the rate."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
-    api.arrived(None, 3, 5.0)
+    api.traffic.arrived(None, 3, 5.0)
     view = api.view(queue((2, 10), (3, 10)), slots(), 5.0)
 
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
     assert (view.oldest, view.newest, view.deadline) == (1.0, 2.0, 18.0)
     assert (view.idle_workers, view.busy_until) == (2, (9.0,))
     assert view.estimate.seconds(1) == pytest.approx(0.25)
-    assert view.rate == pytest.approx(60.0)
+    assert view.new_client_rate == pytest.approx(60.0)
     assert view.load_rate == pytest.approx(60.0)
     assert not view.full
 
@@ -73,14 +73,14 @@ def test_a_prediction_must_be_earned_and_make_sense() -> None:
     quick, slow = Api(RULES), Api(RULES)
     seen = []
     for _ in range(5):
-        seen.append(quick.may_shed(1))
+        seen.append(quick.model.can_predict(1))
         quick.learn(running(), (), 0.499)
         slow.learn(running(), (), 0.501)
 
     assert seen == [False] * 5
-    assert quick.may_shed(2)
-    assert not quick.may_shed(3)
-    assert not slow.may_shed(1)
+    assert quick.model.can_predict(2)
+    assert not quick.model.can_predict(3)
+    assert not slow.model.can_predict(1)
 
 
 def test_a_goal_around_its_reach_is_told_once() -> None:
@@ -88,8 +88,7 @@ def test_a_goal_around_its_reach_is_told_once() -> None:
     api = Api(RULES)
     told = []
     for seconds in [0.51] * 10 + [0.49] * 20 + [0.51] * 20 + [0.40] * 30 + [0.55] * 20:
-        api.learn(running(), (), seconds)
-        told.append(api.check_goal() is not None)
+        told.append(api.learn(running(), (), seconds) is not None)
 
     assert told.index(True) == 4
     assert sum(told[:50]) == 1
@@ -103,12 +102,12 @@ def test_a_batch_teaches_how_fast_its_worker_is() -> None:
         api.learn(running(worker=0), (), 0.1)
         api.learn(running(worker=1), (), 0.4)
 
-    assert api.pace(1) / api.pace(0) == pytest.approx(4.0, rel=0.1)
-    assert api.estimate.seconds(1) * api.pace(1) == pytest.approx(0.4, rel=0.1)
-    assert api.estimate.spread < 0.15
+    assert api.model.slowdown(1) / api.model.slowdown(0) == pytest.approx(4.0, rel=0.1)
+    assert api.model.estimate.seconds(1) * api.model.slowdown(1) == pytest.approx(0.4, rel=0.1)
+    assert api.model.estimate.spread < 0.15
 
-    api.worker_lost(1)
-    assert api.pace(1) == 1.0
+    api.model.forget_worker(1)
+    assert api.model.slowdown(1) == 1.0
 
 
 def test_the_view_shows_the_pace_of_the_next_worker() -> None:
@@ -118,7 +117,7 @@ def test_the_view_shows_the_pace_of_the_next_worker() -> None:
         for worker, seconds in enumerate((0.1, 0.2, 0.4)):
             api.learn(running(worker=worker), (), seconds)
 
-    assert api.view(queue((1, 0)), slots(), 5.0).pace == api.pace(1)
+    assert api.view(queue((1, 0)), slots(), 5.0).slowdown == api.model.slowdown(1)
 
 
 def test_a_batch_teaches_from_its_start_to_its_end() -> None:
@@ -126,7 +125,7 @@ def test_a_batch_teaches_from_its_start_to_its_end() -> None:
     api = Api(RULES)
     api.learn(running(rows=4, started=2.0, arrivals=[0.5, 1.0]), (), 3.0)
 
-    assert api.estimate.seconds(4) == pytest.approx(1.0)
+    assert api.model.estimate.seconds(4) == pytest.approx(1.0)
 
 
 def test_a_batch_teaches_the_policy_how_long_its_oldest_was_held() -> None:
@@ -159,10 +158,10 @@ def test_changed_rules_come_with_their_policy() -> None:
 def test_stats_are_a_picture() -> None:
     """Later changes do not show in it."""
     api = Api(RULES)
-    api.count(entry(1, rows=3, size_bytes=7), 1)
-    api.count(entry(2, rows=2, size_bytes=1), 1)
+    api.backlog.add(entry(1, rows=3, size_bytes=7))
+    api.backlog.add(entry(2, rows=2, size_bytes=1))
     before = api.stats(0.0)
-    api.count(entry(1, rows=3, size_bytes=7), -1)
+    api.backlog.remove([entry(1, rows=3, size_bytes=7)])
     after = api.stats(0.0)
 
     assert (before.name, before.queued_requests, before.queued_rows, before.queued_bytes) == ("a", 2, 5, 8)
@@ -176,7 +175,7 @@ def test_transport_brings_deadlines_forward() -> None:
         started = 10.0 * batch
         api.learn(running(rows=4, started=started), [(4, 0.25)], started + 0.375)
 
-    assert api.estimate.seconds(4) == pytest.approx(0.25)
+    assert api.model.estimate.seconds(4) == pytest.approx(0.25)
     assert api.due_at(5.0, math.inf) == pytest.approx(5.875, abs=0.002)
     assert api.due_at(5.0, 5.5) == pytest.approx(5.375, abs=0.002)
 
@@ -211,35 +210,35 @@ PROFILE = [(rows, 0.05 + 0.01 * rows) for rows in (1, 2, 4, 6, 7, 8)]
 def test_a_profile_is_what_batches_take() -> None:
     """Beyond the limit in force it is of no use; nobody has come, and nobody was answered."""
     api = Api(RULES)
-    api.learn_profile(3, [*PROFILE, (9, 70.0)])
+    api.model.observe_profile(3, [*PROFILE, (9, 70.0)])
 
-    assert api.estimate.intercept_s == pytest.approx(0.05)
-    assert api.estimate.slope_s == pytest.approx(0.01)
-    assert api.pace(3) == 1.0
-    assert (api.stats(1.0).rate_rows, api.requests) == (0, 0)
+    assert api.model.estimate.intercept_s == pytest.approx(0.05)
+    assert api.model.estimate.slope_s == pytest.approx(0.01)
+    assert api.model.slowdown(3) == 1.0
+    assert (api.stats(1.0).rate_rows, api.backlog.requests) == (0, 0)
 
 
 def test_a_profile_alone_refuses_nobody() -> None:
     """Requests may all be larger than the goal allows; the first batch tells how small they are."""
     api = Api(RULES)
-    api.learn_profile(0, PROFILE)
-    assert api.estimate.earned_rows == 16
-    assert not api.may_shed(1)
+    api.model.observe_profile(0, PROFILE)
+    assert api.model.estimate.earned_rows == 16
+    assert not api.model.can_predict(1)
 
     api.learn(running(rows=4), (), 0.09)
-    assert api.may_shed(4)
+    assert api.model.can_predict(4)
 
 
 @pytest.mark.parametrize("factor", [1.0, 4.0])
 def test_profiles_tell_workers_apart(factor: float) -> None:
     """The estimate is that of the average; one that takes as long as the other is no other."""
     api = Api(RULES)
-    api.learn_profile(0, PROFILE)
-    api.learn_profile(1, [(rows, factor * seconds) for rows, seconds in PROFILE])
+    api.model.observe_profile(0, PROFILE)
+    api.model.observe_profile(1, [(rows, factor * seconds) for rows, seconds in PROFILE])
 
-    assert api.pace(1) / api.pace(0) == pytest.approx(factor)
+    assert api.model.slowdown(1) / api.model.slowdown(0) == pytest.approx(factor)
     for worker, seconds in ((0, 0.1), (1, factor * 0.1)):
-        assert api.estimate.seconds(5) * api.pace(worker) == pytest.approx(seconds, rel=0.35)
+        assert api.model.estimate.seconds(5) * api.model.slowdown(worker) == pytest.approx(seconds, rel=0.35)
 
 
 def test_a_profile_that_comes_late_counts_beside_traffic() -> None:
@@ -247,7 +246,7 @@ def test_a_profile_that_comes_late_counts_beside_traffic() -> None:
     api = Api(RULES)
     api.learn(running(rows=1, worker=0), (), 0.4)
     assert api.urgency(queue((1, 0))) == pytest.approx(1.0 + 0.8)
-    api.learn_profile(1, [(1, 0.6)])
+    api.model.observe_profile(1, [(1, 0.6)])
 
-    assert api.estimate.seconds(1) == pytest.approx(0.5)
+    assert api.model.estimate.seconds(1) == pytest.approx(0.5)
     assert api.urgency(queue((1, 0))) == pytest.approx(1.0 + 1.0)

@@ -13,7 +13,7 @@ from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.actions import Start
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.jobs import Ran
+from uncork_dispatcher.jobs import BatchResult
 from uncork_dispatcher.rules import ApiRules
 
 
@@ -24,7 +24,7 @@ class RowsLog(Log):
         super().__init__()
         self.rows: list[int] = []
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch was released."""
         self.rows.append(rows)
 
@@ -80,7 +80,7 @@ def test_the_estimate_counts_cost() -> None:
     """One row that costs 40 and takes 40 ms says nothing of one that costs 1."""
 
     async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(20.0, 0.02), (20.0, 0.02)])))
+        shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20.0, 0.02), (20.0, 0.02)])))
         await shell.call("a", "x", cost=40.0)
         await dispatcher(Workers(seconds=0.04)).call("a", "x", cost=40.0)
 

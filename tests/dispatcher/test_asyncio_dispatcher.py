@@ -9,21 +9,21 @@ import pytest
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
 from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.errors import RequestShed
-from uncork_dispatcher.jobs import Answer
+from uncork_dispatcher.jobs import RequestResult
 from uncork_dispatcher.rules import ApiRules
 
 
 def test_an_answer_comes_with_its_batch() -> None:
     """The result, which batch it was in, when that ran, and how long the request was held."""
 
-    async def main() -> Answer[str]:
+    async def main() -> RequestResult[str]:
         await asyncio.sleep(2.0)
         return await dispatcher(Workers()).call("a", "x", rows=3, key="k")
 
     answer = run(main())
 
     assert answer.result == "X"
-    assert answer.held_s == 0.0
+    assert answer.queued_s == 0.0
     assert answer.batch.started == 2.0
     assert answer.batch.seconds == pytest.approx(0.05)
     start = answer.batch.start
@@ -91,7 +91,7 @@ def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCap
             self.told: list[str] = []
             self._fault = fault
 
-        def answered(self, answer: Answer[str]) -> None:
+        def answered(self, answer: RequestResult[str]) -> None:
             self.told.append(answer.result)
             if self._fault is not None:
                 raise self._fault
@@ -124,7 +124,7 @@ def test_callers_that_come_meanwhile_are_held() -> None:
 
         assert await outcomes(callers) == ["X", "Y", "Z"]
         assert workers.payloads == [["x"], ["y", "z"]]
-        held = [caller.result().held_s for caller in callers]
+        held = [caller.result().queued_s for caller in callers]
         assert held == pytest.approx([0.0, 0.03, 0.01])
 
     run(main())
@@ -199,7 +199,7 @@ def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
             caller.cancel()
         answer = await shell.call("a", "z")
 
-        assert answer.held_s == pytest.approx(0.03)
+        assert answer.queued_s == pytest.approx(0.03)
         assert await outcomes(callers) == ["CancelledError", "CancelledError"]
 
     run(main())
@@ -214,7 +214,7 @@ def test_changed_rules_are_in_force_at_once() -> None:
         await asyncio.sleep(0.1)
         shell.set_api(ApiRules(name="a"))
 
-        assert (await caller).held_s == pytest.approx(0.1)
+        assert (await caller).queued_s == pytest.approx(0.1)
 
     run(main())
 

@@ -57,7 +57,7 @@ def test_draining_ends_every_hold() -> None:
         await asyncio.sleep(0.02)
         await shell.drain()
 
-        assert (await caller).held_s == pytest.approx(0.02)
+        assert (await caller).queued_s == pytest.approx(0.02)
 
     run(main())
 

@@ -10,20 +10,20 @@ import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes, shout
 from tests.dispatcher.virtual_loop import run
-from uncork_dispatcher.actions import Ending, ShedReason, Start
+from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
-from uncork_dispatcher.jobs import Answer, BatchFacts, Ended, Job, Ran
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, RequestResult
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
 
 
-def failing(error: Exception, *, times: int = 1) -> Callable[[Job[str]], Ran[str]]:
+def failing(error: Exception, *, times: int = 1) -> Callable[[Job[str]], BatchResult[str]]:
     """Raises the error for the first batches, then answers."""
     left = iter([error] * times)
 
-    def then(job: Job[str]) -> Ran[str]:
+    def then(job: Job[str]) -> BatchResult[str]:
         if (failure := next(left, None)) is not None:
             raise failure
         return shout(job)
@@ -50,7 +50,7 @@ def test_an_error_of_the_runner_goes_to_every_caller() -> None:
 def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
     """Something that the runner waited for was cancelled: its callers are told, and it can go on."""
 
-    def then(job: Job[str]) -> Ran[str]:
+    def then(job: Job[str]) -> BatchResult[str]:
         if "x" in job.payloads:
             raise asyncio.CancelledError
         return shout(job)
@@ -85,7 +85,7 @@ def test_a_wrong_number_of_results_is_nobodys_answer(results: list[str]) -> None
 
     async def main() -> None:
         log = Log()
-        shell = dispatcher(Workers(then=lambda job: Ran(results)), observer=log)
+        shell = dispatcher(Workers(then=lambda job: BatchResult(results)), observer=log)
         ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
 
         assert [type(end) for end in ends] == [WrongResultCount] * 2
@@ -100,7 +100,7 @@ def test_a_batch_may_fail_and_still_have_answers() -> None:
 
     async def main() -> None:
         log = Log()
-        shell = dispatcher(Workers(then=lambda job: Ran(["sorry"], "failed")), observer=log)
+        shell = dispatcher(Workers(then=lambda job: BatchResult(["sorry"], "failed")), observer=log)
 
         assert await outcomes(calls(shell, "x")) == ["sorry"]
         assert shell.stats()[0].estimate.seconds(1) == 0.0
@@ -113,7 +113,7 @@ def test_chunks_teach_the_estimate() -> None:
     """40 rows that were run in two calls of 20."""
 
     async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(20, 0.02), (20, 0.02)])))
+        shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20, 0.02), (20, 0.02)])))
         await shell.call("a", "x", rows=40)
 
         assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
@@ -128,7 +128,7 @@ def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, floa
     """A runner's bookkeeping is not worth a caller who hangs for ever."""
 
     async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: Ran(["X"], chunks=[(1, 0.1), chunk])))
+        shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(1, 0.1), chunk])))
         callers = calls(shell, "x")
         await asyncio.wait(callers, timeout=5.0)
 
@@ -144,7 +144,7 @@ def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, floa
 class Unlucky:
     """A waiter that raises whatever becomes of its request."""
 
-    def answered(self, answer: Answer[str]) -> None:
+    def answered(self, answer: RequestResult[str]) -> None:
         """Raise."""
         raise RuntimeError("answered")
 
@@ -153,14 +153,14 @@ class Unlucky:
         raise RuntimeError("failed")
 
 
-@pytest.mark.parametrize("outcome", [Ran(["X", "Y"]), KeyError("no such column")])
+@pytest.mark.parametrize("outcome", [BatchResult(["X", "Y"]), KeyError("no such column")])
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_waiter_that_raises_costs_nobody_else_anything(
-    outcome: Ran[str] | Exception, queued: bool, caplog: pytest.LogCaptureFixture
+    outcome: BatchResult[str] | Exception, queued: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its neighbour gets the answer or the error, the worker its next batch; the log says what was raised."""
 
-    def then(job: Job[str]) -> Ran[str]:
+    def then(job: Job[str]) -> BatchResult[str]:
         if "x" not in job.payloads:
             return shout(job)
         if isinstance(outcome, Exception):
@@ -206,11 +206,11 @@ def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_anythi
 class BrokenLog(Log):
     """An observer that raises each time."""
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Raise."""
         raise RuntimeError("started")
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """Raise."""
         raise RuntimeError("ended")
 
@@ -243,7 +243,7 @@ class Refusing:
         self._runner = TaskRunner(self.workers)
         self._errors = iter([error] * times)
 
-    def start(self, job: Job[str], ended: Ended[str]) -> None:
+    def start(self, job: Job[str], ended: OnBatchEnd[str]) -> None:
         """Raise, or begin."""
         if (error := next(self._errors, None)) is not None:
             raise error
@@ -339,7 +339,7 @@ def test_a_batch_waits_for_a_new_worker() -> None:
         await asyncio.sleep(1.0)
         shell.worker_ready(1)
 
-        assert (await caller).held_s == pytest.approx(1.0)
+        assert (await caller).queued_s == pytest.approx(1.0)
 
     run(main())
 
@@ -377,14 +377,14 @@ def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
 
     async def main() -> None:
         log = Log()
-        workers = Workers(then=lambda job: Ran([f"from {job.start.worker}"]))
+        workers = Workers(then=lambda job: BatchResult([f"from {job.start.worker}"]))
         shell = dispatcher(workers, workers=2, observer=log)
         [caller] = calls(shell, "x")
         await asyncio.sleep(0.03)
         shell.worker_lost(0)
 
         assert (await caller).result == "from 1"
-        assert (await caller).held_s == pytest.approx(0.03)
+        assert (await caller).queued_s == pytest.approx(0.03)
         assert [line[:3:2] if line[0] == "ended" else line[:2] for line in log.lines] == [
             *(("started", 1), ("started", 2)),
             *(("ended", "lost"), ("ended", "worked")),
@@ -422,7 +422,7 @@ def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
     """What it returns in the end goes nowhere, and its slot does not come back by it."""
 
     async def main() -> None:
-        async def stubborn(job: Job[str]) -> Ran[str]:
+        async def stubborn(job: Job[str]) -> BatchResult[str]:
             try:
                 await asyncio.sleep(9.0)
             except asyncio.CancelledError:

@@ -12,7 +12,7 @@ import pytest
 from tests.dispatcher.shell import Workers, calls, dispatcher, fixed, outcomes, shout
 from tests.dispatcher.virtual_loop import VirtualLoop, run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import Job, Ran
+from uncork_dispatcher.jobs import BatchResult, Job
 from uncork_dispatcher.tasks import TaskRunner
 
 Ts = TypeVarTuple("Ts")
@@ -28,7 +28,7 @@ def test_a_hold_is_timed() -> None:
         callers += calls(shell, "y")
         await outcomes(callers)
 
-        held = [caller.result().held_s for caller in callers]
+        held = [caller.result().queued_s for caller in callers]
         assert held == pytest.approx([0.25, 0.15])
 
     run(main())
@@ -78,7 +78,7 @@ class EarlyLoop(NotingLoop):
     share = 0.5
 
 
-async def at_once(job: Job[str]) -> Ran[str]:
+async def at_once(job: Job[str]) -> BatchResult[str]:
     """A runner that takes no time and no timer."""
     return shout(job)
 
@@ -93,10 +93,10 @@ def test_a_timer_that_fires_early_is_taken_at_its_word() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, EarlyLoop)
         shell = dispatcher(at_once, fixed(250))
-        assert (await shell.call("a", "x")).held_s == HOLD
+        assert (await shell.call("a", "x")).queued_s == HOLD
         # The clock is behind the core now; time does not go back for it.
         assert loop.time() == HOLD / 2
-        assert (await shell.call("a", "y")).held_s == HOLD
+        assert (await shell.call("a", "y")).queued_s == HOLD
         return loop.asked
 
     assert run(main(), loop_factory=EarlyLoop) == pytest.approx([HOLD, TIMEOUT] * 2)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.dispatcher.driver import core_with, start_one, starts, teach
+from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
 from uncork_dispatcher.actions import Abandon, Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -20,7 +20,7 @@ def api(policy: str = "cork", /, **limits: float) -> ApiRules:
 
 def requests(core: Dispatcher, now: float) -> list[tuple[int, ...]]:
     """Which requests go together in the batches that start now."""
-    return [start.requests for start in starts(core.poll(now))]
+    return [start.requests for start in starts(poll_all(core, now))]
 
 
 def busy(rules: ApiRules) -> tuple[Dispatcher, Start]:
@@ -45,7 +45,7 @@ def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
         core.submit(number, api="a", now=0.1)
         assert core.poll(0.1) == []
 
-    assert core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert core.batch_done(first.batch, status="worked", now=0.2)
     assert requests(core, 0.2) == [(1, 2, 3)]
 
 
@@ -82,7 +82,7 @@ def test_the_policy_none_never_batches() -> None:
     core, first = busy(api("none"))
     core.submit(1, api="a", now=0.1)
     core.submit(2, api="a", now=0.1)
-    core.batch_done(first.batch, outcome="worked", now=0.2)
+    core.batch_done(first.batch, status="worked", now=0.2)
 
     assert requests(core, 0.2) == [(1,)]
 
@@ -137,7 +137,7 @@ def test_an_empty_core_wants_no_wakeup() -> None:
     start = start_one(core, 1, now=2.0)
     assert core.next_wakeup() == 9.0
 
-    core.batch_done(start.batch, outcome="worked", now=3.0)
+    core.batch_done(start.batch, status="worked", now=3.0)
     core.poll(3.0)
     assert core.next_wakeup() == math.inf
 
@@ -147,7 +147,7 @@ INPUTS: dict[str, Callable[[Dispatcher, float], object]] = {
     "cancel": lambda core, now: core.cancel(1, now=now),
     "worker_ready": lambda core, now: core.worker_ready(1, now=now),
     "worker_lost": lambda core, now: core.worker_lost(1, now=now),
-    "batch_done": lambda core, now: core.batch_done(1, outcome="worked", now=now),
+    "batch_done": lambda core, now: core.batch_done(1, status="worked", now=now),
     "profile": lambda core, now: core.profile("a", 0, [(1, 0.1)], now=now),
     "drain": lambda core, now: core.drain(now=now),
     "poll": lambda core, now: core.poll(now),
@@ -191,7 +191,7 @@ def test_a_cancelled_request_leaves_its_mates_alone(gone: int) -> None:
     [stats] = core.stats(now=0.2)
     assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (2, 4, 10)
 
-    core.batch_done(first.batch, outcome="worked", now=0.3)
+    core.batch_done(first.batch, status="worked", now=0.3)
     assert requests(core, 0.3) == [tuple({1, 2, 3} - {gone})]
 
 
@@ -207,7 +207,7 @@ def test_the_last_to_leave_leaves_nothing_behind() -> None:
     assert core.poll(0.02) == []
     assert core.next_wakeup() == math.inf
     assert core.is_empty
-    assert repr(core) == "<Dispatcher held=0 running=0 idle=1>"
+    assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
 
 
 def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
@@ -218,28 +218,28 @@ def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
     core.submit(1, api="a", now=0.1)
     assert core.poll(0.1) == []
 
-    assert core.batch_done(first.batch, outcome="worked", now=0.2)
+    assert core.batch_done(first.batch, status="worked", now=0.2)
     assert requests(core, 0.2) == [(1,)]
 
 
 def test_a_batch_comes_back_once() -> None:
     """Then, and for a batch that never was, the core says no and frees no slot."""
     core, first = busy(api())
-    assert core.batch_done(first.batch, outcome="worked", now=0.1)
+    assert core.batch_done(first.batch, status="worked", now=0.1)
 
-    assert not core.batch_done(first.batch, outcome="worked", now=0.2)
-    assert not core.batch_done(77, outcome="worked", now=0.2)
-    assert repr(core) == "<Dispatcher held=0 running=0 idle=1>"
+    assert not core.batch_done(first.batch, status="worked", now=0.2)
+    assert not core.batch_done(77, status="worked", now=0.2)
+    assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
 
 
 def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     """A handler that raises at once would else be taken for a fast model."""
     core, first = busy(api())
-    core.batch_done(first.batch, outcome="failed", now=0.1)
+    core.batch_done(first.batch, status="failed", now=0.1)
     assert core.stats(now=0.1)[0].estimate.seconds(1) == 0.0
 
     second = start_one(core, 1, now=0.2)
-    core.batch_done(second.batch, outcome="worked", now=0.5)
+    core.batch_done(second.batch, status="worked", now=0.5)
     assert core.stats(now=0.5)[0].estimate.seconds(1) == pytest.approx(0.3)
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
 
@@ -258,7 +258,7 @@ def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
     core = core_with(api())
     core.submit(1, api="a", rows=30, now=0.0)
     [start] = starts(core.poll(0.0))
-    core.batch_done(start.batch, outcome="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
+    core.batch_done(start.batch, status="worked", now=1.0, chunks=[(20, 0.3), (10, 0.2)])
 
     estimate = core.stats(now=1.0)[0].estimate
     assert (estimate.seconds(20), estimate.seconds(10)) == pytest.approx((0.3, 0.2))
@@ -272,8 +272,8 @@ def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
     assert core.next_wakeup() == 2.0
 
     assert core.poll(2.0) == [Abandon(first.batch, 0, (0,))]
-    assert repr(core) == "<Dispatcher held=1 running=0 idle=0>"
-    assert not core.batch_done(first.batch, outcome="worked", now=2.1)
+    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
+    assert not core.batch_done(first.batch, status="worked", now=2.1)
     assert core.poll(2.1) == []
 
     core.worker_ready(0, now=3.0)
@@ -292,7 +292,7 @@ def test_draining_releases_what_is_held_and_refuses_what_comes() -> None:
     assert core.submit(2, api="a", now=0.02) == Shed(2, "a", "draining", 1.0)
     assert not core.is_empty
 
-    core.batch_done(start.batch, outcome="worked", now=0.1)
+    core.batch_done(start.batch, status="worked", now=0.1)
     assert core.poll(0.1) == []
     assert core.is_empty
 
@@ -309,7 +309,7 @@ def test_a_drain_keeps_to_the_limits() -> None:
     for _ in range(2):
         now += 1.0
         assert core.poll(now) == []
-        core.batch_done(start.batch, outcome="worked", now=now)
+        core.batch_done(start.batch, status="worked", now=now)
         [start] = starts(core.poll(now))
         seen.append(start.requests)
 
@@ -321,7 +321,7 @@ def test_changed_rules_hold_for_what_is_held() -> None:
     core = core_with(api("fixed:50"))
     core.submit(1, api="a", now=0.0)
     [start] = starts(core.poll(0.0) + core.poll(0.05))
-    core.batch_done(start.batch, outcome="worked", now=0.25)
+    core.batch_done(start.batch, status="worked", now=0.25)
     for number in (2, 3, 4):
         core.submit(number, api="a", now=0.25)
     assert core.poll(0.25) == []
@@ -334,19 +334,18 @@ def test_changed_rules_hold_for_what_is_held() -> None:
 
 
 def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
-    """Not while one is queued, runs, or is in a batch that was handed over."""
+    """Not while one is queued or runs."""
     core = core_with(api(max_batch_rows=1, goal_s=9.0))
     now = teach(core, 0.25)
     first = start_one(core, 0, now=now)
     assert not core.remove_api("a")
     core.submit(1, api="a", now=now)
-    [second] = core.hand_over(first.batch, now=now)
+    assert core.batch_done(first.batch, status="worked", now=now)
+    [second] = core.poll(now)
     assert isinstance(second, Start)
     core.worker_lost(second.worker, now=now)
     assert not core.remove_api("a"), "request 1 is queued again"
     core.cancel(1, now=now)
-    assert not core.remove_api("a")
-    assert core.batch_done(first.batch, outcome="worked", now=now)
 
     assert core.remove_api("a")
     assert core.stats(now=now) == []
@@ -365,8 +364,8 @@ def test_an_api_is_not_removed_before_its_lost_requests_are_told_of() -> None:
     assert core.remove_api("a")
 
 
-def held_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
-    """A core whose only worker is busy, with so many requests held behind it, numbered from 1."""
+def queued_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
+    """A core whose only worker is busy, with so many requests queued behind it, numbered from 1."""
     core = core_with(rules)
     now = teach(core, 0.25)
     first = start_one(core, 0, now=now)
@@ -376,35 +375,47 @@ def held_behind(rules: ApiRules, count: int) -> tuple[Dispatcher, Start]:
 
 
 def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
-    """The worker is not idle in between; the last batch is then told of as ever."""
-    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    """The worker is not idle in between; the next poll learns."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    assert core.batch_done(first.batch, status="worked", now=2.0)
+    assert not core.batch_done(first.batch, status="worked", now=2.0)
 
-    [start] = core.hand_over(first.batch, now=2.0)
+    [start] = core.poll(2.0)
     assert isinstance(start, Start)
     assert (start.requests, start.reason, start.worker) == ((1, 2), "full", first.worker)
     assert core.poll(2.0) == []
-    assert core.batch_done(first.batch, outcome="worked", now=2.0)
-    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
-    assert core.hand_over(start.batch, now=3.0) == [], "one request does not fill a batch"
-    assert core.batch_done(start.batch, outcome="worked", now=3.0)
+    assert core.sample("a").estimate.seconds(1) > 0.25, "the batch of 0.75 s counts"
+    assert core.batch_done(start.batch, status="worked", now=3.0)
     assert requests(core, 3.0) == [(3,)]
 
 
-@pytest.mark.parametrize("held", [0, 1])
-def test_nothing_is_handed_over_when_no_batch_is_full(held: int) -> None:
-    """Then it matters what is learned; the batch goes on to be told of."""
-    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), held)
+@pytest.mark.parametrize(("queued", "is_full"), [(2, True), (1, False)])
+def test_a_batch_that_is_not_full_starts_after_learning(queued: int, is_full: bool) -> None:
+    """The last batch took longer, which matters for it only."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), queued)
+    [before] = core.stats(now=1.25)
+    core.batch_done(first.batch, status="worked", now=2.25)
 
-    assert core.hand_over(first.batch, now=2.0) == []
-    assert core.runs(first.batch)
-    assert core.batch_done(first.batch, outcome="worked", now=2.0)
+    [start] = starts(core.poll(2.25))
+    assert (start.predicted_s == before.estimate.seconds(queued)) == is_full
 
 
-def test_nothing_is_handed_over_by_a_batch_that_was_given_up() -> None:
+def test_a_batch_that_was_given_up_frees_no_slot() -> None:
     """Its worker is gone."""
-    core, first = held_behind(api(max_batch_rows=2, goal_s=9.0), 3)
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
     core.worker_lost(first.worker, now=2.0)
 
-    assert core.hand_over(first.batch, now=2.0) == []
-    assert core.hand_over(77, now=2.0) == []
-    assert not core.batch_done(first.batch, outcome="worked", now=2.0)
+    assert not core.batch_done(first.batch, status="worked", now=2.0)
+    assert not core.batch_done(77, status="worked", now=2.0)
+    assert core.poll(2.0) == []
+
+
+@pytest.mark.parametrize("at", [2.0, 2.5])
+def test_what_a_batch_teaches_counts_for_the_next_input(at: float) -> None:
+    """Also for one that comes before the poll."""
+    core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 2)
+    [before] = core.stats(now=1.25)
+    core.batch_done(first.batch, status="worked", now=2.0)
+    core.submit(3, api="a", now=at)
+
+    assert core.sample("a").estimate != before.estimate

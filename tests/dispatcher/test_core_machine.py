@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.dispatcher.core_model import Model, Request
-from uncork_dispatcher.actions import Outcome, Start
+from tests.dispatcher.core_model import TRANSITIONS, Model, Request
+from uncork_dispatcher.actions import BatchStatus
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
@@ -33,7 +33,7 @@ SETTINGS = settings(
 WORKERS = st.integers(0, 2)
 ANY = st.integers(0, 10_000)
 """Points at one of however many there are."""
-OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(["worked", "worked", "worked", "failed"])
+STATUSES: st.SearchStrategy[BatchStatus] = st.sampled_from(["worked", "worked", "worked", "failed"])
 SOON = st.sampled_from([0.0, 0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 2.0]) | st.integers(0, 200_000).map(
     lambda microseconds: microseconds / 1e6
 )
@@ -83,9 +83,10 @@ class CoreMachine(RuleBasedStateMachine):
 
     def _poll(self, wanted: bool = True) -> None:
         if wanted:
-            actions = self.core.poll(self.now)
-            self.books.polled(actions, now=self.now, wakeup=self.core.next_wakeup(), stats=self._stats())
-            assert self.core.is_empty == (not self.books.held() and not self.books.running)
+            while actions := self.core.poll(self.now):
+                self.books.entered(actions, now=self.now, stats=self._stats())
+            self.books.at_rest(self.now, self.core.next_wakeup())
+            assert self.core.is_empty == (not self.books.queued() and not self.books.running)
 
     @rule(
         api=st.sampled_from(["tight", "tight", "loose"]),
@@ -172,22 +173,14 @@ class CoreMachine(RuleBasedStateMachine):
         self._poll(poll)
 
     @precondition(lambda self: self.books.running)
-    @rule(which=ANY, outcome=OUTCOMES, took=SOON, hand_over=st.booleans(), poll=POLL)
-    def batch_done(self, *, which: int, outcome: Outcome, took: float, hand_over: bool, poll: bool) -> None:
-        """One that runs, a little later, well or badly; with the next one started before or after."""
+    @rule(which=ANY, status=STATUSES, took=SOON, poll=POLL)
+    def batch_done(self, *, which: int, status: BatchStatus, took: float, poll: bool) -> None:
+        """One that runs, a little later, well or badly."""
         self.now += took
         running = list(self.books.running)
         number = running[which % len(running)]
-        actions = self.core.hand_over(number, now=self.now) if hand_over else []
-        starts = [action for action in actions if isinstance(action, Start)]
-        assert actions[len(actions) - len(starts) :] == starts
-        stats = self._stats()
-        self.books.handing_over = bool(starts)
-        self.books.entered([action for action in actions if action not in starts], now=self.now, stats=stats)
-        assert self.core.batch_done(number, outcome=outcome, now=self.now)
-        self.books.handing_over = False
-        self.books.done(number, outcome)
-        self.books.entered(list(starts), now=self.now, stats=stats)
+        assert self.core.batch_done(number, status=status, now=self.now)
+        self.books.done(number, status)
         self._poll(poll)
 
     @rule(batches=st.integers(1, 6), seconds=st.sampled_from([0.02, 0.05, 0.2]))
@@ -198,7 +191,7 @@ class CoreMachine(RuleBasedStateMachine):
                 api="tight", key=None, flow="x", rows=1, size_bytes=1, patience=math.inf, copies=1, poll=True
             )
             if self.books.running:
-                self.batch_done(which=0, outcome="worked", took=seconds, hand_over=True, poll=True)
+                self.batch_done(which=0, status="worked", took=seconds, poll=True)
 
     @rule(api=st.sampled_from(["tight", "loose"]), worker=WORKERS, seconds=SOON, poll=POLL)
     def profile(self, *, api: str, worker: int, seconds: float, poll: bool) -> None:
@@ -211,7 +204,7 @@ class CoreMachine(RuleBasedStateMachine):
     def batch_done_too_late(self, *, number: int) -> None:
         """One that never ran, came back already, or was given up."""
         if number not in self.books.running:
-            assert not self.core.batch_done(number, outcome="worked", now=self.now)
+            assert not self.core.batch_done(number, status="worked", now=self.now)
 
     @rule(seconds=SOON, poll=POLL)
     def time_passes(self, *, seconds: float, poll: bool) -> None:
@@ -243,7 +236,7 @@ class CoreMachine(RuleBasedStateMachine):
         """Only one without requests is; what it knew is gone when it is added again."""
         self._poll()
         running = [batch.start.api for batch in self.books.running.values()]
-        is_idle = not self.books.held(api) and api not in running
+        is_idle = not self.books.queued(api) and api not in running
         assert self.core.remove_api(api) == is_idle
         if is_idle:
             assert api not in [each.name for each in self._stats()]
@@ -261,8 +254,8 @@ class CoreMachine(RuleBasedStateMachine):
     def totals_are_right(self) -> None:
         """After every step, polled or not."""
         self.books.agrees(self._stats())
-        held, running, idle = len(self.books.held()), len(self.books.running), len(self.books.idle)
-        assert repr(self.core) == f"<Dispatcher held={held} running={running} idle={idle}>"
+        queued, running, idle = len(self.books.queued()), len(self.books.running), len(self.books.idle)
+        assert repr(self.core) == f"<Dispatcher queued={queued} running={running} idle={idle}>"
 
     def teardown(self) -> None:
         """A drained core ends empty, and every request has ended in exactly one way."""
@@ -271,13 +264,12 @@ class CoreMachine(RuleBasedStateMachine):
         self.worker_ready(worker=0, poll=True)
         while self.books.running:
             for number in list(self.books.running):
-                self.batch_done(which=0, outcome="worked", took=0.0, hand_over=False, poll=False)
+                self.batch_done(which=0, status="worked", took=0.0, poll=False)
                 assert number not in self.books.running
             self._poll()
         assert self.core.is_empty
         assert self.core.next_wakeup() == math.inf
-        ends = {"answered", "shed", "abandoned", "lost", "cancelled"}
-        assert {request.place for request in self.books.requests.values()} <= ends
+        assert not {request.state for request in self.books.requests.values()} & TRANSITIONS.keys()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts, teach
+from tests.dispatcher.driver import Arrival, Driver, core_with, poll_all, start_one, starts, teach
 from uncork_dispatcher.actions import Shed, Start
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
@@ -112,7 +112,7 @@ def test_nobody_is_refused_before_the_estimate_is_earned() -> None:
     assert core.poll(now + 0.19) == []
     assert core.poll(now + 5.0) == []
 
-    core.batch_done(start.batch, outcome="worked", now=now + 5.0)
+    core.batch_done(start.batch, status="worked", now=now + 5.0)
     assert [start.requests for start in starts(core.poll(now + 5.0))] == [(1,)]
 
 
@@ -244,10 +244,10 @@ def test_a_worker_that_comes_back_is_waited_for_anew() -> None:
     core.submit(1, api="a", now=0.0)
     core.worker_lost(0, now=0.0)
     core.poll(0.0)
+    assert core.next_wakeup() == 2.0
     core.worker_ready(1, now=1.5)
     core.worker_lost(1, now=1.5)
     core.worker_ready(2, now=1.9)
-    assert core.next_wakeup() == 2.0
     core.poll(1.9)
     core.worker_lost(2, now=5.0)
     core.poll(5.0)
@@ -357,7 +357,7 @@ def test_a_larger_request_must_start_earlier() -> None:
         core.submit(number, api="a", rows=rows, now=float(number))
         [start] = starts(core.poll(number))
         if number < 5:
-            core.batch_done(start.batch, outcome="worked", now=number + 0.09 + 0.01 * rows)
+            core.batch_done(start.batch, status="worked", now=number + 0.09 + 0.01 * rows)
     core.submit(6, api="a", rows=11, now=5.0)
 
     assert core.poll(5.0) == []
@@ -398,7 +398,7 @@ def test_nobody_is_refused_while_a_worker_is_idle() -> None:
     """The batch comes back after the last moment: late, but answered."""
     core, now = taught(goal_s=0.5)
     core.submit(1, api="a", now=now)
-    core.batch_done(6, outcome="worked", now=now + 0.6)
+    core.batch_done(6, status="worked", now=now + 0.6)
 
     assert [start.requests for start in starts(core.poll(now + 0.6))] == [(1,)]
 
@@ -408,9 +408,9 @@ def test_what_the_release_leaves_behind_is_looked_at_again() -> None:
     core, now = taught(goal_s=0.5, max_batch_rows=1)
     core.submit(1, api="a", now=now)
     core.submit(2, api="a", now=now)
-    core.batch_done(6, outcome="worked", now=now + 0.45)
+    core.batch_done(6, status="worked", now=now + 0.45)
 
-    start, shed = core.poll(now + 0.45)
+    start, shed = poll_all(core, now + 0.45)
     assert isinstance(start, Start)
     assert start.requests == (1,)
     assert isinstance(shed, Shed)
@@ -425,7 +425,7 @@ def test_a_client_that_gives_up_is_refused_then() -> None:
     assert core.poll(0.1) == []
     assert core.next_wakeup() == 0.2
 
-    core.batch_done(1, outcome="worked", now=0.2)
+    core.batch_done(1, status="worked", now=0.2)
     assert core.poll(0.2) == [Shed(1, "a", "client_deadline", 1.0)]
 
 

@@ -92,7 +92,7 @@ def test_a_quiet_flow_takes_the_place_of_the_newest_of_a_noisy_one() -> None:
 
     assert core.submit(7, api="a", now=0.2, flow="quiet") == Shed(7, "a", "queue_full", 1.0)
     assert core.submit(8, api="a", now=0.2, flow="noisy") == Shed(8, "a", "queue_full", 1.0)
-    core.batch_done(1, outcome="worked", now=0.3)
+    core.batch_done(1, status="worked", now=0.3)
     assert [start.requests for start in starts(core.poll(0.3))] == [(1, 5, 2, 6)]
 
 
@@ -119,7 +119,7 @@ def test_flows_mean_nothing_where_the_api_is_not_fair() -> None:
     """First come, first served."""
     core = full(fair=False)
     assert core.submit(5, api="a", now=0.2, flow="quiet") == Shed(5, "a", "queue_full", 1.0)
-    core.batch_done(1, outcome="worked", now=0.3)
+    core.batch_done(1, status="worked", now=0.3)
     [start] = starts(core.poll(0.3))
     assert start.requests == (1, 2, 3, 4)
 
@@ -131,7 +131,7 @@ def test_a_prediction_counts_what_goes_before() -> None:
     for number in range(6):
         start = start_one(core, 100 + number, now=now)
         now += 0.25
-        core.batch_done(start.batch, outcome="worked", now=now)
+        core.batch_done(start.batch, status="worked", now=now)
         core.poll(now)
     start_one(core, 0, now=now)
     refused = [core.submit(number, api="a", now=now, flow="noisy") for number in (1, 2, 3, 4)]

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from tests.dispatcher.virtual_loop import VirtualLoop, run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
-from uncork_dispatcher.jobs import BatchFacts, Job, Ran
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.run import Loss, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -193,7 +193,7 @@ class _Live:
         else:
             self._batches[answer.batch.start.batch] = answer.batch
 
-    async def _work(self, job: Job[None]) -> Ran[None]:
+    async def _work(self, job: Job[None]) -> BatchResult[None]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, _Loop)
         start = job.start
@@ -203,7 +203,7 @@ class _Live:
         done = self._working[start.worker] = loop.create_future()
         loop.alarm(loop.time() + seconds, partial(self._finish, done))
         await done
-        return Ran([None] * len(job.payloads))
+        return BatchResult([None] * len(job.payloads))
 
     def _finish(self, working: asyncio.Future[None]) -> None:
         if not working.done():

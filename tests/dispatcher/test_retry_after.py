@@ -73,7 +73,7 @@ class Population:
         )
 
     def _finish(self, start: Start) -> None:
-        self._core.batch_done(start.batch, outcome="worked", now=self._now)
+        self._core.batch_done(start.batch, status="worked", now=self._now)
         for request in start.requests:
             self.answered[self._asked.pop(request)] += self._now > WARM_S
             self._later(self._random.expovariate(1 / self._think_s), 1)

@@ -47,14 +47,14 @@ def test_a_suspect_that_runs_is_waited_for() -> None:
     core.worker_ready(7, now=1.0)
     core.poll(1.0)
 
-    assert holding(core, 1.0) == Holding(math.inf, "suspect")
+    assert holding(core, 1.0) == Holding(math.inf, "quarantine")
 
 
 def test_what_runs_is_told_with_how_long_it_has_left() -> None:
     """Of each worker; those that are idle are counted."""
     core = core_with(ApiRules(name="a"), workers=2)
     first = start_one(core, 0, now=0.0)
-    core.batch_done(first.batch, outcome="worked", now=2.0)
+    core.batch_done(first.batch, status="worked", now=2.0)
     core.submit(1, api="a", rows=3, now=5.0)
     [start] = core.poll(5.0)
 
@@ -73,7 +73,7 @@ def test_clients_are_those_who_wait_and_those_who_are_expected_back() -> None:
     [start] = core.poll(0.0)
     core.submit(3, api="a", source="w", now=0.05)
     assert isinstance(start, Start)
-    core.batch_done(start.batch, outcome="worked", now=0.1)
+    core.batch_done(start.batch, status="worked", now=0.1)
     core.submit(4, api="a", source="x", now=0.15)
 
     [api] = core.stats(now=0.15)
@@ -88,7 +88,7 @@ def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
     core = core_with(fixed(max_queue_rows=5))
     core.submit(1, api="a", rows=2, now=0.0)
     core.poll(1.0)
-    core.batch_done(1, outcome="worked", seconds=0.3, chunks=[(2, 0.2)], now=1.3)
+    core.batch_done(1, status="worked", seconds=0.3, chunks=[(2, 0.2)], now=1.3)
     core.submit(2, api="a", rows=4, now=1.4)
     assert core.submit(3, api="a", rows=3, now=1.4) is not None
 

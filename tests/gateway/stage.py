@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.gateway.client import JSON, Client, Reply, Server
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import HandlerResult
@@ -29,13 +29,13 @@ class Runner:
         self.reply: Callable[[bytes], HandlerResult] = lambda body: HandlerResult(200, body)
         self.error: Exception | None = None
 
-    async def __call__(self, job: Job[Marshalled]) -> Ran[HandlerResult]:
+    async def __call__(self, job: Job[Marshalled]) -> BatchResult[HandlerResult]:
         """Run a batch."""
         self.jobs.append(job)
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return Ran([self.reply(asked.body) for asked in job.payloads])
+        return BatchResult([self.reply(asked.body) for asked in job.payloads])
 
     @property
     def batches(self) -> list[list[bytes]]:

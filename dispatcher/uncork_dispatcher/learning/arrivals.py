@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 
 _WINDOW_S = 0.5
-# Within this share of the window nothing is forgotten: requests come many at a time.
+# Within this share of the window nothing is forgotten: many requests arrive at the same time.
 _GRAIN = 1e-4
-# After so many windows what lies before the first arrival is nothing.
+# After this many windows the time before the first arrival does not count.
 _SETTLED_WINDOWS = 40.0
 
 
 class ArrivalRate:
     """Rows per second, averaged over about the last ``window_s`` seconds with exponential forgetting.
 
-    A window of time, not of arrivals: clients that wait for a batch come back all at once, and an
-    average over the last 50 arrivals would take such a burst for the rate of the traffic.
+    A window of time, not of arrivals: clients that wait for a batch return all at once, and an average over
+    the last 50 arrivals would mistake such a burst for the rate of the traffic.
     """
 
     def __init__(self, window_s: float = _WINDOW_S) -> None:
@@ -35,7 +35,7 @@ class ArrivalRate:
         self._rows += rows
 
     def per_second(self, *, now: float) -> float:
-        """The rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""
+        """Return the rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""
         if self._started == math.inf:
             return 0.0
         per_second = self._rows * math.exp((self._updated - now) / self._window_s) / self._window_s

@@ -1,18 +1,19 @@
-"""Predicts how long a batch will take from how long batches took.
+"""Predicts how long a batch takes from past batches.
 
 Model: ``s(n) = intercept + slope * n`` seconds for a batch of ``n`` rows, both non-negative.
 
 One mean is kept per batch size (sizes that lie close together share one), and a line is drawn through
-the means. Keeping sizes apart is what makes the line survive a flood of batches of one size: plain
-least squares over the last 50 batches, as BentoML has it, forgets the slope as soon as all of them
-have the same size, and then predicts 0.8 s for a batch that takes 65 ms.
+the means. Because sizes are kept apart, the line survives a flood of batches of one size: plain least squares
+over the last 50 batches, as in BentoML, forgets the slope as soon as all of them have the same size, and then
+predicts 0.8 s for a batch that takes 65 ms.
 
 Forgetting: every observation weakens the other sizes, down to a floor. At the floor a size no longer
-argues with fresh ones, but still tells slope from intercept when nothing else does. When several batches in
-a row are off to the same side, the model itself has become slower or faster, and all sizes are moved.
+outweighs fresh ones, but still separates slope from intercept when nothing else does. When several batches
+in a row miss the prediction to the same side, the model itself has become slower or faster, and all sizes
+move.
 
 Fit: weighted least squares of the relative error, restricted to non-negative values. With two unknowns
-the restricted optimum is either the free one or lies on one of two edges, so it is written out here.
+the restricted optimum is either the free one or on one of two edges, so it is written out here.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# A prediction is believed for refusing a request only after this many batches ...
+# A prediction may shed a request only after this many batches ...
 _EARNED_BATCHES = 5
 # ... and only up to this multiple of the largest batch seen: the line is not trusted far outside.
 EARNED_REACH = 2.0
-# Until two sizes have been seen nothing tells slope from intercept; this is the slope's share then.
+# Until two sizes have been seen, nothing separates slope from intercept; the slope has this share then.
 _PRIOR_SLOPE_PER_INTERCEPT = 0.1
 _FORGET = 0.95
 _WEIGHT_FLOOR = 0.01
 _MEMORY = 0.1
 # A measurement beyond this multiple of the prediction counts as this multiple: one hiccup of 60 times
-# the usual then moves its size by a tenth. If the model really became slower the next ones say so too.
+# the usual then moves its size by a tenth. If the model really became slower, the next ones show it too.
 _OUTLIER = 2.0
-# This many batches in a row, off to one side by this much and by more than the spread, are a change; with
-# each further one all sizes move by this part of the way (of the logarithm).
+# This many batches in a row that miss to one side by this much, and by more than the spread, are a change;
+# with each further one all sizes move by this part of the way (of the logarithm).
 _CHANGE_BATCHES = 3
 _CHANGE = 1.25
 _FOLLOW = 0.5
@@ -43,11 +44,11 @@ _FIRST_SPREAD = 0.3
 
 
 class Estimate(NamedTuple):
-    """What is believed about batch execution time.
+    """The predicted batch execution time.
 
     ``spread`` is the relative standard deviation of a batch's time around the prediction.
-    ``earned_rows`` is the largest batch for which a request may be refused on the strength of the
-    prediction: 0 until enough batches have been seen.
+    ``earned_rows`` is the largest batch whose prediction may shed a request: 0 until enough batches have been
+    seen.
     """
 
     intercept_s: float = 0.0
@@ -56,23 +57,23 @@ class Estimate(NamedTuple):
     earned_rows: float = 0.0
 
     def seconds(self, rows: float) -> float:
-        """Predicted mean execution time of a batch of ``rows`` rows; 0 when nothing is known."""
+        """Return the mean execution time of a batch of ``rows`` rows; 0 when nothing is known."""
         return self.intercept_s + self.slope_s * rows
 
     def upper(self, rows: float, z: float = 2.0) -> float:
-        """Execution time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
+        """Return a time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
         return self.seconds(rows) * (1.0 + z * self.spread)
 
-    def at_pace(self, pace: float) -> Estimate:
-        """The same for a worker that takes ``pace`` times as long."""
-        if pace == 1.0:
+    def slowed(self, factor: float) -> Estimate:
+        """Return the estimate for a worker that takes ``factor`` times as long."""
+        if factor == 1.0:
             return self
-        return self._replace(intercept_s=self.intercept_s * pace, slope_s=self.slope_s * pace)
+        return self._replace(intercept_s=self.intercept_s * factor, slope_s=self.slope_s * factor)
 
 
 @dataclass(slots=True)
 class _Size:
-    """What is known of batches of about one size."""
+    """The mean of batches of about one size."""
 
     rows: float
     seconds: float
@@ -81,7 +82,7 @@ class _Size:
 
 
 class BatchTimeEstimator:
-    """Learns the batch time of one api, a batch at a time; the first batch already gives an estimate."""
+    """Learns the batch time of one API; the first batch already gives an estimate."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, _Size] = {}
@@ -93,7 +94,7 @@ class BatchTimeEstimator:
 
     @property
     def known_rows(self) -> tuple[float, float] | None:
-        """Sizes of the smallest and the largest batch that were seen; None before the first."""
+        """Sizes of the smallest and the largest batch seen; None before the first."""
         sizes = [size.rows for size in self._sizes.values()]
         return (min(sizes), max(sizes)) if sizes else None
 
@@ -111,9 +112,9 @@ class BatchTimeEstimator:
         self._estimate_anew()
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows, seconds) of batches of many sizes, which were run to be measured.
+        """Learn from (rows, seconds) of batches of many sizes that were run to be measured.
 
-        What lies off the line then is the model's shape, no change and no outlier: each counts as it is.
+        Distances from the line are the shape of the model, not changes or outliers: each counts fully.
 
         Raises:
             ValueError: as for :meth:`observe`; then none of them counts.
@@ -135,9 +136,9 @@ class BatchTimeEstimator:
         )
 
     def _judge(self, rows: float, seconds: float, predicted: float) -> float:
-        """Learn from how far a measurement lies from the prediction; returns what it counts as."""
+        """Learn from the distance of a measurement from the prediction; return the seconds to count."""
         changed = self._follow_change(seconds / predicted)
-        # Means of a size not seen before say more about the prediction than about the spread.
+        # A size not seen before says more about the prediction than about the spread.
         if not changed and _size_class(rows) in self._sizes:
             miss = min(seconds / predicted, _OUTLIER) - 1.0
             self._variance += _MEMORY * (miss * miss - self._variance)
@@ -145,7 +146,7 @@ class BatchTimeEstimator:
         return seconds if trusted else min(seconds, _OUTLIER * predicted)
 
     def _follow_change(self, ratio: float) -> bool:
-        """Move all sizes if this and the last measurements are off to one side; whether they were."""
+        """Move all sizes if this and the last measurements miss to one side; return whether they do."""
         side = 1 if ratio > 1 else -1
         far = abs(math.log(max(ratio, 1e-9))) > max(math.log(_CHANGE), 1.5 * math.sqrt(self._variance))
         if not far:
@@ -174,8 +175,8 @@ class BatchTimeEstimator:
     def _fit(self) -> tuple[float, float]:
         weight = x = y = xx = xy = 0.0
         for size in self._sizes.values():
-            # By what was expected, not by what was seen: else a size that became slower counts for less
-            # than those that nobody has seen since.
+            # Weighted by the expected time, not by the measured one: otherwise a size that became slower
+            # would count for less than sizes that were not measured since.
             expected = self.estimate.seconds(size.rows) or size.seconds
             w = size.weight / max(expected, 1e-9) ** 2
             weight += w
@@ -195,7 +196,7 @@ class BatchTimeEstimator:
         return intercept, slope
 
     def _rescaled(self, rows: float, seconds: float) -> tuple[float, float]:
-        """One size alone tells the level, not the shape: keep the shape, through the one known point."""
+        """Keep the shape of the line and move it through a point: one size gives the level only."""
         before = self.estimate
         if before.seconds(1.0) <= 0:
             before = Estimate(intercept_s=1.0, slope_s=_PRIOR_SLOPE_PER_INTERCEPT)
@@ -209,5 +210,5 @@ def _check(rows: float, seconds: float) -> None:
 
 
 def _size_class(rows: float) -> int:
-    """Sizes up to 8 stand alone, larger ones share a class with those within about 9 percent."""
+    """Return the class of a size: each has its own up to 8, larger ones share it with those within 9 %."""
     return round(rows) if 0.5 <= rows <= 8 else 8 + round(8 * math.log2(rows / 8))

@@ -1,9 +1,9 @@
 """How much longer or shorter than the average each worker takes for the same batch.
 
-Workers on unlike devices, or beside a noisy neighbour, differ for long. The batch time of an average worker
-is learned in ``estimator.py``; here each worker's factor on it: a moving average of the logarithm of
-measured over predicted time, less the mean of all workers. A factor is 1 until the difference stands
-out of the noise: twice the standard deviation of such an average.
+Workers on different devices, or next to a noisy neighbour, differ for long. ``estimator.py`` learns the
+batch time of an average worker. Here each worker has a factor on it: a moving average of the logarithm of
+measured over predicted time, less the mean of all workers. A factor is 1 until the difference exceeds the
+noise: twice the standard deviation of such an average.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _LEAST_DIFFERENCE = 0.1
 _OUTLIER = math.log(2.0)
 
 
-class WorkerPaces:
-    """The factor on batch time of each worker of one api: 2.0 is a worker that takes twice as long."""
+class SpeedFactors:
+    """The factor on batch time of each worker of one API: 2.0 is a worker that takes twice as long."""
 
     def __init__(self) -> None:
         self._logs: dict[int, float] = {}
         self._seen: dict[int, int] = {}
-        self._paces: dict[int, float] = {}
+        self._slowdowns: dict[int, float] = {}
 
-    def of(self, worker: int) -> float:
-        """Factor on the batch time of an average worker; 1 while nothing else is known."""
-        return self._paces.get(worker, 1.0)
+    def slowdown(self, worker: int) -> float:
+        """Return the factor on the batch time of an average worker; 1 while nothing else is known."""
+        return self._slowdowns.get(worker, 1.0)
 
     def observe(self, worker: int, *, seconds: float, average_s: float, spread: float) -> None:
         """Learn from a batch for which an average worker is predicted to take ``average_s`` seconds.
@@ -46,10 +46,10 @@ class WorkerPaces:
         self._compare(max(_LEAST_DIFFERENCE, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY))))
 
     def forget(self, worker: int) -> None:
-        """A worker is gone; whoever gets its number may be another device."""
+        """Drop the factor of a worker that is gone; its number may go to another device."""
         self._seen.pop(worker, None)
         self._logs.pop(worker, None)
-        self._paces.pop(worker, None)
+        self._slowdowns.pop(worker, None)
 
     def _compare(self, noise: float) -> None:
         known = [worker for worker, seen in self._seen.items() if seen >= _EARNED_BATCHES]
@@ -58,4 +58,4 @@ class WorkerPaces:
         mean = sum(self._logs[worker] for worker in known) / len(known)
         for worker in known:
             difference = self._logs[worker] - mean
-            self._paces[worker] = math.exp(difference) if abs(difference) > noise else 1.0
+            self._slowdowns[worker] = math.exp(difference) if abs(difference) > noise else 1.0

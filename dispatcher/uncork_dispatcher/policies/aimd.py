@@ -1,52 +1,51 @@
 """A cap on batches that is found by trial, as a connection finds its share of a link.
 
-A worker takes what is held as soon as it is idle, but ``cap`` rows at most. The cap begins at 1. When a batch
-has run, with ``L`` the latency goal:
+An idle worker takes all queued rows at once, up to ``cap``. The cap begins at 1. When a batch has run, with
+``L`` the latency goal:
 
 * it ran longer than ``L``: ``cap = 0.9 * cap``, but never below 1;
 * it did not, and was as large as the cap allowed: ``cap = cap + 1``, up to the user's limit.
 
-Nothing is ever held, so at a load that one row at a time can carry there are no batches to speak of. The goal
-is for the execution alone: with what it waited for the batch before it, a request may take twice that. And
-a cap of ``n`` takes ``n`` batches to grow, which is long for a model that needs large ones.
+It never holds, so at a load that one row at a time can carry, batches stay small. The goal applies to the
+execution alone: with the wait for the batch before it, a request may take twice that. A cap of ``n`` takes
+``n`` batches to grow, which is long for a model that needs large ones.
 
 Source: Crankshaw et al. 2017, "Clipper: A Low-Latency Online Prediction Serving System" (NSDI), section 4.3.
 Deviations: the additive step, which the paper does not give, is 1 row; a batch that was not full does not
-raise the cap, which would show nothing and let it rise without end; the cap belongs to the api, where
-Clipper has one for each replica, so a batch that was larger than the cap now is (released before the cap was
-lowered, or one request that is larger by itself) does not lower it again; no delayed batching, which is a
-separate setting there. Clipper's released code has another rule.
+raise the cap, because it shows nothing and the cap would rise without end; the cap belongs to the API, where
+Clipper has one for each replica, so a batch that is larger than the cap (released before the cap fell, or one
+request that is larger by itself) does not lower it again; no delayed batching, which is a separate setting
+there. Clipper's released code has another rule.
 """
 
 from __future__ import annotations
 
 import math
 
-from uncork_dispatcher.policies.base import BatchDone, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Policy, Release, View, register
 
 _STEP_ROWS = 1.0
 _BACK_OFF = 0.9
 
 
-class AimdPolicy:
+@register("aimd")
+class AimdPolicy(Policy):
     """Additive increase, multiplicative decrease of the cap described at the top of this file."""
 
+    rank = 3
+
     def __init__(self, *, limit_rows: int) -> None:
-        self._most_rows = limit_rows
+        super().__init__(limit_rows=limit_rows)
         self._cap = 1.0
         self._goal_s = math.inf
 
     @property
     def limit_rows(self) -> int:
-        """The cap as it is now, in whole rows.
-
-        Not the limit up to which it may grow: that is not what batches will be like, and who foresees how
-        long a backlog takes must count the batches that it will really go in.
-        """
+        """The cap in whole rows, not the limit of its growth: predictions of a backlog count real batches."""
         return int(self._cap)
 
     def decide(self, view: View) -> Release:
-        """Release what is held, up to the cap."""
+        """Release the queued rows, up to the cap."""
         self._goal_s = view.goal_s
         return Release(self.limit_rows, "full" if view.full else "idle")
 
@@ -57,4 +56,4 @@ class AimdPolicy:
                 self._cap = max(1.0, _BACK_OFF * self._cap)
         # As large as the cap allowed: one more request of the same size would not have fitted.
         elif done.rows + done.rows / done.requests > self.limit_rows:
-            self._cap = min(self._most_rows, self._cap + _STEP_ROWS)
+            self._cap = min(self._limit_rows, self._cap + _STEP_ROWS)

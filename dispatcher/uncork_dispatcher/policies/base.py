@@ -1,21 +1,23 @@
-"""What a policy sees, and what it answers.
+"""The interface of policies: what a policy sees, and what it answers.
 
-A policy decides when to release the requests that are held, and how many. It sees aggregates and never
-touches the queue, so that every policy is correct and only better or worse. It is deterministic: time
-comes in with the view.
+A policy decides when to release queued requests, and how many. It sees aggregates and never touches the
+queue, so every policy is correct and only better or worse. It is deterministic: time comes in with the view.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import Returns
+from uncork_dispatcher.learning.returns import ReturnForecast
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
-HoldReason = Literal["balance", "returns", "goal", "next", "window", "suspect"]
-"""What is waited for while a worker is idle: the moment that keeps batches even, answered clients to come
-back, the last moment that meets the goal, one more request, the end of a fixed time, a suspect that runs."""
+HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine"]
+"""Why requests are held while a worker is idle: to keep batches even, for answered clients to return, to use
+the goal to the last moment, for one more request, until a fixed time has passed, or because a quarantined
+request is being retried."""
 
 
 class View(NamedTuple):
@@ -23,34 +25,34 @@ class View(NamedTuple):
 
     now: float
     rows: float
-    """Rows held (or their cost, where the api gives one); more than 0."""
+    """Rows queued (or their cost, where the API gives one); more than 0."""
     requests: int
     """Requests that carry them; at least 1."""
     oldest: float
-    """Arrival of the request held longest."""
+    """Arrival of the request queued longest."""
     newest: float
-    """Arrival of the request that came last."""
+    """Arrival of the newest request."""
     deadline: float
-    """Earliest deadline among the requests held."""
+    """Earliest deadline among the queued requests."""
     goal_s: float
-    """The latency goal of the api."""
+    """The latency goal of the API."""
     full: bool
-    """Whether a batch can take no more: rows or bytes are at the limit."""
+    """Whether rows or bytes are at the limit of a batch."""
     idle_workers: int
     """Workers that could start now; at least 1."""
     busy_until: tuple[float, ...]
     """Predicted finish of each running batch, soonest first, never before ``now``."""
     running_rows: tuple[float, ...]
-    """Rows of the api in each of these batches; 0 in another api's."""
+    """Rows of the API in each of these batches; 0 in another API's."""
     estimate: Estimate
     """Of an average worker."""
-    pace: float
-    """How many times as long the idle worker takes that is next."""
-    rate: float
-    """Arrivals of the api from clients that were not expected back, in rows per second."""
+    slowdown: float
+    """How many times as long the next idle worker takes."""
+    new_client_rate: float
+    """Arrivals of the API from clients that were not expected back, in rows per second."""
     load_rate: float
-    """Arrivals of the api from everybody, in rows per second: the higher of a short and a long average."""
-    returns: Returns
+    """All arrivals of the API, in rows per second: the higher of a short and a long average."""
+    returns: ReturnForecast
     """Which answered clients are expected back, and when."""
 
 
@@ -62,34 +64,62 @@ class Release(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Keep them, and ask again at ``until`` or when something happens before."""
+    """Hold the requests, and ask again at ``until``, or earlier when something happens."""
 
     until: float
     reason: HoldReason
 
 
 class BatchDone(NamedTuple):
-    """A batch that worked: what it carried, how long its oldest request was held, how long it ran."""
+    """A batch that worked: its content, how long its oldest request was queued, and how long it ran."""
 
     now: float
     rows: float
     requests: int
-    held_s: float
+    queued_s: float
     seconds: float
 
 
-class Policy(Protocol):
-    """Decides when to release. One object serves one api."""
+class Policy(ABC):
+    """Decides when to release. One object serves one API."""
+
+    rank: ClassVar[int] = 100
+    """Position in lists of policies; of equal ranks, by name."""
+    usage: ClassVar[str] = ""
+    """The forms of its name with arguments, for the error message about an unknown policy."""
+    warm_up_s: ClassVar[float] = 0.0
+    """Seconds of traffic that it needs before it can be measured."""
+
+    def __init__(self, *, limit_rows: int) -> None:
+        self._limit_rows = limit_rows
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
+        """Build a policy from the arguments behind its name; return None if they are wrong."""
+        return None if arguments else cls(limit_rows=limit_rows)
 
     @property
     def limit_rows(self) -> int:
         """The most rows that the policy puts into one batch of several requests."""
-        ...
+        return self._limit_rows
 
+    @abstractmethod
     def decide(self, view: View) -> Release | Hold:
         """Answer for one queue. ``Hold.until`` must lie after ``view.now``."""
-        ...
 
-    def observe(self, done: BatchDone) -> None:
+    def observe(self, done: BatchDone) -> None:  # noqa: B027
         """Learn from a finished batch."""
-        ...
+
+
+P = TypeVar("P", bound=type[Policy])
+REGISTERED: dict[str, type[Policy]] = {}
+
+
+def register(name: str) -> Callable[[P], P]:
+    """Make a policy available under a name."""
+
+    def decorate(policy: P) -> P:
+        REGISTERED[name] = policy
+        return policy
+
+    return decorate

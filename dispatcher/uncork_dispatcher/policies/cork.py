@@ -1,49 +1,49 @@
-"""The default policy: release when the goal asks for it, or when waiting is no longer worth it.
+"""The default policy: release when the goal requires it, or when waiting no longer pays.
 
-Waiting with an idle worker costs those who are held; it pays when those who are about to come would
-otherwise wait longer. In what follows ``n`` rows are held, ``m`` of ``W`` workers are idle, ``F_k`` is the
-predicted finish of the k-th busy one, a batch takes ``a + b * n``, new clients come at ``rate``.
+Holding with an idle worker delays the queued requests. It pays when requests that are about to arrive would
+otherwise wait longer. Below, ``n`` rows are queued, ``m`` of ``W`` workers are idle, ``F_k`` is the predicted
+finish of the k-th busy one, a batch takes ``a + b * n``, and new clients arrive at ``rate``.
 ``rho = rate * b / W`` is the share of the workers' time that is work per row, and ``n* = rate * a / (W * (1 -
 rho))`` the smallest average batch with which they keep up.
 
 1. Balance. Taking everything whenever a worker is idle drives workers into phase: one large batch, then
-   tiny ones. With equal gaps between releases until the k-th busy worker is back, the next one is due after
+   tiny ones. With equal gaps between releases until the k-th busy worker is free, the next one is due after
    ``gap = max_k (F_k - now) / (m + k - 1)``. Hold while::
 
        n + spread * n* * (1 + rho) / (1 - rho)  <  rate * gap     and     n < 1.5 * n*
 
-   An idle worker that is much faster than the k-th busy one counts once for each time that it is back before.
-   The second term is the price of idle time when batch times scatter: what is lost now is
-   missing later, the more so the less slack there is. With no busy worker there is nothing to balance:
-   one worker never holds for this reason. Nor is anything held when capacity is scarce (rho or n* high).
+   An idle worker that is much faster than the k-th busy one counts once for each batch that it finishes
+   before. The second term is the price of idle time when batch times scatter: capacity that is lost now is
+   missing later, the more so the less slack there is. With no busy worker there is nothing to balance: one
+   worker never holds for this reason. Nor does any when capacity is scarce (rho or n* high).
 
-2. Returns. Clients that were answered together come back together (``returns.py``). For each moment ``d``
+2. Returns. Clients that were answered together return together (``learning/returns.py``). For each time ``d``
    from now at which a group should be complete, with ``x`` rows expected until then: hold while::
 
        x * (gap - d)  >  n * h
 
-   that is, while the rows still missing would lose more by missing this batch than the rows present lose by
+   that is, while the rows still missing would lose more by missing this batch than the queued rows lose by
    waiting for them. The mean hold ``h`` is ``d * x / (x + 1)``, where the last of ``x`` random moments in
    ``d`` lies. For ``x < 1`` it is ``d * (1 - x / 2)``: the hold ends after ``d / 2`` on average if the row
-   comes, and after ``d`` if it does not. ``gap`` is no less than the ``(a + b * n) / W`` in which the batch
-   itself would be back.
+   arrives, and after ``d`` if it does not. ``gap`` is no less than the ``(a + b * n) / W`` in which the batch
+   itself would finish.
 
    One worker delays the next batch by ``d`` too, and every row that waits for it. For independent arrivals
    that cancels the gain: one worker should never hold for them. They look like returning clients if they
-   reuse the connections of a pool. So, with one worker, ``x`` counts what comes beyond independent arrivals,
+   reuse the connections of a pool. So, with one worker, ``x`` counts the rows beyond independent arrivals,
    ``x - v * rate * d``, where ``v``, at most 1, is the squared coefficient of variation of the time that
    clients stay away: 1 and more for a pool, far below 1 for clients in a closed loop.
 
    With one worker two groups may alternate for ever, each too late for the other; merging them pays while
    ``d < a``.
 
-3. Share. When more is held than one worker should take, release only its share: with ``T_j`` the times at
+3. Share. When more is queued than one worker should take, release only its share: with ``T_j`` the times at
    which batches can start (idle workers, then ``F_k``, at least the steady gap ``(a + b * n*) / W`` apart as
    far as clients are new), rows are dealt so that ``2 * b * n_j + T_j`` is equal. This minimises
-   waiting plus execution over all of them. With ``b = 0`` it is everything.
+   waiting plus execution over all of them. With ``b = 0`` the share is everything.
 
 4. Goal. Never hold beyond the moment from which the earliest deadline is met with margin. When the goal is
-   about to bind (the 99th percentile foreseen is above 0.6 of it) and a worker is busy, hold until then.
+   about to bind (the predicted 99th percentile is above 0.6 of it) and a worker is busy, hold until then.
 
 Sources: 1 is headway control of buses (Daganzo 2009) for batch servers, with our price of idle time; 2 and 3
 are ours; 4 is deferred batch scheduling (Symphony, arXiv 2308.07470) where it pays.
@@ -55,25 +55,26 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
+from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
-# Balance: share of the workers' time that is pure per-row work, and of the largest batch that the average
-# one needs, above which capacity is scarce; and the multiple of the average batch that is never held.
+# Balance: capacity is scarce above this rho, or when n* is above this share of the largest batch; and a
+# queue of this multiple of n* is never held.
 _SCARCE_RHO = 0.6
 _SCARCE_BATCH = 0.75
 _ENOUGH = 1.5
 # Returns: merging two groups that alternate must pay by a margin.
 _MERGE = 0.95
-# Goal: deadlines are met with this share of it to spare, for what the estimate does not see; and the share of
-# the goal that the slowest percent may take before the goal counts as binding.
+# Goal: the margin of deadlines as a share of the goal, for errors of the estimate; and the share of the goal
+# that the slowest percent may take before the goal counts as binding.
 _MARGIN = 0.02
 _BINDING = 0.6
 
-_Chances = list[tuple[float, int]]
+_Horizons = list[tuple[float, int]]
+"""Seconds until each busy worker is free, and the releases from now to then if one is made now."""
 
 
 class _Load(NamedTuple):
-    """What the traffic asks of the workers."""
+    """The demand of the traffic on the workers."""
 
     workers: int
     rho: float
@@ -81,11 +82,11 @@ class _Load(NamedTuple):
     """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
 
 
-class CorkPolicy:
+@register("cork")
+class CorkPolicy(Policy):
     """The adaptive rule described at the top of this file."""
 
-    def __init__(self, *, limit_rows: int) -> None:
-        self.limit_rows = limit_rows
+    rank = 0
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full, due, or not worth waiting; else hold until the first of these."""
@@ -95,34 +96,33 @@ class CorkPolicy:
         share = _share(view, load)
         if share < view.rows:
             return Release(share, "not_worth_waiting")
-        chances = _chances(view)
-        balance_s, returns_s = self._for_balance(view, load, chances), _for_returns(view, load, chances)
+        horizons = _busy_horizons(view)
+        balance_s, returns_s = self._for_balance(view, load, horizons), _for_returns(view, load, horizons)
         until = view.now + max(balance_s, returns_s)
-        binds = _binds(view, load)
+        binds = _goal_is_binding(view, load)
         if until <= view.now and not binds:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
-        # One more like those held would have to fit as well, otherwise waiting for it is pointless.
+        # One more request like the queued ones must fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
-        latest = view.deadline - view.pace * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
+        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         if binds or latest < until:
             return Hold(latest, "goal")
         return Hold(until, "returns" if returns_s >= balance_s else "balance")
 
-    def observe(self, done: BatchDone) -> None:
-        """Nothing to learn beyond what the core learns for every policy."""
-
-    def _for_balance(self, view: View, load: _Load, chances: _Chances) -> float:
-        """Seconds for which holding keeps batches even, if nobody comes in the meantime."""
-        if not chances or view.rate <= 0:
+    def _for_balance(self, view: View, load: _Load, horizons: _Horizons) -> float:
+        """Return the seconds for which holding keeps batches even, if no request arrives meanwhile."""
+        if not horizons or view.new_client_rate <= 0:
             return 0.0
         if load.rho >= _SCARCE_RHO or load.batch > _SCARCE_BATCH * self.limit_rows:
             return 0.0
         if view.rows >= _ENOUGH * load.batch:
             return 0.0
         price = view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
-        return max(until - (view.rows + price) * releases / view.rate for until, releases in chances)
+        return max(
+            until - (view.rows + price) * releases / view.new_client_rate for until, releases in horizons
+        )
 
 
 def _load(view: View) -> _Load:
@@ -132,81 +132,81 @@ def _load(view: View) -> _Load:
     return _Load(workers, rho, batch)
 
 
-def _binds(view: View, load: _Load) -> bool:
-    """Whether the goal will be missed by some unless batches are as large as it allows."""
+def _goal_is_binding(view: View, load: _Load) -> bool:
+    """Whether some requests will miss the goal unless batches are as large as it allows."""
     if not view.busy_until or load.rho >= 1:
         return False
-    batch = view.rate / view.load_rate * load.batch if view.load_rate else 0.0
+    batch = view.new_client_rate / view.load_rate * load.batch if view.load_rate else 0.0
     slowest = view.estimate.seconds(batch) / load.workers + view.estimate.seconds(
         batch + 2.33 * math.sqrt(batch)
     )
     return slowest > _BINDING * view.goal_s
 
 
-def _chances(view: View) -> _Chances:
-    """Seconds until each busy worker is back, and the releases from now to then if one is made now.
-
-    Idle workers and those back before; and the next idle one again if it is so much faster.
-    """
-    chances = []
+def _busy_horizons(view: View) -> _Horizons:
+    """Count the releases of idle workers and of those free before, repeatedly of a much faster one."""
+    horizons = []
     for k, (finish, rows) in enumerate(zip(view.busy_until, view.running_rows, strict=True)):
         until = finish - view.now
         releases = view.idle_workers + k
-        if view.pace < 1 and (own_s := view.pace * view.estimate.seconds(max(rows, view.rows))) > 0:
+        if view.slowdown < 1 and (own_s := view.slowdown * view.estimate.seconds(max(rows, view.rows))) > 0:
             releases += max(0, math.ceil(until / own_s) - 1)
-        chances.append((until, releases))
-    return chances
+        horizons.append((until, releases))
+    return horizons
 
 
-def _for_returns(view: View, load: _Load, chances: _Chances) -> float:
-    """Seconds until answered clients are back for whom holding pays; 0 if for none."""
-    moments = view.returns.moments(now=view.now)
-    if not moments:
+def _for_returns(view: View, load: _Load, horizons: _Horizons) -> float:
+    """Return the seconds until the answered clients are back for which holding pays; 0 if none are."""
+    times = view.returns.return_times()
+    if not times:
         return 0.0
     gap = view.estimate.seconds(view.rows) / load.workers
-    if chances:
-        gap = max(gap, *(until / releases for until, releases in chances))
-        # Clients that trickle in rather than come in groups are as good as new ones: look less far.
+    if horizons:
+        gap = max(gap, *(until / releases for until, releases in horizons))
+        # Clients that trickle in, rather than return in groups, are like new ones: look less far.
         if load.rho < _SCARCE_RHO:
-            moments = [*moments, gap / 4, gap / 2]
+            times = [*times, gap / 4, gap / 2]
     others = view.idle_workers - 1
-    if others and view.rows * others >= view.returns.expected(gap, now=view.now):
-        return 0.0  # their share fits on the other idle workers
-    for moment in sorted(moments, reverse=True):
-        if moment < gap and _pays(view, load, moment, gap):
-            return moment
+    if others and view.rows * others >= view.returns.expected_rows(gap):
+        return 0.0  # the share of the returning clients fits on the other idle workers
+    independent_rate = 0.0
+    if load.workers == 1:
+        independent_rate = min(1.0, view.returns.squared_variation()) * view.load_rate
+    for delay_s in sorted(times, reverse=True):
+        if delay_s < gap and _pays(view, load, delay_s, gap, independent_rate):
+            return delay_s
     return 0.0
 
 
-def _pays(view: View, load: _Load, moment: float, gap: float) -> bool:
-    """Whether those expected within ``moment`` seconds gain more than those held lose."""
-    expected = view.returns.expected(moment, now=view.now)
-    hold = moment * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
-    ratio = (gap - moment) / hold
+def _pays(view: View, load: _Load, delay_s: float, gap: float, independent_rate: float) -> bool:
+    """Whether the rows expected within ``delay_s`` seconds gain more than the queued rows lose."""
+    expected = view.returns.expected_rows(delay_s)
+    hold = delay_s * (expected / (expected + 1) if expected > 1 else 1 - expected / 2)
+    ratio = (gap - delay_s) / hold
     if load.workers == 1:
-        expected -= min(1.0, view.returns.squared_variation()) * view.load_rate * moment
-        if ratio < 1 and moment < _MERGE * view.estimate.intercept_s:
+        expected -= independent_rate * delay_s
+        if ratio < 1 and delay_s < _MERGE * view.estimate.intercept_s:
             ratio = 1 / ratio
     return expected * ratio > view.rows
 
 
 def _share(view: View, load: _Load) -> int:
-    """Rows that one worker should take of those held and those to come."""
+    """Return the rows that one worker should take of those queued and those to come."""
     slope_s = view.estimate.slope_s
     if view.rows <= 1 or slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
         return math.ceil(view.rows)
-    loyal = view.returns.share() if any(view.running_rows) else 0.0
+    return_probability = view.returns.return_probability() if any(view.running_rows) else 0.0
     batch = max(1.0, min(load.batch, 1e6))
-    apart = min(1.0, view.rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
-    rows = view.rows + view.returns.expected(view.estimate.seconds(view.rows), now=view.now)
+    apart = min(1.0, view.new_client_rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
+    rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
     level, total_s = 2 * slope_s * rows, 0.0
     for i in range(1, load.workers):
         start_s = apart * i
         if i >= view.idle_workers:
             start_s = max(start_s, view.busy_until[i - view.idle_workers] - view.now)
-            rows += loyal * view.running_rows[i - view.idle_workers]
+            rows += return_probability * view.running_rows[i - view.idle_workers]
         if level <= start_s:
             break
         total_s += start_s
-        level = (2 * slope_s * (rows + view.rate * start_s) + total_s) / (i + 1)
+        level = (2 * slope_s * (rows + view.new_client_rate * start_s) + total_s) / (i + 1)
     return max(1, math.ceil(level / (2 * slope_s)))

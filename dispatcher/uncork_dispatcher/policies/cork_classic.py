@@ -2,20 +2,20 @@
 
 Hold while ``n * (wn + dt + a) <= 0.95 * W``, where
 
-* ``n`` requests are held, the newest of which arrived ``wn`` seconds ago;
+* ``n`` requests are queued, the newest of which arrived ``wn`` seconds ago;
 * ``dt`` is the tick of 1 ms;
 * ``a`` is the slope of the batch time over the number of *requests*, by least squares over the last 50
   batches that worked, fitted again at most every 5 s; never below 1 us, and if all batches were of one
   size the slope of the line of smallest norm;
-* ``W`` is the mean time that the oldest request of a batch was held, over the same batches.
+* ``W`` is the mean time that the oldest request of a batch was queued, over the same batches.
 
-Read as: those who wait pay ``n`` times the time until the next arrival (the age of the newest is taken
-for it) plus its execution; the gain is one request that need not wait as long as is usual.
+The queued requests pay ``n`` times the time until the next arrival (estimated by the age of the newest) plus
+its execution. The gain is one request that does not wait as long as usual.
 
-Source: ``bentoml/marshal/dispatcher.py`` at v0.13.1, described in our words.
-Deviations: no polling (the moment at which the inequality turns is computed); first in, first out; a full
-batch is never held (BentoML fixed that in 1.0.16); the shedding is the core's; the first fit comes with
-the first batch and until then nothing is held.
+Source: ``bentoml/marshal/dispatcher.py`` at v0.13.1, described in our words. Deviations: no polling (the
+moment at which the inequality turns is computed); first in, first out; a full batch is never held (BentoML
+fixed that in 1.0.16); the core sheds; the first fit comes with the first batch, and until then the policy
+does not hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import math
 from collections import deque
 from collections.abc import Collection
 
-from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
+from uncork_dispatcher.policies.base import BatchDone, Hold, Policy, Release, View, register
 
 _TICK_S = 0.001
 _DECAY = 0.95
@@ -32,22 +32,26 @@ _BATCHES = 50
 _REFIT_S = 5.0
 
 
-class CorkClassicPolicy:
+@register("cork-classic")
+class CorkClassicPolicy(Policy):
     """BentoML's inequality over our core."""
 
+    rank = 1
+    warm_up_s = 6.0  # it fits only every 5 s
+
     def __init__(self, *, limit_rows: int) -> None:
-        self.limit_rows = limit_rows
+        super().__init__(limit_rows=limit_rows)
         self._batches: deque[BatchDone] = deque(maxlen=_BATCHES)
         self._fitted_at = -math.inf
         self._slope_s = 0.0
-        self._held_s = 0.0
+        self._queued_s = 0.0
 
     def decide(self, view: View) -> Release | Hold:
-        """Release when the inequality no longer says that waiting is worth it."""
+        """Release when the inequality no longer holds."""
         if view.full:
             return Release(self.limit_rows, "full")
-        patience = _DECAY * self._held_s / view.requests - _TICK_S - self._slope_s
-        until = view.newest + patience
+        patience_s = _DECAY * self._queued_s / view.requests - _TICK_S - self._slope_s
+        until = view.newest + patience_s
         if until <= view.now:
             return Release(self.limit_rows, "not_worth_waiting")
         return Hold(until, "next")
@@ -59,7 +63,7 @@ class CorkClassicPolicy:
             return
         self._fitted_at = done.now
         self._slope_s = max(1e-6, _slope(self._batches))
-        self._held_s = sum(batch.held_s for batch in self._batches) / len(self._batches)
+        self._queued_s = sum(batch.queued_s for batch in self._batches) / len(self._batches)
 
 
 def _slope(batches: Collection[BatchDone]) -> float:

@@ -1,6 +1,6 @@
 """Size or time, whichever comes first: what most batching servers do.
 
-Release when ``limit_rows`` rows are held, or when the oldest request has been held for ``wait_s``.
+Release when ``limit_rows`` rows are queued, or when the oldest request has been queued for ``wait_s``.
 Source: KServe's batcher (``maxBatchSize``, ``maxLatency``), MLServer (``max_batch_size``,
 ``max_batch_time``), Cortex, TensorFlow Serving (``max_batch_size``, ``batch_timeout_micros``).
 Deviation: the time counts from the arrival of the oldest request, also while all workers are busy;
@@ -9,15 +9,36 @@ KServe and Cortex start it anew when the running batch ends.
 
 from __future__ import annotations
 
-from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
+import re
+from collections.abc import Sequence
+from typing import Self
+
+from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
+
+_DEFAULT_WAIT_MS = "10"
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_POSITIVE = re.compile(r"0*[1-9][0-9]*")
 
 
-class FixedPolicy:
+@register("fixed")
+class FixedPolicy(Policy):
     """Hold until the batch is full or the oldest request has waited ``wait_s`` seconds."""
 
+    rank = 2
+    usage = "fixed:MS or fixed:MS:ROWS, the wait in ms and the rows that are enough"
+
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:
-        self.limit_rows = limit_rows
+        super().__init__(limit_rows=limit_rows)
         self.wait_s = wait_s
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
+        """Take the wait in milliseconds, 10 if none is given, and the rows that fill a batch."""
+        wait_ms = arguments[0] if arguments else _DEFAULT_WAIT_MS
+        rows = arguments[1] if len(arguments) > 1 else str(limit_rows)
+        if len(arguments) > 2 or not (_NUMBER.fullmatch(wait_ms) and _POSITIVE.fullmatch(rows)):
+            return None
+        return cls(limit_rows=min(int(rows), limit_rows), wait_s=float(wait_ms) / 1000)
 
     def decide(self, view: View) -> Release | Hold:
         """Release when full or when the wait is over."""
@@ -27,6 +48,3 @@ class FixedPolicy:
         if until <= view.now:
             return Release(self.limit_rows, "deadline")
         return Hold(until, "window")
-
-    def observe(self, done: BatchDone) -> None:
-        """Nothing to learn."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from uncork_dispatcher.policies.base import BatchDone, Release, View
+from uncork_dispatcher.policies.base import Policy, Release, View, register
 
 
-class NonePolicy:
+@register("none")
+class NonePolicy(Policy):
     """Release one request at a time, first come first served."""
 
-    limit_rows = 1
+    rank = 4
+
+    def __init__(self, *, limit_rows: int = 1) -> None:
+        super().__init__(limit_rows=1)
 
     def decide(self, view: View) -> Release:
         """Release the oldest request."""
         return Release(1, "idle")
-
-    def observe(self, done: BatchDone) -> None:
-        """Nothing to learn."""

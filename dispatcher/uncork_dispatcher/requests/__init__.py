@@ -1,1 +1,1 @@
-"""The requests that the core knows: queues, their order, and the slots that run them."""
+"""Queues of requests, their order, and the slots that run them."""

@@ -1,10 +1,11 @@
 """A queue that its flows, for example the clients of a gateway, share equally.
 
-While several flows have something held, each gets as many rows as the others, whatever it sends. This is
+While several flows have requests queued, each gets as many rows as the others, whatever it sends. This is
 self-clocked fair queueing (Golestani 1994): deficit round robin without a quantum, which would have to be as
-large as the largest request, and would then fill whole batches with one flow. Each flow has a level, the rows
-that it has had; next is the request with which a flow's level would be lowest. The level of the last request
-taken is that of the queue, and a flow that comes, or comes back, begins there: nobody saves up for later.
+large as the largest request, and would then fill whole batches with one flow. Each flow has a level, the
+rows that it has had. The next request is the one that leaves its flow at the lowest level. The level of the
+queue is that of the last request taken; a flow that is new, or was empty, starts there, so that no flow
+saves up for later.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 
 class Load(NamedTuple):
-    """How much is held; also how much may be."""
+    """An amount of queued work, or a limit on it."""
 
     rows: float
     requests: int
     size_bytes: int
 
     def plus(self, other: Load, sign: int = 1) -> Load:
-        """The sum, or the difference if ``sign`` is -1."""
+        """Return the sum, or the difference if ``sign`` is -1."""
         return Load(
             self.rows + sign * other.rows,
             self.requests + sign * other.requests,
@@ -32,14 +33,14 @@ class Load(NamedTuple):
         )
 
     def share(self, limits: Load) -> float:
-        """Which share of the limits this is, of the one that it takes most of."""
+        """Return the share of the limits that this takes, of the limit that it takes most of."""
         return max(
             self.rows / limits.rows, self.requests / limits.requests, self.size_bytes / limits.size_bytes
         )
 
 
 class _Flow(RequestQueue):
-    """What is held of one flow. ``order`` tells flows of one level apart: the older goes first."""
+    """The queued requests of one flow. Of flows at one level, the one with the lower ``order`` goes first."""
 
     def __init__(self, api: str, key: Hashable, *, level: float, order: int) -> None:
         super().__init__(api, key)
@@ -48,15 +49,14 @@ class _Flow(RequestQueue):
 
     @property
     def load(self) -> Load:
-        """How much is held of it."""
         return Load(self.rows, len(self), self.size_bytes)
 
 
 class FairQueue(RequestQueue):
-    """Gives flows their turns; within a flow the earliest deadline goes first.
+    """Takes requests from its flows in turn; within a flow the earliest deadline goes first.
 
-    Shares are equal within a queue, that is, among requests of one batch key. There are never more flows than
-    requests held.
+    Shares are equal within a queue, that is, among requests of one batch key. A flow exists while it has
+    requests queued.
     """
 
     def __init__(self, api: str, key: Hashable) -> None:
@@ -66,7 +66,7 @@ class FairQueue(RequestQueue):
         self._order = 0
 
     def append(self, entry: Entry) -> None:
-        """Add a new arrival, to its flow too."""
+        """Add a new arrival to the queue and to its flow."""
         super().append(entry)
         flow = self._flows.get(entry.flow)
         if flow is None:
@@ -76,7 +76,7 @@ class FairQueue(RequestQueue):
         flow.append(entry)
 
     def remove(self, entry: Entry) -> None:
-        """Take one request out, wherever it stands."""
+        """Remove one request, wherever it stands."""
         super().remove(entry)
         flow = self._flows[entry.flow]
         flow.remove(entry)
@@ -84,7 +84,7 @@ class FairQueue(RequestQueue):
             del self._flows[entry.flow]
 
     def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
-        """Take the requests whose turn it is and that fit into ``rows`` and ``size_bytes``, at least one."""
+        """Remove the requests whose turn it is, as many as fit into the limits, at least one."""
         turns = [(flow.level + flow.most_urgent.rows, flow.order, flow) for flow in self._flows.values()]
         heapq.heapify(turns)
         taken: list[Entry] = []
@@ -105,9 +105,9 @@ class FairQueue(RequestQueue):
         return taken
 
     def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
-        """Rows and requests up to and with one of ``rows`` rows that comes now.
+        """Return the rows and requests up to and including a new one of ``rows`` rows.
 
-        Of every other flow only as much goes before it as its own flow then holds.
+        Of every other flow, only as much goes first as its own flow then has queued.
         """
         own = self._flows.get(flow)
         requests = 1
@@ -120,10 +120,10 @@ class FairQueue(RequestQueue):
         )
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
-        """How many of ``entries``, the most urgent, may be refused so that others fill a batch.
+        """Return how many of ``entries``, the most urgent, may be shed so that others fill a batch.
 
-        Not those of a flow that holds no more than its share of its ``rows``: they are in it. Unless they are
-        urgent because their client says so, who could else keep all batches small.
+        A flow that has queued no more than its share of the batch is served first. The exception is a request
+        that is urgent because its client says so: it could keep all batches small.
         """
         share = rows / len(self._flows)
         for place, entry in enumerate(entries):
@@ -133,10 +133,10 @@ class FairQueue(RequestQueue):
         return len(entries)
 
     def displaced(self, flow: Hashable, more: Load, *, over: Load, limits: Load) -> list[Entry]:
-        """The requests to refuse so that ``more`` of a flow can be held, where that is ``over`` the limits.
+        """Return the requests to shed so that ``more`` of a flow fits, which is ``over`` the limits.
 
-        The newest of those flows that hold most; none if this would be unfair to them: ``flow`` must hold no
-        more than its equal share of what may be held, and less than they do.
+        They are the newest of the flows that have most queued. There are none if that would be unfair:
+        ``flow`` must have queued no more than its equal share of the limits, and less than those flows.
         """
         own = self._flows.get(flow)
         mine = (more if own is None else own.load.plus(more)).share(limits)

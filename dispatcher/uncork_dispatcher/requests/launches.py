@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 # Start-ups to take the median of, so that one slow start with cold caches does not set the prediction.
 _REMEMBERED = 5
-# A worker that has failed this often in a row is not counted on, nor one that is late by as much as it should
-# have taken: requests queued for it would only be refused later.
+# Requests do not wait for a worker that has failed this often in a row, nor for one whose start takes twice
+# as long as usual: they would only be shed later.
 _FAILURES = 2
 
 
@@ -34,13 +34,13 @@ class Launches:
         self._launches[launch] = _Launch(at, failures)
 
     def ready(self, launch: Hashable, *, now: float) -> None:
-        """Note that a launched worker is ready. A launch that was not expected teaches nothing."""
+        """Note that a launched worker is ready; learn how long that took if the launch was expected."""
         expected = self._launches.pop(launch, None)
         if expected is not None:
             self._startups_s.append(max(0.0, now - expected.at))
 
     def due(self, now: float) -> list[float]:
-        """When each worker that can be counted on should be ready, soonest first, never before ``now``."""
+        """Return when each dependable worker should be ready, soonest first, never before ``now``."""
         if not self._startups_s:
             return []
         startup_s = statistics.median(self._startups_s)
@@ -51,6 +51,6 @@ class Launches:
         )
 
     def soonest(self, now: float) -> float:
-        """When a worker can be ready at the earliest, also one that is not counted on; ``now`` if unknown."""
+        """Return when any worker can be ready at the earliest; ``now`` if that is unknown."""
         startup_s = statistics.median(self._startups_s) if self._startups_s else 0.0
         return max(now, min([launch.at + startup_s for launch in self._launches.values()], default=now))

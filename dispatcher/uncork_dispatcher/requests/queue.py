@@ -1,4 +1,4 @@
-"""The requests held for one (api, batch key)."""
+"""The queued requests of one API and batch key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from uncork_dispatcher.requests.states import RequestState
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One request inside the core. ``rows`` is what it counts: its rows, or their cost.
+    """One request inside the core.
 
-    ``deadline`` is when it should be answered, ``expires_at`` when its client gives up (seconds). A worker
-    was lost while it ran a ``suspect``, which is held again since ``arrival``.
+    Attributes:
+        request: its number.
+        arrival: when it was queued; for a quarantined request, when its worker was lost.
+        rows: its rows, or their cost.
+        size_bytes: the size of its body.
+        deadline: when it should be answered.
+        expires_at: when its client gives up.
+        queue: the queue that it is in, or was taken from.
+        source: the client, for the forecast of returns.
+        flow: the flow that shares a fair queue with others.
+        state: where it is, or how it ended.
     """
 
     request: int
@@ -26,8 +37,7 @@ class Entry:
     queue: RequestQueue
     source: Hashable = None
     flow: Hashable = None
-    suspect: bool = False
-    cancelled: bool = False
+    state: RequestState = RequestState.QUEUED
 
 
 # A heap is rebuilt when its removed entries outnumber the queued ones by more than this.
@@ -49,14 +59,13 @@ class _LazyHeap:
         return len(self._times)
 
     def push(self, at: float, request: int) -> None:
-        """Add a queued request."""
         if len(self._times) > 2 * len(self._queued) + _SLACK:
             self._times = [each for each in self._times if each[1] in self._queued]
             heapq.heapify(self._times)
         heapq.heappush(self._times, (at, request))
 
     def top(self) -> Entry | None:
-        """The queued request with the earliest time; None if there is none."""
+        """Return the queued request with the earliest time; None if there is none."""
         while self._times:
             entry = self._queued.get(self._times[0][1])
             if entry is not None:
@@ -66,17 +75,18 @@ class _LazyHeap:
 
 
 class RequestQueue:
-    """Earliest deadline first; of equal deadlines the oldest. Removal from anywhere.
+    """Earliest deadline first; of equal deadlines the oldest. Any request can be removed.
 
-    Deadlines usually come in the order of arrival. While they do, that order is all there is; the first
-    request that is more urgent than one before it brings a heap into being.
+    Deadlines usually come in the order of arrival. While they do, the queue keeps no other order; the first
+    request that is more urgent than an earlier one makes it build a heap.
+
+    ``is_quarantine``: its requests run one at a time, because one of them may be what kills workers.
     """
 
-    def __init__(self, api: str, key: Hashable, *, suspects: bool = False) -> None:
+    def __init__(self, api: str, key: Hashable, *, is_quarantine: bool = False) -> None:
         self.api = api
         self.key = key
-        self.suspects = suspects
-        """Whether its requests are to be run one by one, because one of them may be what kills workers."""
+        self.is_quarantine = is_quarantine
         self.rows = 0.0
         self.size_bytes = 0
         self.newest = 0.0
@@ -87,9 +97,6 @@ class RequestQueue:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def __contains__(self, request: int) -> bool:
-        return request in self._entries
 
     def append(self, entry: Entry) -> None:
         """Add a new arrival."""
@@ -108,13 +115,13 @@ class RequestQueue:
             self._expiries.push(entry.expires_at, entry.request)
 
     def remove(self, entry: Entry) -> None:
-        """Take one request out, wherever it stands."""
+        """Remove one request, wherever it stands."""
         del self._entries[entry.request]
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
 
     def take(self, *, rows: float, size_bytes: int) -> list[Entry]:
-        """Take the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
+        """Remove the most urgent requests that fit into ``rows`` and ``size_bytes``, at least one."""
         taken: list[Entry] = []
         while self._entries:
             entry = self.most_urgent
@@ -127,21 +134,21 @@ class RequestQueue:
         return taken
 
     def by_urgency(self) -> list[Entry]:
-        """All requests, earliest deadline first."""
+        """Return all requests, earliest deadline first."""
         if self._deadlines is None:
             return list(self._entries.values())
         return sorted(self._entries.values(), key=lambda entry: (entry.deadline, entry.request))
 
     def newest_first(self) -> Iterator[Entry]:
-        """All requests, the newest first. The queue must not be changed meanwhile."""
+        """Iterate over all requests; the queue must not change meanwhile."""
         return reversed(self._entries.values())
 
     def before(self, flow: Hashable, rows: float) -> tuple[float, int]:
-        """Rows and requests up to and with one of ``rows`` rows that comes now: here all there are."""
+        """Return the rows and requests up to and including a new one of ``rows`` rows: here all."""
         return self.rows + rows, len(self) + 1
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
-        """How many of ``entries``, the most urgent, may be refused so that others fill a batch: here any."""
+        """Return how many of ``entries``, the most urgent, may be shed to fill a batch: here all."""
         return len(entries)
 
     @property
@@ -159,6 +166,6 @@ class RequestQueue:
         return entry
 
     @property
-    def soonest_to_leave(self) -> Entry | None:
-        """The request whose client gives up first; None if nobody has said when."""
+    def next_to_expire(self) -> Entry | None:
+        """The request whose client gives up first; None if no client has set a time."""
         return self._expiries.top()

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from uncork_dispatcher.actions import Start
 from uncork_dispatcher.requests.launches import Launches
 from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.stats import RunningBatch, WorkStats
 
 
 @dataclass(slots=True)
 class Running:
-    """A batch that a worker executes. Times are seconds on the core's clock."""
+    """A batch that a worker executes; it is abandoned at ``gives_up_at``. Times are on the core's clock."""
 
     start: Start
     entries: list[Entry]
@@ -30,10 +31,9 @@ class Slots:
         self._running: dict[int, Running] = {}
         self.launches = Launches()
         self.changes = 0
-        """Counts the changes: what was computed from all this holds while it stays the same."""
+        """Counts the changes: a result computed from the slots is valid while this stays the same."""
 
     def __iter__(self) -> Iterator[Running]:
-        """The batches that run."""
         return iter(self._running.values())
 
     @property
@@ -52,14 +52,14 @@ class Slots:
         return len(self._running)
 
     def add(self, worker: int) -> None:
-        """A worker became usable; one that is known already is left as it is."""
+        """Add a worker; ignore one that is known."""
         if worker not in self._workers:
             self.changes += 1
             self._workers.add(worker)
             self._idle[worker] = None
 
     def lose(self, worker: int) -> Running | None:
-        """Forget a worker; returns the batch that it was running."""
+        """Remove a worker; return the batch that it was running."""
         self.changes += 1
         self._workers.discard(worker)
         self._idle.pop(worker, None)
@@ -68,31 +68,29 @@ class Slots:
                 return self._running.pop(number)
         return None
 
-    def next_idle(self, pace: Callable[[int], float]) -> int:
-        """The idle worker with the lowest pace, of equal ones the one idle longest. There must be one."""
-        return min(self._idle, key=pace) if len(self._idle) > 1 else next(iter(self._idle))
-
-    def take(self, worker: int) -> None:
-        """Take the slot of an idle worker."""
-        del self._idle[worker]
+    def next_idle(self, slowdown: Callable[[int], float]) -> int:
+        """Return the fastest idle worker, of equally fast ones the one idle longest. There must be one."""
+        return min(self._idle, key=slowdown) if len(self._idle) > 1 else next(iter(self._idle))
 
     def occupy(self, running: Running) -> None:
-        """Note what runs in the slot that was taken."""
+        """Take the slot of the worker that the batch starts on."""
         self.changes += 1
+        del self._idle[running.start.worker]
         self._running[running.start.batch] = running
 
     def runs(self, batch: int) -> bool:
         """Whether a batch runs."""
         return batch in self._running
 
-    def tries_suspect(self, api: str) -> bool:
-        """Whether a suspect of an api runs."""
+    def retries(self, api: str) -> bool:
+        """Whether a quarantined request of an API is being retried."""
         return any(
-            running.start.api == api and running.entries[0].suspect for running in self._running.values()
+            running.start.api == api and running.entries[0].queue.is_quarantine
+            for running in self._running.values()
         )
 
     def finish(self, batch: int) -> Running | None:
-        """A batch has ended and its worker is idle again; None if the batch is not known any more."""
+        """Free the slot of a batch that has ended; return None if the batch is not known any more."""
         self.changes += 1
         running = self._running.pop(batch, None)
         if running is not None and running.start.worker in self._workers:
@@ -100,7 +98,7 @@ class Slots:
         return running
 
     def give_up_overdue(self, now: float) -> list[Running]:
-        """Remove the batches that ran past their timeout, and their workers with them."""
+        """Remove the batches that ran past their timeout, and their workers."""
         overdue = [running for running in self._running.values() if running.gives_up_at <= now]
         self.changes += len(overdue)
         for running in overdue:
@@ -109,15 +107,11 @@ class Slots:
         return overdue
 
     def next_timeout(self) -> float:
-        """When the first running batch is to be given up; infinity if nothing runs."""
+        """Return when the first running batch times out; infinity if nothing runs."""
         return min((running.gives_up_at for running in self._running.values()), default=math.inf)
 
-    def busy_until(self, now: float) -> list[float]:
-        """Predicted finish of each running batch, soonest first, never in the past."""
-        return [finish for finish, _ in self.outlook(now)]
-
     def outlook(self, now: float) -> list[tuple[float, Start]]:
-        """Predicted finish, never in the past, and start of each running batch; soonest first."""
+        """Return the predicted finish, never in the past, and start of each running batch; soonest first."""
         outlook = []
         for running in self._running.values():
             finish = running.started + running.start.predicted_s
@@ -126,7 +120,22 @@ class Slots:
         return outlook
 
     def free_at(self, now: float) -> list[float]:
-        """When each worker can take a batch, soonest first; while there is none, each that is due."""
+        """Return when each worker is free, soonest first; without workers, when each that starts is due."""
         if not self._workers:
             return self.launches.due(now)
-        return [now] * len(self._idle) + self.busy_until(now)
+        return [now] * len(self._idle) + [finish for finish, _ in self.outlook(now)]
+
+    def stats(self, now: float) -> WorkStats:
+        """Return how many workers there are, and what they run."""
+        running = [
+            RunningBatch(
+                batch.start.worker,
+                batch.start.api,
+                batch.start.rows,
+                len(batch.entries),
+                now - batch.started,
+                batch.started + batch.start.predicted_s - now,
+            )
+            for batch in self
+        ]
+        return WorkStats(self.workers, self.idle, running)

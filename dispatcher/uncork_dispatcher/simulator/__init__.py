@@ -4,14 +4,14 @@
 * :func:`measure` runs one policy in one :class:`Cell` of an experiment (``cells.py``, ``measure.py``).
 * :func:`run_cells` compares policies in many cells, on all cores; :data:`MATRICES` declares them
   (``compare.py``, ``matrix.py``).
-* What theory says to all of it is in ``theory.py``.
+* ``theory.py`` has closed forms to check the results against.
 """
 
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, Ratio, Result
 from uncork_dispatcher.simulator.matrix import ALL_POLICIES, MATRICES, run_cells, staggered_per_s
 from uncork_dispatcher.simulator.measure import Measured, measure
-from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
+from uncork_dispatcher.simulator.run import Answered, Loss, Run, Scenario, SimulatedBatch, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import ARRIVALS, Clients, open_loop
 
@@ -26,12 +26,12 @@ __all__ = [
     "Comparison",
     "Loss",
     "Measured",
-    "Ran",
     "Ratio",
     "Result",
     "Run",
     "Scenario",
     "ServiceTime",
+    "SimulatedBatch",
     "measure",
     "open_loop",
     "run_cells",

@@ -11,11 +11,11 @@ from uncork_dispatcher.simulator.theory import smallest_mean_batch
 from uncork_dispatcher.simulator.traffic import Sources
 
 BATCHES = 300
-"""Batches per worker that are measured when nothing else is said."""
+"""Default number of batches per worker that are measured."""
 MOST_REQUESTS = 200_000
-"""Requests that a cell is measured with at most."""
+"""Most requests with which a cell is measured."""
 
-# As many as it takes for 20 of them to be slower than the 99th percentile.
+# So that 20 of them are slower than the 99th percentile.
 _LEAST_REQUESTS = 2_000
 _MOST_LOAD = 5.0
 # On/off traffic has its load only on average over whole cycles of two phases of 400 ms.
@@ -28,18 +28,18 @@ class Cell:
     """A model, its workers, and either open-loop arrivals (``load``) or a closed loop (``clients``).
 
     Attributes:
-        intercept_ms: what a batch costs whatever its size.
-        slope_ms: what each row adds.
+        intercept_ms: the fixed cost of a batch.
+        slope_ms: the cost of each row.
         noise_cv: coefficient of variation of batch times.
-        workers: how many there are.
+        workers: number of workers.
         limit_rows: most rows in a batch.
         goal_ms: the latency goal.
-        load: open loop: average rate as a share of what full batches on all workers carry, up to 5.
+        load: open loop: average rate as a share of the capacity with full batches, up to 5.
         arrivals: open loop: their kind, see :func:`~uncork_dispatcher.simulator.traffic.open_loop`.
         clients: closed loop: clients that each wait for their answer before they send again.
         round_trip_ms: closed loop: from an answer leaving to the next request arriving, half of it jitter.
-        think_ms: closed loop: what a client takes in between, half of it jitter.
-        sources: what the gateway learns of who sent a request.
+        think_ms: closed loop: the client's time in between, half of it jitter.
+        sources: what the gateway knows of the client of a request.
 
     Raises:
         ValueError: if a number is out of range, or there is not one of load and clients.
@@ -85,19 +85,19 @@ class Cell:
 
     @property
     def service(self) -> ServiceTime:
-        """How long batches take."""
+        """The service time of the cell."""
         return ServiceTime(
             intercept_s=self.intercept_ms / 1000, slope_s=self.slope_ms / 1000, noise_cv=self.noise_cv
         )
 
     @property
     def capacity(self) -> float:
-        """Rows per second that the workers carry with full batches."""
+        """Rows per second of all workers with full batches."""
         return self.service.capacity(workers=self.workers, limit_rows=self.limit_rows)
 
     @property
     def rate(self) -> float:
-        """Rows per second: those that are offered, or about those that the clients reach at best."""
+        """Rows per second: the offered load, or the estimated best that the clients reach."""
         if self.load is not None:
             return self.load * self.capacity
         assert self.clients is not None
@@ -108,12 +108,12 @@ class Cell:
 
 
 def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
-    """How many requests make ``batches`` batches per worker, if none holds for longer than it must.
+    """Return how many requests make about ``batches`` batches per worker under a policy that holds little.
 
-    Batches are taken to be 1.5 times what the workers need to keep up, plus 2 rows; in a closed loop twice
-    an equal share of the clients, plus 2; the limit at most. Never below 2 000 nor above 200 000 requests,
-    except that on/off traffic is measured over whole cycles: at least 3 while these are within the limit,
-    otherwise 1. A policy with larger batches (a long fixed wait) has fewer: see :class:`Measured`.
+    Batches are assumed to be 1.5 times the smallest that keep up, plus 2 rows; in a closed loop twice an
+    equal share of the clients, plus 2; the limit at most. The count is between 2 000 and 200 000, except
+    that on/off traffic is measured over whole cycles: at least 3 if they are within the limit, otherwise 1.
+    A policy with larger batches (a long fixed wait) runs fewer: see :class:`Measured`.
     """
     if cell.clients is not None:
         busy = min(cell.workers, cell.clients)

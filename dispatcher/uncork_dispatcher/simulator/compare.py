@@ -1,6 +1,6 @@
-"""Policies side by side in one cell, and how far the ratios can be trusted.
+"""Compares policies in one cell, with intervals of the ratios.
 
-The policy called ``fixed:0`` is *release when free*: take all there is whenever a worker is idle.
+The policy ``fixed:0`` is *release when free*: take the whole queue whenever a worker is idle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NORMAL_975 = 1.959964
 
 
 class Ratio(NamedTuple):
-    """A ratio and its 95 % interval: from 0 to infinity where it is not known."""
+    """A ratio and its 95 % interval, which is 0 to infinity where it is unknown."""
 
     value: float
     low: float
@@ -35,7 +35,7 @@ class Ratio(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """Half of the interval as a share of the ratio: 0.02 stands for 2 % up and about 2 % down."""
+        """Half of the interval as a share of the ratio: 0.02 stands for ±2 %."""
         return math.sqrt(self.high / self.low) - 1 if self.known else math.inf
 
 
@@ -67,7 +67,7 @@ class Comparison(NamedTuple):
 
 
 def require_base(base: str, policies: Collection[str]) -> None:
-    """Refuse to relate policies to one that is not measured.
+    """Check that the base policy is among those measured.
 
     Raises:
         ValueError: if the base is not among the policies.
@@ -77,7 +77,7 @@ def require_base(base: str, policies: Collection[str]) -> None:
 
 
 def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -> Comparison:
-    """Relate what was seen under each policy, seed by seed, to what was seen under the policy ``base``.
+    """Compare the measurements of each policy, seed by seed, with those of the policy ``base``.
 
     Raises:
         ValueError: if the base is not among them.
@@ -94,9 +94,9 @@ def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -
 
 
 def ratio(measured: Sequence[float], base: Sequence[float]) -> Ratio:
-    """Ratio of paired measurements: the geometric mean of the pairs' ratios, and its t interval.
+    """Return the ratio of paired measurements: the geometric mean of the pairs' ratios, and its t interval.
 
-    Pairs share a seed and with it the arrivals, so that much of what scatters cancels out. With one pair
+    Pairs share a seed and with it the arrivals, so much of the scatter cancels out. With one pair
     there is no interval. NaN where a measurement is missing (NaN) or not positive.
     """
     if not all(0 < value < math.inf for value in (*measured, *base)):
@@ -110,7 +110,7 @@ def ratio(measured: Sequence[float], base: Sequence[float]) -> Ratio:
 
 
 def student_t_975(freedom: int) -> float:
-    """97.5th percentile of Student's t distribution with ``freedom`` degrees of freedom, to 0.001."""
+    """Return the 97.5th percentile of Student's t with ``freedom`` degrees of freedom, to 0.001."""
     if freedom <= len(_T_975):
         return _T_975[freedom - 1]
     z = _NORMAL_975
@@ -122,7 +122,7 @@ def student_t_975(freedom: int) -> float:
 
 
 def _average(by_seed: Sequence[Measured]) -> Measured:
-    """Each figure averaged over the seeds."""
+    """Average each figure over the seeds."""
     return Measured(
         **{one.name: fmean(getattr(seen, one.name) for seen in by_seed) for one in fields(Measured)}
     )

@@ -1,4 +1,4 @@
-"""The declared matrix of cells in which policies are compared, and a run of many cells on all cores."""
+"""The declared matrices of cells in which policies are compared, and runs of many cells on all cores."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ ALL_POLICIES = tuple(
     for policy in POLICIES
     for name in ([f"fixed:{wait_ms}" for wait_ms in _WAITS_MS] if policy == "fixed" else [policy])
 )
-"""Each policy by its name, and the fixed one with three waits."""
+"""Each policy by its name, and ``fixed`` with three waits."""
 
-# The rate at which 99 % should be inside a binding goal, by workers; and overload; in staggered capacities.
+# In staggered capacities: the rate, by workers, at which 99 % should meet a binding goal; and overloads.
 _GOAL_MARKS = {1: 0.85, 2: 0.87, 4: 0.90, 8: 0.93}
 _OVERLOADS = (1.0, 1.2, 2.0, 4.0)
 # A step of 5x whose average is half the capacity peaks at 0.83 of it; the next load would overflow.
 _MOST_STEP_LOAD = 0.5
-# So long that nothing is shed and nothing hastened: a closed loop shows what clients get through. With 1 s
-# and 256 clients of a slow model, policies with small batches would shed nearly all.
+# So long that nothing is shed or released early: a closed loop measures throughput. With 1 s and 256 clients
+# of a slow model, policies with small batches would shed nearly all requests.
 _NO_GOAL_MS = 1e6
-# Tasks handed to each process in advance.
+# Tasks submitted to each process in advance.
 _AHEAD = 4
-# How long Ctrl-C may wait for a pause between results.
+# How long Ctrl-C may be delayed between results.
 _INTERRUPT_WITHIN_S = 0.2
 
 Task = tuple[Cell, str, int]
@@ -57,10 +57,10 @@ def open_cells(
     arrivals: Iterable[str] = ARRIVAL_KINDS,
     noises: Iterable[float] = NOISES,
 ) -> list[Cell]:
-    """The open-loop matrix, or the part of it with these values.
+    """Return the open-loop matrix, or the part of it with these values.
 
-    Step arrivals only at loads of 0.5 and below: the rate of their second half is 5/3 of the average, and
-    would exceed what the workers carry at 0.8. Recorded arrivals are not part of the matrix.
+    Step arrivals are included only at loads of up to 0.5: the rate of their second half is 5/3 of the
+    average, which exceeds the capacity at 0.8. Recorded arrivals are not part of the matrix.
     """
     return [
         Cell(intercept_ms=intercept, slope_ms=slope, noise_cv=noise, workers=count, load=load, arrivals=kind)
@@ -77,7 +77,7 @@ def closed_cells(
     thinks_ms: Iterable[float] = THINK_MS,
     noises: Iterable[float] = NOISES,
 ) -> list[Cell]:
-    """The closed-loop matrix, or the part of it with these values: a round trip of 0.5 ms, no goal."""
+    """Return the closed-loop matrix, or the part of it with these values: a round trip of 0.5 ms, no goal."""
     return [
         Cell(
             intercept_ms=intercept,
@@ -95,7 +95,7 @@ def closed_cells(
 
 
 def count_cells() -> list[Cell]:
-    """The cells where it counts: several workers, medium load, and an intercept that matters."""
+    """Return the cells where holding matters most: several workers, medium load, a large intercept."""
     models = [model for model in MODELS if model != (5.0, 1.0)]
     return open_cells(
         models=models, workers=(4, 8), loads=(0.2, 0.5, 0.8), arrivals=("poisson",), noises=(0.0, 0.1)
@@ -103,10 +103,10 @@ def count_cells() -> list[Cell]:
 
 
 def goal_cells() -> list[Cell]:
-    """Cells with a goal that binds: 5 times what one row alone takes.
+    """Return cells with a goal that binds: 5 times the time of one row alone.
 
-    Poisson arrivals at 0.85 / 0.87 / 0.90 / 0.93 (with 1, 2, 4, 8 workers), 1, 1.2, 2 and 4 times what
-    staggered workers carry within the goal, without noise and with 0.1. See :func:`staggered_per_s`.
+    Poisson arrivals at 0.85 / 0.87 / 0.90 / 0.93 (with 1, 2, 4, 8 workers), 1, 1.2, 2 and 4 times the
+    capacity of staggered workers within the goal, without noise and with 0.1. See :func:`staggered_per_s`.
     """
     cells = []
     for (intercept, slope), noise, count in product(MODELS, (0.0, 0.1), WORKERS):
@@ -124,12 +124,12 @@ def goal_cells() -> list[Cell]:
 
 
 def clients_cells() -> list[Cell]:
-    """The part of the closed loop in which policies are compared with the best in hindsight of each cell."""
+    """Return the closed-loop cells in which policies are compared with the best setting in hindsight."""
     return closed_cells(noises=(0.1,))
 
 
 def quick_cells() -> list[Cell]:
-    """16 cells, open and closed, that show the differences within a minute or so."""
+    """Return 16 cells, open and closed, that show the differences in about a minute."""
     models = ((5.0, 0.1), (40.0, 1.0))
     return [
         *open_cells(models=models, workers=(1, 4), loads=(0.2, 0.8), arrivals=("poisson",), noises=(0.1,)),
@@ -149,7 +149,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
 
 
 def staggered_per_s(cell: Cell) -> float:
-    """Rows per second that workers which start in turn carry within the goal of a cell, without noise.
+    """Return the rows per second that workers starting in turn carry within the goal, without noise.
 
     Raises:
         ValueError: if one row alone misses the goal.
@@ -173,11 +173,11 @@ def run_cells(
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Comparison]:
-    """Measure every policy in every cell with every seed, on so many processes; results in order of cells.
+    """Measure every policy in every cell with every seed; return the results in order of cells.
 
-    What is given twice is measured once. ``progress`` is called with the runs that are done and all there
-    are. Whatever ends this early, Ctrl-C too, ends its processes. They are spawned: a program that calls
-    this with more than one needs the usual ``if __name__ == "__main__"``.
+    Duplicates are measured once. ``progress`` is called with the number of finished runs and of all runs. An
+    exception, Ctrl-C included, ends the processes. They are spawned: a program that calls this with more
+    than one needs the usual ``if __name__ == "__main__"``.
 
     Raises:
         ValueError: as :func:`~uncork_dispatcher.simulator.measure.measure`, or if the base is not among the
@@ -203,7 +203,7 @@ def run_cells(
 def _measure_all(
     tasks: Sequence[Task], batches: int, requests: int | None, processes: int
 ) -> Iterator[tuple[Task, Measured]]:
-    """The result of every task, in whatever order they come."""
+    """Yield the result of every task, in the order of completion."""
     processes = min(processes, len(tasks))
     if processes <= 1:
         for task in tasks:
@@ -214,12 +214,12 @@ def _measure_all(
         left = iter(tasks)
         while True:
             for task in islice(left, _AHEAD * processes - len(waiting)):
-                with _interrupt_later():  # because this may begin a process
+                with _interrupt_later():  # because this may start a process
                     waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
             if not waiting:
                 return
-            # An interrupt inside of wait() may leave a future locked. The thread that fails the futures of
-            # processes that ended would wait for that lock, and we for the thread.
+            # An interrupt inside wait() may leave a future locked. The thread that fails the futures of ended
+            # processes would then wait for that lock, and this one for the thread.
             with _interrupt_later():
                 done, _ = wait(waiting, timeout=_INTERRUPT_WITHIN_S, return_when=FIRST_COMPLETED)
             for future in done:
@@ -228,9 +228,9 @@ def _measure_all(
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with the block, in the middle of their work if need be."""
+    """Provide processes that end with the block, even in the middle of their work."""
     others = set(multiprocessing.active_children())
-    # Spawned, because a fork copies the locks of threads, such as one that draws a progress bar.
+    # Spawned, because a fork would copy the locks of threads, such as that of a progress bar.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt)
     try:
@@ -245,14 +245,14 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _interrupt_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block, and in a process begun in it for the end of its imports."""
+    """Delay Ctrl-C until the end of the block, in processes started in it until the end of their imports."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
         return
     seen: list[int] = []
-    # The mask is what a new process inherits. Here it is not enough: another thread, such as one of a
-    # numerical library, takes the signal, and the handler still runs in this one.
+    # New processes inherit the mask. Here it is not enough: another thread, such as one of a numerical
+    # library, takes the signal, and the handler still runs in this thread.
     signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -265,8 +265,8 @@ def _interrupt_later() -> Iterator[None]:
 
 
 def _end_on_interrupt() -> None:
-    """Ctrl-C goes to all processes of a terminal; one of them may speak about it."""
-    # It is ignored by what a shell runs in the background.
+    """End silently on Ctrl-C, which goes to all processes of a terminal: only one should report it."""
+    # A shell makes its background processes ignore the signal.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,8 +1,8 @@
-"""What a policy makes of a cell.
+"""Measures a policy in a cell.
 
-A cell is measured after a warm-up, in which everything is learned. In an open loop the arrivals that are
-measured depend on their kind, their rate and the seed alone, so that every policy gets the same ones; the
-warm-up is a stream of its own before them.
+The measurement starts after a warm-up, in which everything is learned. In an open loop the measured arrivals
+depend only on their kind, their rate and the seed, so that every policy gets the same ones; the warm-up is a
+separate stream before them.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.simulator.cells import BATCHES, MOST_REQUESTS, Cell, requests_to_measure
 from uncork_dispatcher.simulator.run import Answered, Run, Scenario, simulate
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
-# The warm-up is this share of what is measured, and longer for a policy that fits only every few seconds.
+# The warm-up is this share of the measured requests, or longer if the policy needs it.
 _WARM_UP = 0.25
-_SLOW_TO_LEARN_S = {"cork-classic": 6.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was seen of one cell under one policy after the warm-up. One row per request.
+    """The figures of one cell under one policy after the warm-up, with one row per request.
 
     Attributes:
-        mean_ms: mean latency, from arrival to answer, of those who were answered; NaN if nobody was.
-        p50_ms: the latency that half of them exceed.
-        p99_ms: the latency that one of 100 exceeds.
+        mean_ms: mean latency of the answered requests, from arrival to answer; NaN without answers.
+        p50_ms: median latency.
+        p99_ms: 99th percentile of the latency.
         rows_per_s: answers per second.
         goodput_per_s: answers within the goal per second.
         batch_rows: mean rows in a batch; NaN without batches.
-        batches: batches begun.
+        batches: batches started.
         answered: requests answered.
-        shed: requests refused or dropped.
-        inside_goal: share of the answers that came within the goal; NaN if there were none.
+        shed: requests shed.
+        inside_goal: share of the answers within the goal; NaN without answers.
         utilisation: share of the workers' time that batches took.
     """
 
@@ -54,19 +54,19 @@ class Measured:
 
     @property
     def shed_share(self) -> float:
-        """Share of the requests that was shed."""
+        """Share of the requests that were shed."""
         return self.shed / (self.shed + self.answered) if self.shed else 0.0
 
 
 def measure(
     cell: Cell, policy: str, seed: int, *, batches: int = BATCHES, requests: int | None = None
 ) -> Measured:
-    """Run one cell under one policy, and look at it from the end of the warm-up to the last arrival.
+    """Run one cell under one policy, and measure it from the end of the warm-up to the last arrival.
 
-    ``requests`` are measured, or as many as :func:`requests_to_measure` says for ``batches`` per worker. The
-    warm-up before them is a quarter of that, and 6 s for ``cork-classic``, which fits only every 5 s;
-    but at most 200 000 requests, so that above 33 000 rows per second ``cork-classic`` is seen with its
-    first fit, with which it is release when free.
+    ``requests`` are measured, by default as many as :func:`requests_to_measure` returns for ``batches`` per
+    worker. The warm-up before them is a quarter of that, or longer if the policy needs it (6 s for
+    ``cork-classic``), but at most 200 000 requests: above 33 000 rows per second ``cork-classic`` is
+    measured with its first fit, with which it is release when free.
 
     Raises:
         ValueError: if there is no such policy, no such arrivals, or fewer than 2 requests to measure.
@@ -75,7 +75,8 @@ def measure(
     count = requests if requests is not None else requests_to_measure(cell, batches=batches)
     if count < 2:
         raise ValueError(f"at least 2 requests must be measured, got {count}")
-    warm_up = max(_WARM_UP * count, cell.rate * _SLOW_TO_LEARN_S.get(policy, 0.0))
+    warm_up_s = make_policy(policy, limit_rows=cell.limit_rows).warm_up_s
+    warm_up = max(_WARM_UP * count, cell.rate * warm_up_s)
     warm_up = math.ceil(min(MOST_REQUESTS, warm_up))
     traffic: Clients | list[float]
     if cell.clients is not None:
@@ -106,25 +107,25 @@ def measure(
 
 
 def _arrivals(cell: Cell, seed: int, count: int, warm_up: int) -> list[float]:
-    """Warm-up and measured arrivals, one after the other."""
+    """Return warm-up and measured arrivals in one list."""
     # Text as a seed gives the same numbers in every process, unlike the hash of a tuple.
     name = f"{cell.arrivals} {cell.rate!r} {seed}"
-    # Traffic that changes over its time would be cut off in the middle: warm up on its average.
+    # The shape of changing traffic would be cut off: warm up on its average.
     steady = cell.arrivals if cell.arrivals.startswith("gamma") else "poisson"
     before = open_loop(steady, rate=cell.rate, count=warm_up, random_=random.Random(f"{name} warm-up"))
     measured = open_loop(cell.arrivals, rate=cell.rate, count=count, random_=random.Random(name))
-    # A gap between them: the first of a recording is at 0, and must not be one with the last before it.
+    # With a gap: a recording starts at 0, which must not coincide with the last arrival of the warm-up.
     start = before[-1] + 1 / cell.rate
     return before + [start + time for time in measured]
 
 
 def _all_arrivals(run: Run) -> list[float]:
-    # Of those that were shed it is not known when they arrived; few of them are in a sound closed loop.
+    # The arrival of a shed request is unknown; a closed loop without overload has few of them.
     return [one.arrival for one in run.answered] + [at for at, _ in run.shed]
 
 
 def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Measured:
-    """Latencies of those who arrived from ``begin`` on; answers, batches and work until ``end``."""
+    """Return latencies of the requests from ``begin`` on, and answers, batches and work until ``end``."""
     span = max(end - begin, 1e-9)
     answered = [one for one in run.answered if one.arrival >= begin]
     batches = [batch for batch in run.batches if begin <= batch.started <= end]
@@ -151,7 +152,7 @@ def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Me
 
 
 def _latencies_ms(answered: Sequence[Answered]) -> tuple[float, float, float]:
-    """Mean, median and 99th percentile."""
+    """Return mean, median and 99th percentile."""
     if not answered:
         return math.nan, math.nan, math.nan
     latencies = sorted((one.finish - one.arrival) * 1000 for one in answered)

@@ -1,8 +1,8 @@
 """A discrete-event simulation of a gateway, its workers and its clients around the real core.
 
 The core, the policies, the estimate and the arrival rate are those of the live gateway, and everything is
-learned inside the run, from nothing. What is simulated is time, arrivals and the work of the workers. Not
-simulated: the gateway's own work and the transport.
+learned inside the run. Time, arrivals and the work of the workers are simulated; the gateway's own work and
+the transport are not.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Scenario:
     Attributes:
         service: how long batches take.
         arrivals: open loop: the time of each arrival, rising. Or a closed loop of clients.
-        workers: how many there are, all ready at 0.
+        workers: number of workers, all ready at 0.
         limit_rows: most rows in a batch.
         goal_s: the latency goal.
         policy: name of the policy, as for ``@api``.
         requests: closed loop: requests sent altogether. An open loop has as many as it has arrivals.
-        rows: how many rows, or how much cost, a request carries; always 1 when not given.
-        sources: what the core learns of who sent a request.
+        rows: draws the rows, or the cost, of a request; 1 if not given.
+        sources: what the core knows of the client of a request.
         timer_quantum_s: timers fire at multiples of this, as coarse ones do; 0 for exact ones.
         losses: deaths of workers.
-        seed: of everything that is random in the run, apart from arrivals given as times.
+        seed: of all randomness in the run, apart from arrivals given as times.
 
     Raises:
         ValueError: if a number is out of range, arrivals do not rise, or a lost worker does not exist.
@@ -83,14 +83,14 @@ class Scenario:
 
 
 class Answered(NamedTuple):
-    """One request that was answered."""
+    """One answered request."""
 
     arrival: float
     finish: float
 
 
-class Ran(NamedTuple):
-    """One batch that came back."""
+class SimulatedBatch(NamedTuple):
+    """One batch that completed."""
 
     worker: int
     started: float
@@ -103,17 +103,17 @@ class Ran(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """What happened in a run, in the order in which it ended."""
+    """The events of a run, in the order of their ends."""
 
     answered: list[Answered] = field(default_factory=list)
-    batches: list[Ran] = field(default_factory=list)
+    batches: list[SimulatedBatch] = field(default_factory=list)
     shed: list[tuple[float, Shed]] = field(default_factory=list)
     lost: int = 0
     """Requests that failed because their worker was lost twice or their batch ran past its timeout."""
 
 
 def simulate(scenario: Scenario) -> Run:
-    """Run a scenario to its end: every request has been answered, shed or lost."""
+    """Run a scenario until every request has been answered, shed or lost."""
     return _Simulation(scenario).run()
 
 
@@ -164,7 +164,7 @@ class _Simulation:
         quantum = self._scenario.timer_quantum_s
         wakeup = math.inf
         while True:
-            # The end of a batch that was cut off is no event: nobody hears of it.
+            # The end of a batch whose worker died is no event.
             while events and events[0][2] == self._finish and events[0][3] not in self._running:
                 heapq.heappop(events)
             now = times[arrived] if arrived < arrivals else math.inf
@@ -190,8 +190,9 @@ class _Simulation:
 
     def _poll(self, now: float) -> None:
         self._to_poll = False
-        for action in self._core.poll(now):
-            self._carry_out(action, now)
+        while actions := self._core.poll(now):
+            for action in actions:
+                self._execute(action, now)
 
     def _at(self, time: float, happen: Callable[[int, float], None], what: int) -> None:
         self._sequence += 1
@@ -200,7 +201,7 @@ class _Simulation:
     # Requests
 
     def _send(self, client: int, now: float) -> None:
-        """A client of a closed loop sends its next request, unless enough have been sent."""
+        """Send the next request of a client, unless enough have been sent."""
         if self._submitted < self._to_submit:
             self._submit(client, now)
 
@@ -217,17 +218,17 @@ class _Simulation:
             self._refuse(refused, now)
 
     def _source(self, client: int, request: int) -> int | None:
-        """Who sent a request, as far as the core can tell."""
+        """Return the client of a request, as far as the core can tell."""
         if self._scenario.sources == "clients":
             return client if self._closed else None
         if self._scenario.sources == "unknown":
             return None
-        # Connections in use are as many as requests under way; so a new one gets the next number.
+        # There are as many connections in use as requests; so a new one gets the next number.
         self._connections[request] = self._free.pop() if self._free else len(self._connections)
         return self._connections[request]
 
     def _ended(self, request: int, now: float) -> float:
-        """A request is over: its client, if it waits for the answer, will send another. Its arrival."""
+        """End a request, let its client send the next one, and return its arrival."""
         client = self._clients.pop(request)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
@@ -239,9 +240,9 @@ class _Simulation:
         self._result.shed.append((now, shed))
         self._ended(shed.request, now)
 
-    # What the core wants done
+    # Actions of the core
 
-    def _carry_out(self, action: Action, now: float) -> None:
+    def _execute(self, action: Action, now: float) -> None:
         if isinstance(action, Start):
             seconds = self._scenario.service.draw(
                 action.rows, worker=action.worker, now=now, random_=self._random
@@ -265,17 +266,15 @@ class _Simulation:
 
     def _finish(self, batch: int, now: float) -> None:
         if batch not in self._running:
-            return  # its worker dies at this very moment
+            return  # its worker dies at the same moment
         start, started = self._running.pop(batch)
-        for action in self._core.hand_over(batch, now=now):
-            self._carry_out(action, now)
-        self._core.batch_done(batch, outcome="worked", now=now)
+        self._core.batch_done(batch, status="worked", now=now)
         self._poll(now)
         answered = self._result.answered
         for request in start.requests:
             answered.append(Answered(self._ended(request, now), now))
         self._result.batches.append(
-            Ran(
+            SimulatedBatch(
                 start.worker,
                 started,
                 now - started,

@@ -1,4 +1,4 @@
-"""How long batches take in a simulation: the model that is served, and the machine that it runs on."""
+"""How long batches take in a simulation: the served model and its machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class ServiceTime:
     """Batch execution time ``(intercept + slope * rows) * noise * speed`` in seconds.
 
     Attributes:
-        intercept_s: what a batch costs whatever its size.
-        slope_s: what each row adds.
+        intercept_s: the fixed cost of a batch.
+        slope_s: the cost of each row.
         noise_cv: coefficient of variation of a log-normal factor of mean 1, drawn for each batch.
-        buckets: sizes to which a batch is padded, as compiled models need; above the largest one the line
-            goes on. Empty: no padding.
+        buckets: sizes to which batches are padded, as compiled models need; above the largest one the line
+            continues. Empty: no padding.
         speeds: factor on the time of each worker in turn (2.0 is a worker half as fast). Empty: all equal.
-        changes: pairs (time, factor), in order of time: from that time on every batch takes ``factor``
-            times as long as before. The factors of several changes multiply.
+        changes: pairs (time, factor), in order of time: from then on every batch takes ``factor`` times as
+            long as before. The factors of several changes multiply.
 
     Raises:
         ValueError: if a time, the noise or a factor is out of range.
@@ -50,14 +50,14 @@ class ServiceTime:
             raise ValueError(f"buckets must be rising sizes, got {self.buckets}")
 
     def mean(self, rows: float) -> float:
-        """Mean seconds of a batch of ``rows`` rows on a worker of speed 1, before any change."""
+        """Return the mean seconds of a batch on a worker of speed 1, before any change."""
         if self.buckets:
             place = bisect_left(self.buckets, rows)
             rows = self.buckets[place] if place < len(self.buckets) else rows
         return self.intercept_s + self.slope_s * rows
 
     def draw(self, rows: float, *, worker: int, now: float, random_: random.Random) -> float:
-        """Seconds that a batch of ``rows`` rows takes, started by ``worker`` at ``now``."""
+        """Draw the seconds of a batch of ``rows`` rows that starts on ``worker`` at ``now``."""
         seconds = self.mean(rows)
         if self.speeds:
             seconds *= self.speeds[worker % len(self.speeds)]
@@ -70,6 +70,6 @@ class ServiceTime:
         return seconds
 
     def capacity(self, *, workers: int, limit_rows: int) -> float:
-        """Rows per second of ``workers`` workers that run nothing but full batches."""
+        """Return the rows per second of ``workers`` workers that run only full batches."""
         speeds = [self.speeds[worker % len(self.speeds)] if self.speeds else 1.0 for worker in range(workers)]
         return sum(limit_rows / (self.mean(limit_rows) * speed) for speed in speeds)

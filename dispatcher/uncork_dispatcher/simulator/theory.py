@@ -1,4 +1,4 @@
-"""What theory says about batch servers: closed forms to hold a simulation, or a gateway, against.
+"""Theory of batch servers: closed forms to check a simulation, or a gateway, against.
 
 Letters of the formulas: a batch of ``n`` rows takes ``s(n) = a + b*n`` seconds (``a`` the intercept, ``b``
 the slope), ``N`` workers, ``B`` rows in a batch at most, ``L`` seconds of latency goal, and requests of
@@ -8,10 +8,11 @@ arrival to answer, in seconds. The mean batch
     n* = lambda*a / (N - lambda*b)
 
 is the smallest that the workers can sustain: with smaller ones the intercepts take too much of their time.
-Where no source is named the formula was derived for this project; its docstring says how.
+Where no source is named, the formula was derived for this project; its docstring says how.
 
 Every function takes the straight line of a :class:`ServiceTime`; all but :func:`unbatched_mean_s` and
-:func:`lower_bound_s` are about batch times without noise. What a formula does not cover is refused.
+:func:`lower_bound_s` are about batch times without noise. They raise an error for service times that the
+formula does not cover.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import math
 
 from uncork_dispatcher.simulator.service import ServiceTime
 
-# Quantile of the normal distribution below which 99 of 100 lie.
+# 99th percentile of the normal distribution.
 _Z99 = 2.33
 # A quotient this far below a whole number is that number, computed with rounding errors.
 _ROUNDING = 1e-9
 
 
 def unbatched_mean_s(service: ServiceTime, *, rate: float) -> float:
-    """Mean latency with one worker that takes requests one at a time, first come first served.
+    """Return the mean latency with one worker that takes requests one at a time, first come first served.
 
     ``s(1) + lambda*s(1)^2*(1 + cv^2) / (2*(1 - lambda*s(1)))``, exact: the formula of Pollaczek and
     Khinchine; without noise (``cv = 0``) the queue is M/D/1. ``rate`` is lambda, per second.
@@ -43,7 +44,7 @@ def unbatched_mean_s(service: ServiceTime, *, rate: float) -> float:
 
 
 def release_when_free_bound_s(service: ServiceTime, *, rate: float) -> float:
-    """Upper bound of the mean latency with one worker that takes all there is whenever it is free.
+    """Return an upper bound of the mean latency with one worker under release when free.
 
     No cap on batches. ``min(phi0, phi1)``, with ``r = lambda*b`` the load that rows alone make::
 
@@ -69,7 +70,7 @@ def release_when_free_bound_s(service: ServiceTime, *, rate: float) -> float:
 def smallest_mean_batch(
     service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
 ) -> float:
-    """Mean rows in a batch that ``workers`` workers need at least to keep up: ``n*``, maybe below 1.
+    """Return the smallest mean batch with which ``workers`` workers keep up: ``n*``, maybe below 1.
 
     ``lambda*a / (N - lambda*b)``: batches of ``n`` rows start ``lambda/n`` times per second, and workers that
     are never idle give ``lambda/n * s(n) = N``. ``rate`` is lambda, per second.
@@ -89,7 +90,7 @@ def smallest_mean_batch(
 def lower_bound_s(
     service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
 ) -> float:
-    """Mean latency that no policy can go below, unless it knows the future, refuses or interrupts.
+    """Return the mean latency that no policy can beat unless it knows the future, sheds or interrupts.
 
     ``max(s(1), s(n*) + max(0, n* - 1) / (2*lambda))``. Execution: the batch that a request finds itself in
     has ``E[n^2]/E[n] >= n*`` rows on average. Waiting: collecting batches of ``n`` rows from a Poisson stream
@@ -108,11 +109,11 @@ def lower_bound_s(
 def paced_mean_s(
     service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
 ) -> float:
-    """Mean latency of an ideal: a batch of whatever is there leaves every ``s(n*)/N`` seconds, like a clock.
+    """Return the mean latency of an ideal: the whole queue leaves as a batch every ``s(n*)/N`` seconds.
 
     ``s(n*) * (1 + 1/(2*N)) + b``, an approximation for ``n*`` of about 2 and more, and never less than
     :func:`lower_bound_s`. A request waits half a gap on average, and its batch is one row larger than the
-    mean because it is in it. What a good policy comes near to. ``rate`` is lambda, per second.
+    mean because it is in it. A good policy comes close to it. ``rate`` is lambda, per second.
 
     Raises:
         ValueError: as :func:`smallest_mean_batch`, or if there is noise.
@@ -126,10 +127,10 @@ def paced_mean_s(
 def paced_p99_s(
     service: ServiceTime, *, rate: float, workers: int = 1, limit_rows: float = math.inf
 ) -> float:
-    """Latency that 1 of 100 requests exceeds under the ideal of :func:`paced_mean_s`.
+    """Return the 99th percentile of the latency under the ideal of :func:`paced_mean_s`.
 
-    ``s(n*)/N + s(n* + 2.33*sqrt(n*))``: a whole gap between batches, then a batch as large as 1 of 100 is;
-    never less than ``s(1)``. An approximation as that one is. ``rate`` is lambda, per second.
+    ``s(n*)/N + s(n* + 2.33*sqrt(n*))``: a whole gap between batches, then a batch of the 99th percentile of
+    sizes; never less than ``s(1)``. An approximation like that one. ``rate`` is lambda, per second.
 
     Raises:
         ValueError: as :func:`paced_mean_s`.
@@ -141,7 +142,7 @@ def paced_p99_s(
 
 
 def largest_batch_within(service: ServiceTime, *, goal_s: float, limit_rows: int) -> int:
-    """Rows of the largest batch that takes no longer than the goal.
+    """Return the rows of the largest batch that takes no longer than the goal.
 
     ``B_L = min(B, floor((L - a) / b))``, the solution of ``s(n) <= L``.
 
@@ -154,7 +155,7 @@ def largest_batch_within(service: ServiceTime, *, goal_s: float, limit_rows: int
 
 
 def most_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, limit_rows: int) -> float:
-    """Requests per second that any policy can answer within the goal at most.
+    """Return the most requests per second that any policy can answer within the goal.
 
     ``N * B_L / s(B_L)``: all workers always run the largest batch that meets it.
 
@@ -166,10 +167,10 @@ def most_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, l
 
 
 def staggered_within_goal(service: ServiceTime, *, goal_s: float, workers: int = 1, limit_rows: int) -> float:
-    """Requests per second, evenly spaced, that workers which start in turn answer within the goal.
+    """Return the evenly spaced requests per second that workers starting in turn answer within the goal.
 
     ``N * n / s(n)`` with ``n = min(B, (L / (1 + 1/N) - a) / b)``, at least 1: a request waits for the next
-    start, ``s(n)/N`` at most, and then for its batch; a row alone waits for nobody. Source of the staggering:
+    start, ``s(n)/N`` at most, and then for its batch; a row alone does not wait. Source of the staggering:
     Symphony, arXiv 2308.07470.
 
     Raises:
@@ -182,7 +183,7 @@ def staggered_within_goal(service: ServiceTime, *, goal_s: float, workers: int =
 
 
 def _rows_within(service: ServiceTime, seconds: float, limit_rows: int) -> float:
-    """Rows, whole or not, that a batch of so many seconds holds."""
+    """Return the rows, whole or not, of a batch of so many seconds."""
     spare = seconds - service.intercept_s
     if spare >= service.slope_s * limit_rows:
         return limit_rows
@@ -190,7 +191,7 @@ def _rows_within(service: ServiceTime, seconds: float, limit_rows: int) -> float
 
 
 def _most(service: ServiceTime, *, workers: int, limit_rows: float = math.inf) -> float:
-    """Requests per second that the workers can bear, with batches as large as they may be."""
+    """Return the requests per second of the workers with the largest batches."""
     a, b = service.intercept_s, service.slope_s
     each = a / limit_rows + b
     return workers / each if each else math.inf

@@ -1,4 +1,4 @@
-"""When requests arrive, in a simulation or a load test, and what clients that wait for their answers do."""
+"""Arrival times for simulations and load tests, and clients that wait for their answers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Literal
 
-# On/off traffic: phases of this length, and how much more arrives in the first of the two.
+# On/off traffic: the length of a phase, and the ratio of the rates of the two phases.
 _PHASE_S = 0.4
 _ON_TO_OFF = 8.0
 _STEP = 5.0
-# A spike: how much more arrives in it, and its share of the time.
+# A spike: the ratio of its rate to the rest, and its share of the time.
 _SPIKE = 5.0
 _SPIKE_SHARE = 0.1
 _REPLAY = "replay:"
 Sources = Literal["clients", "pool", "unknown"]
-"""What the core learns of who sent a request.
+"""What the core knows of the client of a request.
 
-``clients``: each client of a closed loop has a connection of its own, and every request of an open loop comes
+``clients``: each client of a closed loop has its own connection, and every request of an open loop comes
 from a new one. ``pool``: all requests share a pool of connections; a request takes the connection that was
 freed last, or a new one if all are busy. ``unknown``: nothing.
 """
@@ -32,13 +32,13 @@ ARRIVALS = ("poisson", "gamma:CV", "constant", "onoff", "ramp", "step", "spike",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """A closed loop: each client sends its next request when it has had its answer.
+    """A closed loop: each client sends its next request after it has received its answer.
 
     Attributes:
         count: clients.
         round_trip_s: from an answer leaving to the next request arriving, without thinking.
-        think_s: what the client does in between.
-        jitter: both vary evenly by this share of themselves, up and down.
+        think_s: the client's time in between.
+        jitter: both vary uniformly by this share, up and down.
 
     Raises:
         ValueError: if one of them is out of range.
@@ -57,7 +57,7 @@ class Clients:
             )
 
     def pause(self, random_: random.Random) -> float:
-        """Seconds from an answer to the next request of the same client."""
+        """Draw the seconds from an answer to the next request of the same client."""
         spread = self.jitter
         pause = self.round_trip_s * random_.uniform(1 - spread, 1 + spread)
         if self.think_s:
@@ -66,13 +66,13 @@ class Clients:
 
 
 def open_loop(kind: str, *, rate: float, count: int, random_: random.Random) -> list[float]:
-    """Arrival times in seconds of ``count`` requests that come whatever happens to earlier ones.
+    """Return the arrival times in seconds of ``count`` requests, independent of the answers.
 
     ``kind`` is one of :data:`ARRIVALS`: ``poisson``; ``gamma:2`` (gaps of that coefficient of variation);
     ``constant`` (even gaps); ``onoff`` (phases of 400 ms with 8 times the rate of the phases between);
     ``ramp`` (the rate rises evenly from 0 to twice the average); ``step`` (5 times the rate in the second
     half of the time); ``spike`` (5 times the rate in the middle tenth of the time); ``replay:trace.csv``
-    (recorded seconds, one a line, stretched to the rate and repeated as often as needed). ``rate`` is the
+    (recorded seconds, one per line, stretched to the rate and repeated as needed). ``rate`` is the
     average over time, in requests per second.
 
     Raises:
@@ -84,9 +84,9 @@ def open_loop(kind: str, *, rate: float, count: int, random_: random.Random) -> 
 
 
 def open_loop_for(kind: str, *, rate: float | None, seconds: float, random_: random.Random) -> list[float]:
-    """Arrival times like those of :func:`open_loop`, all that come before ``seconds`` are over.
+    """Return arrival times as :func:`open_loop` does, for ``seconds`` seconds.
 
-    Recorded arrivals need no rate: with None they come as they were recorded.
+    Recorded arrivals need no rate: with None they are as recorded.
 
     Raises:
         ValueError: if there is no such kind, it needs a rate, or a trace holds no rising times.
@@ -108,7 +108,7 @@ def _require_positive(rate: float) -> None:
 
 
 def _stream(kind: str, rate: float, horizon_s: float, random_: random.Random) -> Iterator[float]:
-    """Arrivals without end; the time over which a shape extends is ``horizon_s``."""
+    """Yield arrivals without end; a shape extends over ``horizon_s``."""
     if kind == "poisson":
         return _poisson(rate, random_)
     if match := re.fullmatch(r"gamma:(\d+(?:\.\d+)?)", kind):
@@ -145,12 +145,12 @@ def _gamma(rate: float, cv: float, random_: random.Random) -> Iterator[float]:
 
 
 def _phases(phases: Iterable[tuple[float, float]], random_: random.Random) -> Iterator[float]:
-    """A Poisson stream that has, up to each of these times, this rate."""
+    """Yield a Poisson stream from phases given as (end, rate)."""
     now = 0.0
     for ends, rate in phases:
         while True:
             gap = random_.expovariate(rate)
-            # What a Poisson stream of another rate would do from here on does not depend on the past.
+            # A Poisson stream has no memory: it starts afresh at the new rate.
             if now + gap > ends:
                 now = ends
                 break
@@ -176,16 +176,16 @@ def _spike(rate: float, horizon_s: float) -> list[tuple[float, float]]:
 
 
 def _ramp(rate: float, horizon_s: float, random_: random.Random) -> Iterator[float]:
-    # Up to t come rate * t**2 / horizon: where that passes the times of a stream of rate 1 is an arrival.
+    # Until t, rate * t**2 / horizon requests arrive: invert that at the times of a stream of rate 1.
     for expected in _poisson(1.0, random_):
         yield math.sqrt(expected * horizon_s / rate)
 
 
 def recorded_times(trace: Path) -> list[float]:
-    """The times of a recording, in seconds: two or more, finite, in rising order, not all the same.
+    """Return the times of a recording in seconds: two or more, finite, rising, not all the same.
 
     Raises:
-        ValueError: if the file holds something else.
+        ValueError: if the file contains anything else.
         OSError: if it cannot be read.
     """
     try:
@@ -200,7 +200,7 @@ def recorded_times(trace: Path) -> list[float]:
 
 
 def recorded_rate(trace: Path) -> float:
-    """Requests per second of a recording.
+    """Return the requests per second of a recording.
 
     Raises:
         ValueError: if the file holds no rising times.

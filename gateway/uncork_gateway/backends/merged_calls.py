@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import Ended, Job, Ran, TaskRunner, WorkerLost
+from uncork_dispatcher import BatchResult, Job, OnBatchEnd, TaskRunner, WorkerLost
 from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.headers import Header
@@ -99,7 +99,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self._clock = clock
         self._complaint = ""
 
-    def start(self, job: Job[Sent], ended: Ended[CallResult]) -> None:
+    def start(self, job: Job[Sent], ended: OnBatchEnd[CallResult]) -> None:
         """Take the slot now, and start the call in the next turn of the loop."""
         if self._trace is not None:
             trace = self._trace(job)
@@ -112,7 +112,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         super().abandon(batch, worker)
         self._servers.drop(worker)
 
-    async def _execute(self, job: Job[Sent]) -> Ran[CallResult]:
+    async def _execute(self, job: Job[Sent]) -> BatchResult[CallResult]:
         slot = job.start.worker
         try:
             return await self._answers(slot, job.payloads)
@@ -122,7 +122,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         finally:
             self._servers.give_back(slot)
 
-    async def _answers(self, slot: int, batch: Sequence[Sent]) -> Ran[CallResult]:
+    async def _answers(self, slot: int, batch: Sequence[Sent]) -> BatchResult[CallResult]:
         """Run one call, or several after a failure; the batch then does not count for the estimate."""
 
         async def ask(group: range) -> list[CallResult] | Relayed:
@@ -131,10 +131,10 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         answers = await ask(range(len(batch)))
         if isinstance(answers, list):
             worked = all(isinstance(answer, Part) for answer in answers)
-            return Ran(answers, "worked" if worked else "failed")
+            return BatchResult(answers, "worked" if worked else "failed")
         if self._idempotent:
-            return Ran(await bisect(len(batch), answers, ask), "failed")
-        return Ran([answers] * len(batch), "failed")
+            return BatchResult(await bisect(len(batch), answers, ask), "failed")
+        return BatchResult([answers] * len(batch), "failed")
 
     async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | Relayed:
         """Return each request's result; one answer for all if a single request may have caused it."""

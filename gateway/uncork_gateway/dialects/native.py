@@ -8,7 +8,7 @@ from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.dialects.base import JSON, Reply, HandlerResult
+from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.messages import Meta, RawForm, TensorForm

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, HandlerResult, require_rows
+from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written

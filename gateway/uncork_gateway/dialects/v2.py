@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, HandlerResult, require_rows
+from uncork_gateway.dialects.base import JSON, HandlerResult, Reply, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.protocols.raw_json import quoted, written

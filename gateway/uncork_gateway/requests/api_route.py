@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_dispatcher import AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
-from uncork_gateway.dialects.base import Dialect, Reply, HandlerResult
+from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
 from uncork_gateway.errors import GatewayError, Refused, Unavailable
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
@@ -73,13 +73,13 @@ class ApiRequest(BufferedRequest[ApiRoute]):
     _number = 0
     _payload: Marshalled
 
-    def _finish(self, answer: Answer[HandlerResult]) -> None:
+    def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)
         batch_id = route.batch_headers.id_of(answer.batch.start.batch)
         head, body = route.dialect.write(result, self._payload, batch_id=batch_id)
-        lines = route.batch_headers.lines(answer.batch, answer.held_s)
+        lines = route.batch_headers.lines(answer.batch, answer.queued_s)
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:

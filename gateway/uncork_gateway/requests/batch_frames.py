@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork_dispatcher import Job, Ran, WorkerLost
+from uncork_dispatcher import BatchResult, Job, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -38,7 +38,9 @@ def to_frame(
     return batch, bodies
 
 
-def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[HandlerResult] | WorkerLost:
+def from_frame(
+    job: Job[Marshalled], outcome: Executed | WorkerLost
+) -> BatchResult[HandlerResult] | WorkerLost:
     """Return the result of a batch from the worker's reply."""
     if isinstance(outcome, WorkerLost):
         return outcome
@@ -57,9 +59,9 @@ def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[Hand
         results[at] = results[at]._replace(body=reason.encode())
     start = job.start
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == start.rows
-    return Ran(
+    return BatchResult(
         results,
-        outcome="worked" if reply.worked and reply.chunks else "failed",
+        status="worked" if reply.worked and reply.chunks else "failed",
         # These seconds include parsing the requests and writing the results.
         chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
     )

@@ -20,7 +20,7 @@ class BatchHeaders:
         """Return the id under which clients and logs know a batch."""
         return f"{self._instance}-{batch}"
 
-    def lines(self, batch: BatchFacts, held_s: float) -> bytes:
+    def lines(self, batch: BatchFacts, queued_s: float) -> bytes:
         """Return the lines of one response."""
         if batch is not self._batch:
             self._batch = batch
@@ -30,12 +30,12 @@ class BatchHeaders:
                 b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
             )
         before, after = self._lines
-        return b"%b%.2f%b" % (before, held_s * 1000, after)
+        return b"%b%.2f%b" % (before, queued_s * 1000, after)
 
-    def opening_lines(self, batch: int, rows: int, held_s: float) -> bytes:
+    def opening_lines(self, batch: int, rows: int, queued_s: float) -> bytes:
         """Return the lines of a response that begins before its batch has ended."""
         return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
             self.id_of(batch).encode(),
             rows,
-            held_s * 1000,
+            queued_s * 1000,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import Answer, AsyncDispatcher
+from uncork_dispatcher import AsyncDispatcher
 from uncork_gateway.backends.known_models import KnownModels
 from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
@@ -195,7 +195,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
 
     # Results
 
-    def part_answered(self, at: int, answer: Answer[CallResult]) -> None:
+    def part_answered(self, at: int, answer: RequestResult[CallResult]) -> None:
         """Reply when all parts are answered, or one was relayed as the whole request."""
         if isinstance(answer.result, Part):
             self._replies[at] = answer.result.reply
@@ -208,7 +208,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
         super().failed(error)
         self._withdraw()
 
-    def _finish(self, answer: Answer[CallResult]) -> None:
+    def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch_headers, batch = self._route.batch_headers, answer.batch
         if isinstance(answer.result, Relayed):
             status, headers, body = answer.result
@@ -216,7 +216,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
         else:
             status = 200
             body, headers = self._joined(batch_id=batch_headers.id_of(batch.start.batch))
-        self._reply(status, batch_headers.lines(batch, answer.held_s) + header_lines(headers), body)
+        self._reply(status, batch_headers.lines(batch, answer.queued_s) + header_lines(headers), body)
         self._withdraw()
 
     def _joined(self, *, batch_id: str) -> Content:
@@ -253,7 +253,7 @@ class _PartWaiter:
         self._request = request
         self._at = at
 
-    def answered(self, answer: Answer[CallResult]) -> None:
+    def answered(self, answer: RequestResult[CallResult]) -> None:
         self._request.part_answered(self._at, answer)
 
     def failed(self, error: Exception) -> None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
-from uncork_dispatcher import Answer, DispatchError
+from uncork_dispatcher import DispatchError
 from uncork_gateway.connection.decompression import Inflation
 from uncork_gateway.errors import (
     CLIENT_GONE,
@@ -60,7 +60,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
     _started = False
     _is_whole = False
     _rejection: GatewayError | None = None
-    _answer: Answer[Any] | None = None
+    _answer: RequestResult[Any] | None = None
     """The dispatcher's answer, if the request was executed."""
     _rows = 0
     """Number of rows, once the body has been read."""
@@ -84,7 +84,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
         """Submit the request. The client gets exceptions as its reply."""
 
     @abstractmethod
-    def _finish(self, answer: Answer[Any]) -> None:
+    def _finish(self, answer: RequestResult[Any]) -> None:
         """Reply with the dispatcher's answer. The client gets exceptions as its reply."""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
 
     # Replies
 
-    def answered(self, answer: Answer[Any]) -> None:
+    def answered(self, answer: RequestResult[Any]) -> None:
         """Reply with the result, or with the error that this raises."""
         self._answer = answer
         try:

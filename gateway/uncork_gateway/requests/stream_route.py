@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from uncork_dispatcher import Answer
+from uncork_dispatcher import RequestResult
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import CLIENT_GONE, Refused
 from uncork_gateway.interfaces import Connection
@@ -68,7 +68,7 @@ class StreamRequest(ApiRequest):
         elif data:  # an empty chunk would be the last
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _finish(self, answer: Answer[HandlerResult]) -> None:
+    def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
             raise Refused(reason.decode(), status)

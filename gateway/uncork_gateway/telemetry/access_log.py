@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from uncork_dispatcher import BatchFacts, Ending, Observer, ShedReason, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, Observer, ShedReason, Start
 
 _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
@@ -43,10 +43,10 @@ class BatchLog:
     def __init__(self, id_of: Callable[[int], str]) -> None:
         self._id_of = id_of
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Do nothing: a batch is logged when it ends."""
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         start = batch.start
         fields: dict[str, Any] = {
             "batch": self._id_of(start.batch),

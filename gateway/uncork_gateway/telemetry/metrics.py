@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, I
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from uncork_dispatcher import BatchFacts, Ending, ShedReason, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, ShedReason, Start
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.inference_tally import InferenceTally
 from uncork_gateway.version import VERSION
@@ -114,15 +114,15 @@ class Metrics(Collector):
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         tally = self.api(start.api)
         tally.releases[start.reason] += 1
         tally.batch_rows.observe(rows)
         tally.batch_requests.observe(len(start.requests))
-        tally.queue_wait.observe_all(held_s)
+        tally.queue_wait.observe_all(queued_s)
         tally.inference.last_release = self._wall_clock()
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         tally = self.api(batch.start.api)
         tally.endings[ending] += 1
         if ending in _MEASURED:

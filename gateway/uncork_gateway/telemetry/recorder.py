@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from uncork_dispatcher import ApiSample, BatchFacts, Ending, Estimate, ShedReason, Start
+from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, ShedReason, Start
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.smoothing import SmoothEstimate, calibrated
@@ -160,13 +160,13 @@ class Recorder:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Count a released batch."""
         known = self._note(start.api, self._clock(), leaving_rows=start.rows)
         known.running += 1
         known.sums.released_rows += start.rows
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         """Record a finished batch."""
         start, rows, started, seconds, waited_s = batch
         ended, requests = started + seconds, len(start.requests)

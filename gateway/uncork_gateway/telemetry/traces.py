@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from uncork_dispatcher import Answer, BatchFacts, Ending, Job, ShedReason, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, Job, RequestResult, ShedReason, Start
 from uncork_gateway.headers import Header, path_of
 
 _propagator = TraceContextTextMapPropagator()
@@ -25,12 +25,12 @@ class RequestSpan:
     def set_attribute(self, key: str, value: str | float) -> None:
         self.span.set_attribute(key, value)
 
-    def end(self, status: int, answer: Answer[Any] | None) -> None:
+    def end(self, status: int, answer: RequestResult[Any] | None) -> None:
         span = self.span
         span.set_attribute("http.response.status_code", status)
         if answer is not None:
             span.set_attribute("uncork.api", answer.batch.start.api)
-            span.set_attribute("uncork.queue_ms", answer.held_s * 1000)
+            span.set_attribute("uncork.queue_ms", answer.queued_s * 1000)
             span.set_attribute("uncork.batch_rows", answer.batch.rows)
         if status >= _SERVER_ERROR:
             span.set_attribute("error.type", str(status))
@@ -88,10 +88,10 @@ class Traces:
 
     # The dispatcher's observer
 
-    def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
+    def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Do nothing: :meth:`begin_batch` has begun the span."""
 
-    def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
+    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
         span = self._batches.pop(batch.start.batch, None)
         if span is None:
             return  # the batch was never sent to a worker

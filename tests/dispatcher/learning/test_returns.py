@@ -33,7 +33,7 @@ def taught(*delays_s: float, never: int = 0, clients: int = 8, groups: int = 60)
             for delay_s, client in back:
                 assert returns.arrived((group, client), now=now + delay_s)
     returns.answered([], now=groups * (GONE_S + 1.0))
-    assert returns.moments(now=groups * (GONE_S + 1.0)) == []
+    assert returns.forecast(now=groups * (GONE_S + 1.0)).return_times() == []
     return returns
 
 
@@ -59,9 +59,9 @@ def test_before_anybody_has_come_back_nobody_is_expected() -> None:
     """A gateway that was just started waits for nobody, whoever has been answered."""
     returns = group(Returns())
 
-    assert returns.share() == 0.0
-    assert returns.expected(math.inf, now=NOW) == 0.0
-    assert returns.moments(now=NOW) in ([], [math.inf])
+    assert returns.forecast(now=NOW).return_probability() == 0.0
+    assert returns.forecast(now=NOW).expected_rows(math.inf) == 0.0
+    assert returns.forecast(now=NOW).return_times() in ([], [math.inf])
 
 
 def test_a_client_that_was_not_answered_is_not_expected() -> None:
@@ -78,8 +78,8 @@ def test_unknown_clients_are_nobody() -> None:
     returns.answered([(None, 1.0), (None, 5.0)], now=NOW)
 
     assert not returns.arrived(None, now=NOW + 0.001)
-    assert returns.expected(1.0, now=NOW) == 0.0
-    assert returns.moments(now=NOW) == []
+    assert returns.forecast(now=NOW).expected_rows(1.0) == 0.0
+    assert returns.forecast(now=NOW).return_times() == []
 
 
 # What is learned
@@ -89,33 +89,33 @@ def test_clients_that_all_come_back_are_all_expected() -> None:
     """Share 1; with the rows that they had."""
     returns = group(taught(*between(0.00025, 0.00075)), clients=4, rows=2.5)
 
-    assert returns.share() == pytest.approx(1.0)
-    assert returns.expected(1.0, now=NOW) == pytest.approx(10.0)
+    assert returns.forecast(now=NOW).return_probability() == pytest.approx(1.0)
+    assert returns.forecast(now=NOW).expected_rows(1.0) == pytest.approx(10.0)
 
 
 def test_the_time_of_return_is_learned() -> None:
     """Clients that take 0.25 to 0.75 ms: nobody before, half in the middle, nearly all after it."""
     returns = group(taught(*between(0.00025, 0.00075)))
 
-    assert returns.expected(0.0002, now=NOW) == pytest.approx(0.0, abs=0.1)
-    assert returns.expected(0.0005, now=NOW) == pytest.approx(5.0, rel=0.1)
-    assert returns.expected(0.00075, now=NOW) > 9.5
-    assert returns.expected(0.0009, now=NOW) == pytest.approx(10.0)
+    assert returns.forecast(now=NOW).expected_rows(0.0002) == pytest.approx(0.0, abs=0.1)
+    assert returns.forecast(now=NOW).expected_rows(0.0005) == pytest.approx(5.0, rel=0.1)
+    assert returns.forecast(now=NOW).expected_rows(0.00075) > 9.5
+    assert returns.forecast(now=NOW).expected_rows(0.0009) == pytest.approx(10.0)
 
 
 def test_a_group_is_complete_when_the_slowest_usually_are_back() -> None:
     """98 % of them, at 0.74 ms, told to within a bin of 15 %; from now, not from the answer."""
     returns = group(taught(*between(0.00025, 0.00075)))
 
-    assert returns.moments(now=NOW) == [pytest.approx(0.00074, rel=0.15)]
-    assert returns.moments(now=NOW + 0.0005) == [pytest.approx(0.00024, abs=0.00011)]
-    assert returns.moments(now=NOW + 0.001) == []
+    assert returns.forecast(now=NOW).return_times() == [pytest.approx(0.00074, rel=0.15)]
+    assert returns.forecast(now=NOW + 0.0005).return_times() == [pytest.approx(0.00024, abs=0.00011)]
+    assert returns.forecast(now=NOW + 0.001).return_times() == []
 
 
 def test_each_group_has_its_moment() -> None:
     """Two that were answered 0.2 ms apart are complete 0.2 ms apart."""
     returns = group(group(taught(*between(0.00025, 0.00075))), now=NOW + 0.0002)
-    later, sooner = sorted(returns.moments(now=NOW + 0.0003), reverse=True)
+    later, sooner = sorted(returns.forecast(now=NOW + 0.0003).return_times(), reverse=True)
 
     assert later - sooner == pytest.approx(0.0002)
 
@@ -125,14 +125,14 @@ def test_clients_that_never_come_back_lower_the_share(never: int, share: float) 
     """So many of 8; the others take 0.5 to 1 ms."""
     returns = group(taught(*between(0.0005, 0.001), never=never))
 
-    assert returns.share() == pytest.approx(share, abs=0.02)
-    assert returns.expected(1.0, now=NOW) == pytest.approx(10 * share, abs=0.2)
+    assert returns.forecast(now=NOW).return_probability() == pytest.approx(share, abs=0.02)
+    assert returns.forecast(now=NOW).expected_rows(1.0) == pytest.approx(10 * share, abs=0.2)
 
 
 def test_those_who_are_late_are_expected_less_and_less() -> None:
     """Half never come back, the others within 1 ms: who is not back after that is not expected any more."""
     returns = group(taught(*between(0.0005, 0.001), never=4))
-    seen = [returns.expected(1.0, now=NOW + age) for age in (0.0, 0.0007, 0.0009, 0.0012)]
+    seen = [returns.forecast(now=NOW + age).expected_rows(1.0) for age in (0.0, 0.0007, 0.0009, 0.0012)]
 
     assert seen == sorted(seen, reverse=True)
     assert seen[0] == pytest.approx(5.0, rel=0.05)
@@ -143,20 +143,22 @@ def test_two_ways_to_return_are_both_known() -> None:
     """Half at once and half after a think time: no average in between."""
     returns = group(taught(0.001, 0.4))
 
-    assert returns.expected(0.002, now=NOW) == pytest.approx(5.0, rel=0.05)
-    assert returns.expected(0.3, now=NOW) == pytest.approx(5.0, rel=0.05)
-    assert returns.expected(0.5, now=NOW) == pytest.approx(10.0, rel=0.05)
+    assert returns.forecast(now=NOW).expected_rows(0.002) == pytest.approx(5.0, rel=0.05)
+    assert returns.forecast(now=NOW).expected_rows(0.3) == pytest.approx(5.0, rel=0.05)
+    assert returns.forecast(now=NOW).expected_rows(0.5) == pytest.approx(10.0, rel=0.05)
 
 
 def test_the_variation_of_delays_is_learned() -> None:
     """0 if all take as long, (b - a)² / 3 (a + b)² between a and b, 1 by chance, more if a few take long."""
     by_chance = [-0.01 * math.log(1 - share) for share in between(0.0, 1.0)]
 
-    assert Returns().squared_variation() == 0.0
-    assert taught(0.01).squared_variation() == pytest.approx(0.0, abs=1e-9)
-    assert taught(*between(0.005, 0.015)).squared_variation() == pytest.approx(1 / 12, rel=0.05)
-    assert taught(*by_chance, groups=120).squared_variation() == pytest.approx(1.0, rel=0.1)
-    assert taught(*[0.001] * 9, 0.1).squared_variation() > 2
+    assert Returns().forecast(now=NOW).squared_variation() == 0.0
+    assert taught(0.01).forecast(now=NOW).squared_variation() == pytest.approx(0.0, abs=1e-9)
+    assert taught(*between(0.005, 0.015)).forecast(now=NOW).squared_variation() == pytest.approx(
+        1 / 12, rel=0.05
+    )
+    assert taught(*by_chance, groups=120).forecast(now=NOW).squared_variation() == pytest.approx(1.0, rel=0.1)
+    assert taught(*[0.001] * 9, 0.1).forecast(now=NOW).squared_variation() > 2
 
 
 def test_a_change_is_learned() -> None:
@@ -168,8 +170,8 @@ def test_a_change_is_learned() -> None:
         returns.arrived("client", now=now + 0.02)
     group(returns, now=2000.0)
 
-    assert returns.expected(0.010, now=2000.0) < 0.5
-    assert returns.expected(0.025, now=2000.0) > 9.5
+    assert returns.forecast(now=2000.0).expected_rows(0.010) < 0.5
+    assert returns.forecast(now=2000.0).expected_rows(0.025) > 9.5
 
 
 # Whom it counts
@@ -179,10 +181,10 @@ def test_who_is_back_is_not_expected_any_more() -> None:
     """One by one, with the rows that each had."""
     returns = taught(0.001)
     returns.answered([("a", 1.0), ("b", 2.0), ("c", 4.0)], now=NOW)
-    seen = [returns.expected(1.0, now=NOW)]
+    seen = [returns.forecast(now=NOW).expected_rows(1.0)]
     for client in "bac":
         assert returns.arrived(client, now=NOW + 0.0002)
-        seen.append(returns.expected(1.0, now=NOW + 0.0002))
+        seen.append(returns.forecast(now=NOW + 0.0002).expected_rows(1.0))
 
     assert seen == pytest.approx([7.0, 5.0, 4.0, 0.0])
 
@@ -199,21 +201,29 @@ def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
     """With the rows of the last one: in one batch, or in two."""
     returns = taught(0.001)
     returns.answered([("a", 1.0), ("a", 3.0)], now=NOW)
-    assert returns.expected(1.0, now=NOW) == pytest.approx(3.0)
+    assert returns.forecast(now=NOW).expected_rows(1.0) == pytest.approx(3.0)
 
     returns.answered([("a", 2.0)], now=NOW + 0.0001)
-    assert returns.expected(1.0, now=NOW + 0.0001) == pytest.approx(2.0)
-    assert len(returns.moments(now=NOW + 0.0001)) == 1
+    assert returns.forecast(now=NOW + 0.0001).expected_rows(1.0) == pytest.approx(2.0)
+    assert len(returns.forecast(now=NOW + 0.0001).return_times()) == 1
 
 
 def test_asking_changes_nothing() -> None:
     """The same question has the same answer, also after a later one."""
     returns = group(taught(*between(0.0005, 0.001)))
-    first = (returns.expected(0.0007, now=NOW), returns.moments(now=NOW), returns.share())
-    returns.expected(5.0, now=NOW + 10.0)
-    returns.moments(now=NOW + 10.0)
+    first = (
+        returns.forecast(now=NOW).expected_rows(0.0007),
+        returns.forecast(now=NOW).return_times(),
+        returns.forecast(now=NOW).return_probability(),
+    )
+    returns.forecast(now=NOW + 10.0).expected_rows(5.0)
+    returns.forecast(now=NOW + 10.0).return_times()
 
-    assert (returns.expected(0.0007, now=NOW), returns.moments(now=NOW), returns.share()) == first
+    assert (
+        returns.forecast(now=NOW).expected_rows(0.0007),
+        returns.forecast(now=NOW).return_times(),
+        returns.forecast(now=NOW).return_probability(),
+    ) == first
 
 
 def test_what_is_kept_does_not_grow_with_the_clients_that_never_come_back() -> None:
@@ -248,9 +258,9 @@ def test_numbers_do_not_grow_with_the_clients_that_were_seen() -> None:
         returns.answered([("client", 1.0)], now=number * 0.01)
         returns.arrived("client", now=number * 0.01 + 0.001)
 
-    assert returns.share() == pytest.approx(1.0)
-    assert group(returns, now=6000.0).expected(0.0012, now=6000.0) == pytest.approx(10.0)
-    assert returns.squared_variation() == pytest.approx(0.0, abs=1e-6)
+    assert returns.forecast(now=NOW).return_probability() == pytest.approx(1.0)
+    assert group(returns, now=6000.0).forecast(now=6000.0).expected_rows(0.0012) == pytest.approx(10.0)
+    assert returns.forecast(now=NOW).squared_variation() == pytest.approx(0.0, abs=1e-6)
 
 
 # Whatever happens
@@ -301,9 +311,9 @@ def test_never_more_rows_are_expected_than_are_outstanding(
 ) -> None:
     """Nor fewer than none, and more the longer one waits, at any later time as well."""
     returns, outstanding, now = play(happened)
-    rows = [returns.expected(within_s, now=now + later) for within_s in sorted(horizons)]
+    rows = [returns.forecast(now=now + later).expected_rows(within_s) for within_s in sorted(horizons)]
 
-    assert 0.0 <= returns.share() <= 1.0
+    assert 0.0 <= returns.forecast(now=NOW).return_probability() <= 1.0
     assert rows[0] >= -ROUNDING
     assert rows[-1] <= sum(outstanding.values()) + ROUNDING
     assert all(fewer <= more + ROUNDING for fewer, more in itertools.pairwise(rows))
@@ -314,7 +324,7 @@ def test_never_more_rows_are_expected_than_are_outstanding(
 def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
     """And never more of them than clients that are outstanding."""
     returns, outstanding, now = play(happened)
-    moments = returns.moments(now=now + later)
+    moments = returns.forecast(now=now + later).return_times()
 
     assert all(moment > 0 for moment in moments)
     assert len(moments) <= len(outstanding)
@@ -328,5 +338,5 @@ def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:
     now += GONE_S + 0.001
     returns.answered([], now=now)
 
-    assert returns.expected(math.inf, now=now) == 0.0
-    assert returns.moments(now=now) == []
+    assert returns.forecast(now=now).expected_rows(math.inf) == 0.0
+    assert returns.forecast(now=now).return_times() == []

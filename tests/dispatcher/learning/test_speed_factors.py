@@ -9,97 +9,97 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uncork_dispatcher.learning.speed_factors import WorkerPaces
+from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
 
-def after(factors: dict[int, float], *, rounds: int, noise: float = 0.0, seed: int = 1) -> WorkerPaces:
+def after(factors: dict[int, float], *, rounds: int, noise: float = 0.0, seed: int = 1) -> SpeedFactors:
     """Batches predicted to take 1 s, one on each worker in turn, which take ``factors`` times that."""
     chance = random.Random(seed)
-    paces = WorkerPaces()
+    learned = SpeedFactors()
     for _ in range(rounds):
         for worker, factor in factors.items():
             seconds = factor * math.exp(chance.gauss(0.0, noise))
-            paces.observe(worker, seconds=seconds, average_s=1.0, spread=noise)
-    return paces
+            learned.observe(worker, seconds=seconds, average_s=1.0, spread=noise)
+    return learned
 
 
 def test_a_worker_never_seen_is_average() -> None:
     """So is one that has not been seen often."""
-    assert WorkerPaces().of(3) == 1.0
-    assert after({0: 1.0, 1: 3.0}, rounds=4).of(1) == 1.0
+    assert SpeedFactors().slowdown(3) == 1.0
+    assert after({0: 1.0, 1: 3.0}, rounds=4).slowdown(1) == 1.0
 
 
 def test_a_slow_worker_is_known_after_five_batches() -> None:
     """Factors are relative to the geometric mean of all."""
-    paces = after({0: 1.0, 1: 4.0}, rounds=5)
+    learned = after({0: 1.0, 1: 4.0}, rounds=5)
 
-    assert paces.of(0) == pytest.approx(0.5)
-    assert paces.of(1) == pytest.approx(2.0)
+    assert learned.slowdown(0) == pytest.approx(0.5)
+    assert learned.slowdown(1) == pytest.approx(2.0)
 
 
 def test_what_all_workers_share_is_no_difference() -> None:
-    """The estimate of the average follows that, not the paces."""
-    paces = after({0: 2.0, 1: 2.0, 2: 2.0}, rounds=20)
+    """The estimate of the average follows that, not the learned."""
+    learned = after({0: 2.0, 1: 2.0, 2: 2.0}, rounds=20)
 
-    assert [paces.of(worker) for worker in range(3)] == [1.0, 1.0, 1.0]
+    assert [learned.slowdown(worker) for worker in range(3)] == [1.0, 1.0, 1.0]
 
 
 def test_one_worker_alone_is_the_average() -> None:
     """There is nobody to compare it with."""
-    assert after({0: 3.0}, rounds=20).of(0) == 1.0
+    assert after({0: 3.0}, rounds=20).slowdown(0) == 1.0
 
 
 def test_noise_is_no_difference() -> None:
     """Four equal workers whose batches scatter by 30 %: no factor but 1 in nearly all looks."""
     equal = dict.fromkeys(range(4), 1.0)
-    looks = [after(equal, rounds=50, noise=0.3, seed=seed).of(2) for seed in range(100)]
+    looks = [after(equal, rounds=50, noise=0.3, seed=seed).slowdown(2) for seed in range(100)]
 
     assert sum(look == 1.0 for look in looks) >= 85
 
 
 def test_a_difference_is_found_in_noise() -> None:
     """A worker twice as slow among four, batches scatter by 20 %."""
-    paces = after({0: 1.0, 1: 1.0, 2: 1.0, 3: 2.0}, rounds=100, noise=0.2)
+    learned = after({0: 1.0, 1: 1.0, 2: 1.0, 3: 2.0}, rounds=100, noise=0.2)
 
-    assert paces.of(3) / paces.of(0) == pytest.approx(2.0, rel=0.3)
+    assert learned.slowdown(3) / learned.slowdown(0) == pytest.approx(2.0, rel=0.3)
 
 
 def test_one_hiccup_is_no_difference() -> None:
     """A batch that takes 60 times as long counts as one that takes twice as long."""
-    paces = after({0: 1.0, 1: 1.0}, rounds=20)
-    paces.observe(1, seconds=60.0, average_s=1.0, spread=0.0)
+    learned = after({0: 1.0, 1: 1.0}, rounds=20)
+    learned.observe(1, seconds=60.0, average_s=1.0, spread=0.0)
 
-    assert paces.of(1) == 1.0
+    assert learned.slowdown(1) == 1.0
 
 
 def test_a_worker_that_slows_down_is_followed() -> None:
     """Within 20 batches, and it is forgotten as fast."""
-    paces = after({0: 1.0, 1: 1.0}, rounds=50)
+    learned = after({0: 1.0, 1: 1.0}, rounds=50)
     for _ in range(20):
-        paces.observe(1, seconds=2.0, average_s=1.0, spread=0.0)
-    slow = paces.of(1) / paces.of(0)
+        learned.observe(1, seconds=2.0, average_s=1.0, spread=0.0)
+    slow = learned.slowdown(1) / learned.slowdown(0)
     for _ in range(40):
-        paces.observe(1, seconds=1.0, average_s=1.0, spread=0.0)
+        learned.observe(1, seconds=1.0, average_s=1.0, spread=0.0)
 
     assert slow == pytest.approx(2.0, rel=0.2)
-    assert paces.of(1) == 1.0
+    assert learned.slowdown(1) == 1.0
 
 
 def test_a_worker_that_is_replaced_starts_anew() -> None:
     """Another process, perhaps on another device."""
-    paces = after({0: 1.0, 1: 4.0}, rounds=10)
-    paces.forget(1)
-    paces.forget(7)
+    learned = after({0: 1.0, 1: 4.0}, rounds=10)
+    learned.forget(1)
+    learned.forget(7)
 
-    assert paces.of(1) == 1.0
+    assert learned.slowdown(1) == 1.0
 
 
 @settings(max_examples=100, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.just(0.0) | st.floats(1e-9, 1e6)), max_size=60))
 def test_a_pace_is_positive_and_finite(batches: list[tuple[int, float]]) -> None:
     """Whatever was measured."""
-    paces = WorkerPaces()
+    learned = SpeedFactors()
     for worker, seconds in batches:
-        paces.observe(worker, seconds=seconds, average_s=0.01, spread=0.3)
+        learned.observe(worker, seconds=seconds, average_s=0.01, spread=0.3)
 
-        assert all(0 < paces.of(number) < math.inf for number in range(4))
+        assert all(0 < learned.slowdown(number) < math.inf for number in range(4))

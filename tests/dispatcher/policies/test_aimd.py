@@ -26,7 +26,7 @@ def done(rows: float, seconds: float, *, requests: int | None = None) -> BatchDo
         now=10.0,
         rows=rows,
         requests=int(rows) if requests is None else requests,
-        held_s=0.0,
+        queued_s=0.0,
         seconds=seconds,
     )
 

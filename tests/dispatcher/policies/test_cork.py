@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import Returns
+from uncork_dispatcher.learning.returns import ReturnForecast, Returns
 from uncork_dispatcher.policies.base import BatchDone, Hold, Release, View
 from uncork_dispatcher.policies.cork import CorkPolicy
 
@@ -21,7 +21,7 @@ SECOND = Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0)
 
 def decide(**changes: object) -> Release | Hold:
     """Its answer to a view at time 10, 10 s before the deadline, with batches that take 1 s."""
-    changes.setdefault("load_rate", changes.get("rate", 0.0))
+    changes.setdefault("load_rate", changes.get("new_client_rate", 0.0))
     changes.setdefault("running_rows", tuple(1.0 for _ in changes.get("busy_until", ())))  # type: ignore[attr-defined]
     return POLICY.decide(view(**changes))
 
@@ -33,7 +33,7 @@ def until(**changes: object) -> float:
     return decision.until
 
 
-def answered(*groups: tuple[float, int], back_after: float) -> Returns:
+def answered(*groups: tuple[float, int], back_after: float) -> ReturnForecast:
     """Groups of clients answered at a time, of whom it is known that such clients come back after a while."""
     returns = Returns()
     for number in range(200):
@@ -41,7 +41,7 @@ def answered(*groups: tuple[float, int], back_after: float) -> Returns:
         returns.arrived(f"teacher {number}", now=back_after)
     for at, clients in groups:
         returns.answered([((at, client), 1.0) for client in range(clients)], now=at)
-    return returns
+    return returns.forecast(now=10.0)
 
 
 # Balance
@@ -49,62 +49,66 @@ def answered(*groups: tuple[float, int], back_after: float) -> Returns:
 
 def test_a_full_batch_goes() -> None:
     """Even where it would hold."""
-    assert decide(full=True, busy_until=(10.5,), rate=8.0) == Release(32, "full")
+    assert decide(full=True, busy_until=(10.5,), new_client_rate=8.0) == Release(32, "full")
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize("rows", [1, 31])
 def test_with_no_busy_worker_nothing_is_held(rate: float, rows: int) -> None:
     """There is nothing to wait for."""
-    assert decide(busy_until=(), rows=rows, rate=rate) == Release(32, "idle")
+    assert decide(busy_until=(), rows=rows, new_client_rate=rate) == Release(32, "idle")
 
 
 def test_one_idle_and_one_busy_worker_keep_their_batches_even() -> None:
     """1 row, 8 rows per second, the other back at 10.5: until 1 row is all that comes in the rest, 10.375."""
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0) == Hold(10.375, "balance")
-    assert decide(rows=2, requests=2, busy_until=(10.5,), rate=8.0) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.375, "balance")
+    assert decide(rows=2, requests=2, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.25, "balance")
 
 
 def test_balance_reached_is_not_worth_waiting() -> None:
     """4 rows are what 8 rows per second bring in half a second: no hold at the boundary, one below it."""
-    assert decide(rows=4, busy_until=(10.5,), rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=3, busy_until=(10.5,), rate=8.0) == Hold(10.125, "balance")
+    assert decide(rows=4, busy_until=(10.5,), new_client_rate=8.0) == Release(32, "not_worth_waiting")
+    assert decide(rows=3, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.125, "balance")
 
 
 def test_other_idle_workers_count() -> None:
     """With two idle the first busy one is no longer next: 2 rows are even already, 1 is until 10.25."""
-    assert decide(rows=2, idle_workers=2, busy_until=(10.5,), rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=1, idle_workers=2, busy_until=(10.5,), rate=8.0) == Hold(10.25, "balance")
+    assert decide(rows=2, idle_workers=2, busy_until=(10.5,), new_client_rate=8.0) == Release(
+        32, "not_worth_waiting"
+    )
+    assert decide(rows=1, idle_workers=2, busy_until=(10.5,), new_client_rate=8.0) == Hold(10.25, "balance")
 
 
 def test_every_busy_worker_counts_not_only_the_first() -> None:
     """The second, further away, holds what the first would let go: 10.5 - 1 * 2 / 8 = 10.25."""
-    assert decide(rows=1, busy_until=(10.125, 10.5), rate=8.0) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.125, 10.5), new_client_rate=8.0) == Hold(10.25, "balance")
 
 
 def test_a_much_faster_worker_is_back_before_a_slow_one() -> None:
     """It takes 0.25 s: within the next half second it releases twice, so 10.5 - 1 * 2 / 8."""
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.25) == Hold(10.25, "balance")
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0, pace=0.5) == Hold(10.375, "balance")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, slowdown=0.25) == Hold(10.25, "balance")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, slowdown=0.5) == Hold(10.375, "balance")
 
 
 def test_one_and_a_half_average_batches_are_enough() -> None:
     """8 rows per second and two workers of 1 s need batches of 4: 6 go, though the other is far away."""
-    assert decide(rows=6, busy_until=(14.0,), rate=8.0) == Release(32, "not_worth_waiting")
-    assert decide(rows=5, busy_until=(14.0,), rate=8.0) == Hold(13.375, "balance")
+    assert decide(rows=6, busy_until=(14.0,), new_client_rate=8.0) == Release(32, "not_worth_waiting")
+    assert decide(rows=5, busy_until=(14.0,), new_client_rate=8.0) == Hold(13.375, "balance")
 
 
 def test_scattered_batch_times_shorten_the_hold() -> None:
     """A spread of 25 % counts as 1 of the 4 rows of the average batch that are held already."""
     noisy = SECOND._replace(spread=0.25)
 
-    assert decide(rows=1, busy_until=(10.5,), rate=8.0, estimate=noisy) == Hold(10.25, "balance")
-    assert decide(rows=3, busy_until=(10.5,), rate=8.0, estimate=noisy) == Release(32, "not_worth_waiting")
+    assert decide(rows=1, busy_until=(10.5,), new_client_rate=8.0, estimate=noisy) == Hold(10.25, "balance")
+    assert decide(rows=3, busy_until=(10.5,), new_client_rate=8.0, estimate=noisy) == Release(
+        32, "not_worth_waiting"
+    )
 
 
 def test_nobody_is_held_for_arrivals_that_do_not_come() -> None:
     """A rate of 0 is nothing to wait for."""
-    assert decide(busy_until=(10.5,), rate=0.0, load_rate=8.0) == Release(32, "not_worth_waiting")
+    assert decide(busy_until=(10.5,), new_client_rate=0.0, load_rate=8.0) == Release(32, "not_worth_waiting")
 
 
 def test_scarce_workers_are_not_held() -> None:
@@ -112,10 +116,12 @@ def test_scarce_workers_are_not_held() -> None:
     scarce = Estimate(intercept_s=1.0, slope_s=0.151, spread=0.0, earned_rows=100.0)
     plenty = Estimate(intercept_s=1.0, slope_s=0.149, spread=0.0, earned_rows=100.0)
 
-    assert decide(busy_until=(10.5,), rate=8.0, estimate=scarce) == Release(32, "not_worth_waiting")
-    assert decide(busy_until=(10.5,), rate=8.0, estimate=plenty) == Hold(10.375, "balance")
-    assert decide(busy_until=(10.5,), rate=48.1, deadline=99.0) == Release(32, "not_worth_waiting")
-    assert decide(busy_until=(10.5,), rate=47.9, deadline=99.0) != Release(32, "not_worth_waiting")
+    assert decide(busy_until=(10.5,), new_client_rate=8.0, estimate=scarce) == Release(
+        32, "not_worth_waiting"
+    )
+    assert decide(busy_until=(10.5,), new_client_rate=8.0, estimate=plenty) == Hold(10.375, "balance")
+    assert decide(busy_until=(10.5,), new_client_rate=48.1, deadline=99.0) == Release(32, "not_worth_waiting")
+    assert decide(busy_until=(10.5,), new_client_rate=47.9, deadline=99.0) != Release(32, "not_worth_waiting")
 
 
 # Returns
@@ -139,7 +145,7 @@ def test_many_are_not_held_for_one() -> None:
     assert isinstance(decide(rows=2, requests=2, returns=answered((10.0, 1), back_after=0.1)), Hold)
 
 
-def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, Returns]]:
+def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, ReturnForecast]]:
     """One worker takes 10 ms for what is queued; yields when it is idle: now, rows queued, and returns.
 
     Independent arrivals take the connection of a pool that was freed last.
@@ -153,7 +159,7 @@ def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, Returns]]
             queued.append(free.pop())
             returns.arrived(queued[-1], now=at)
             at += random_.expovariate(rate)
-        yield now, len(queued), returns
+        yield now, len(queued), returns.forecast(now=now)
         running, queued = queued, []
         while at < now + 0.01:
             queued.append(free.pop())
@@ -214,31 +220,33 @@ def test_what_costs_nothing_by_the_row_is_not_shared() -> None:
 
 def test_the_deadline_ends_a_hold() -> None:
     """11.25 - 1 s of execution - 2 % of the goal of 10 s, before balance at 10.375."""
-    assert until(busy_until=(10.5,), rate=8.0, deadline=11.25) == pytest.approx(10.05)
+    assert until(busy_until=(10.5,), new_client_rate=8.0, deadline=11.25) == pytest.approx(10.05)
 
 
 def test_at_the_last_moment_for_the_deadline_it_releases() -> None:
     """A little before it still holds."""
-    assert decide(busy_until=(10.5,), rate=8.0, deadline=11.2) == Release(32, "deadline")
-    assert until(busy_until=(10.5,), rate=8.0, deadline=11.21) == pytest.approx(10.01)
+    assert decide(busy_until=(10.5,), new_client_rate=8.0, deadline=11.2) == Release(32, "deadline")
+    assert until(busy_until=(10.5,), new_client_rate=8.0, deadline=11.21) == pytest.approx(10.01)
 
 
 def test_the_deadline_is_kept_for_one_row_more_and_two_deviations() -> None:
     """1 row held: time for 2, 1 + 2 * 0.05 s, and 2 * 25 % on top, and 0.2 s: 1.85 s before the deadline."""
     estimate = Estimate(intercept_s=1.0, slope_s=0.05, spread=0.25, earned_rows=100.0)
-    ends = until(rows=1, busy_until=(10.9,), rate=8.0, deadline=11.9, estimate=estimate)
+    ends = until(rows=1, busy_until=(10.9,), new_client_rate=8.0, deadline=11.9, estimate=estimate)
 
     assert ends == pytest.approx(10.05)
 
 
 def test_a_slow_worker_must_start_earlier() -> None:
     """11.75 - 1.5 times 1 s of execution - 2 % of the goal of 10 s, before balance at 10.375."""
-    assert until(busy_until=(10.5,), rate=8.0, deadline=11.75, pace=1.5) == pytest.approx(10.05)
+    assert until(busy_until=(10.5,), new_client_rate=8.0, deadline=11.75, slowdown=1.5) == pytest.approx(
+        10.05
+    )
 
 
 def test_a_goal_about_to_bind_is_used_to_the_last_moment() -> None:
     """6 rows would go by balance; with a goal of 2 s they are held until 11.9 - 1 s - 2 % of it."""
-    held = until(rows=6, requests=6, busy_until=(14.0,), rate=8.0, deadline=11.9, goal_s=2.0)
+    held = until(rows=6, requests=6, busy_until=(14.0,), new_client_rate=8.0, deadline=11.9, goal_s=2.0)
 
     assert held == pytest.approx(10.86)
 
@@ -246,9 +254,9 @@ def test_a_goal_about_to_bind_is_used_to_the_last_moment() -> None:
 def test_batches_teach_it_nothing() -> None:
     """What it needs is in the view."""
     policy = CorkPolicy(limit_rows=32)
-    policy.observe(BatchDone(now=9.0, rows=1, requests=1, held_s=5.0, seconds=1.0))
+    policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
 
-    assert policy.decide(view(busy_until=(), rate=4.0, load_rate=4.0)) == Release(32, "idle")
+    assert policy.decide(view(busy_until=(), new_client_rate=4.0, load_rate=4.0)) == Release(32, "idle")
 
 
 positive = st.floats(0, 100)
@@ -285,7 +293,7 @@ def test_a_hold_ends_in_the_future_and_in_time_for_the_deadline(
         busy_until=tuple(sorted(now + finish for finish in busy)),
         deadline=now + to_deadline,
         estimate=estimate,
-        rate=rate,
+        new_client_rate=rate,
         load_rate=rate,
         running_rows=tuple(1.0 for _ in busy),
     )

@@ -9,17 +9,17 @@ from uncork_dispatcher.policies.base import BatchDone, Hold, Release
 from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
 
 
-def taught(*, held_s: float = 0.1, at: float = 10.0) -> CorkClassicPolicy:
-    """A policy that saw one batch of 1 request, 50 ms, whose oldest was held for ``held_s``."""
+def taught(*, queued_s: float = 0.1, at: float = 10.0) -> CorkClassicPolicy:
+    """A policy that saw one batch of 1 request, 50 ms, whose oldest was held for ``queued_s``."""
     policy = CorkClassicPolicy(limit_rows=32)
-    policy.observe(BatchDone(now=at, rows=1, requests=1, held_s=held_s, seconds=0.05))
+    policy.observe(BatchDone(now=at, rows=1, requests=1, queued_s=queued_s, seconds=0.05))
     return policy
 
 
-def done(now: float, requests: int, *, held_s: float = 0.1) -> BatchDone:
+def done(now: float, requests: int, *, queued_s: float = 0.1) -> BatchDone:
     """A batch of a model of 20 ms and 5 ms per request; it has 3 rows for each request."""
     return BatchDone(
-        now=now, rows=3 * requests, requests=requests, held_s=held_s, seconds=0.02 + 0.005 * requests
+        now=now, rows=3 * requests, requests=requests, queued_s=queued_s, seconds=0.02 + 0.005 * requests
     )
 
 
@@ -37,7 +37,7 @@ def test_before_the_first_batch_nothing_is_held() -> None:
 
 def test_a_full_batch_goes() -> None:
     """Even where the inequality would hold it."""
-    assert taught(held_s=5.0).decide(view(full=True)) == Release(32, "full")
+    assert taught(queued_s=5.0).decide(view(full=True)) == Release(32, "full")
 
 
 def test_one_batch_gives_half_its_time_to_the_slope() -> None:
@@ -67,29 +67,29 @@ def test_the_more_wait_the_shorter() -> None:
 def test_the_slope_is_fitted_over_requests() -> None:
     """5 ms per request, from batches of several sizes; W is the mean of what the oldest were held."""
     policy = CorkClassicPolicy(limit_rows=32)
-    policy.observe(done(0.0, 1, held_s=0.0))
-    policy.observe(done(1.0, 4, held_s=0.1))
-    policy.observe(done(5.0, 8, held_s=0.2))
+    policy.observe(done(0.0, 1, queued_s=0.0))
+    policy.observe(done(1.0, 4, queued_s=0.1))
+    policy.observe(done(5.0, 8, queued_s=0.2))
 
     assert until(policy, newest=10.0) == pytest.approx(10.0 + 0.95 * 0.1 - 0.001 - 0.005)
 
 
 def test_it_is_fitted_every_five_seconds() -> None:
     """What comes in between counts at the next fit."""
-    policy = taught(held_s=0.1, at=10.0)
-    policy.observe(done(14.99, 1, held_s=0.3))
+    policy = taught(queued_s=0.1, at=10.0)
+    policy.observe(done(14.99, 1, queued_s=0.3))
     assert until(policy, newest=10.0) == pytest.approx(10.069)
 
-    policy.observe(done(15.0, 4, held_s=0.5))
+    policy.observe(done(15.0, 4, queued_s=0.5))
     assert until(policy, newest=10.0) > 10.2
 
 
 def test_it_forgets_all_but_fifty_batches() -> None:
     """The long hold of the first is gone with the fiftieth after it."""
-    policy = taught(held_s=1000.0, at=10.0)
+    policy = taught(queued_s=1000.0, at=10.0)
     for i in range(49):
-        policy.observe(done(15.0 + i, 1 + i % 4, held_s=0.1))
-    policy.observe(done(100.0, 2, held_s=0.1))
+        policy.observe(done(15.0 + i, 1 + i % 4, queued_s=0.1))
+    policy.observe(done(100.0, 2, queued_s=0.1))
 
     assert until(policy, newest=10.0) == pytest.approx(10.0 + 0.095 - 0.001 - 0.005)
 
@@ -97,8 +97,8 @@ def test_it_forgets_all_but_fifty_batches() -> None:
 def test_a_falling_line_counts_as_flat() -> None:
     """The slope is never negative: the wait is at most 0.95 W less the tick."""
     policy = CorkClassicPolicy(limit_rows=32)
-    policy.observe(BatchDone(now=0.0, rows=1, requests=1, held_s=0.1, seconds=0.2))
-    policy.observe(BatchDone(now=5.0, rows=9, requests=9, held_s=0.1, seconds=0.1))
+    policy.observe(BatchDone(now=0.0, rows=1, requests=1, queued_s=0.1, seconds=0.2))
+    policy.observe(BatchDone(now=5.0, rows=9, requests=9, queued_s=0.1, seconds=0.1))
 
     assert until(policy, newest=10.0) == pytest.approx(10.094, abs=1e-5)
 

@@ -39,6 +39,6 @@ def test_when_the_wait_is_over_what_there_is_goes(policy: FixedPolicy) -> None:
 
 def test_batches_teach_it_nothing(policy: FixedPolicy) -> None:
     """It is as fixed as it says."""
-    policy.observe(BatchDone(now=9.0, rows=1, requests=1, held_s=5.0, seconds=1.0))
+    policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
 
     assert policy.decide(view(now=10.125, oldest=10.0)) == Hold(10.25, "window")

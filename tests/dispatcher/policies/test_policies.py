@@ -1,9 +1,11 @@
 """Policies by name."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.dispatcher.policies.views import view
-from uncork_dispatcher.policies import POLICIES, make_policy
+from uncork_dispatcher.policies import POLICIES, base, make_policy
 from uncork_dispatcher.policies.aimd import AimdPolicy
 from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.policies.cork import CorkPolicy
@@ -81,3 +83,25 @@ def test_an_unknown_name_is_refused(name: str) -> None:
         ValueError, match=r"cork, cork-classic, fixed, aimd, none .*fixed:MS or fixed:MS:ROWS"
     ):
         make_policy(name, limit_rows=1)
+
+
+def test_a_new_policy_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registered under its name, with no arguments unless it takes some."""
+    monkeypatch.setitem(base.REGISTERED, "greedy", base.Policy)  # removed after the test
+
+    @base.register("greedy")
+    class Greedy(base.Policy):
+        def decide(self, view: base.View) -> base.Release:
+            return base.Release(self.limit_rows, "idle")
+
+    assert isinstance(make_policy("greedy", limit_rows=3), Greedy)
+    with pytest.raises(ValueError, match="no policy 'greedy:1'"):
+        make_policy("greedy:1", limit_rows=3)
+
+
+def test_every_file_of_the_folder_registers_its_policy() -> None:
+    """None of them has to be named anywhere."""
+    folder = Path(base.__file__).parent
+    modules = {cls.__module__.rpartition(".")[2] for cls in base.REGISTERED.values()}
+
+    assert modules == {file.stem for file in folder.glob("*.py")} - {"__init__", "base"}

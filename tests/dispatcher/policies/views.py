@@ -19,10 +19,10 @@ _PLAIN = View(
     busy_until=(),
     running_rows=(),
     estimate=Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0),
-    pace=1.0,
-    rate=0.0,
+    slowdown=1.0,
+    new_client_rate=0.0,
     load_rate=0.0,
-    returns=Returns(),
+    returns=Returns().forecast(now=10.0),
 )
 
 

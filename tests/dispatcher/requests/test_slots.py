@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.dispatcher.driver import running, taken
+from tests.dispatcher.driver import next_worker, running
 from uncork_dispatcher.requests.slots import Slots
 
 
@@ -26,7 +26,7 @@ def test_a_slot_is_taken_occupied_and_given_back() -> None:
     slots = slots_with(2)
     assert counts(slots) == (2, 2, 0)
 
-    slots.occupy(running(batch=7, worker=taken(slots)))
+    slots.occupy(running(batch=7, worker=next_worker(slots)))
     assert counts(slots) == (2, 1, 1)
 
     assert slots.finish(7) is not None
@@ -36,12 +36,14 @@ def test_a_slot_is_taken_occupied_and_given_back() -> None:
 def test_the_worker_idle_longest_is_taken_first() -> None:
     """A worker that just finished goes to the end of the line."""
     slots = slots_with(3)
-    assert taken(slots) == 0
+    order = []
+    for batch in (1, 2, 3, 4):
+        order.append(next_worker(slots))
+        slots.occupy(running(batch=batch, worker=order[-1]))
+        if batch == 1:
+            slots.finish(1)
 
-    slots.occupy(running(batch=1, worker=0))
-    slots.finish(1)
-
-    assert [taken(slots) for _ in range(3)] == [1, 2, 0]
+    assert order == [0, 1, 2, 0]
 
 
 def test_adding_a_known_worker_changes_nothing() -> None:
@@ -50,7 +52,7 @@ def test_adding_a_known_worker_changes_nothing() -> None:
     slots.add(0)
     assert counts(slots) == (1, 1, 0)
 
-    slots.occupy(running(worker=taken(slots)))
+    slots.occupy(running(worker=next_worker(slots)))
     slots.add(0)
     assert counts(slots) == (1, 0, 1)
 
@@ -58,7 +60,7 @@ def test_adding_a_known_worker_changes_nothing() -> None:
 def test_losing_an_idle_worker_loses_no_batch() -> None:
     """Its slot is gone."""
     slots = slots_with(2)
-    other = running(batch=1, worker=taken(slots))
+    other = running(batch=1, worker=next_worker(slots))
     slots.occupy(other)
 
     assert slots.lose(1) is None
@@ -68,8 +70,8 @@ def test_losing_an_idle_worker_loses_no_batch() -> None:
 def test_losing_a_busy_worker_returns_its_own_batch() -> None:
     """And the batch is not known any more."""
     slots = slots_with(2)
-    first, second = running(batch=1, worker=taken(slots)), running(batch=2, worker=taken(slots))
-    slots.occupy(first)
+    second = running(batch=2, worker=1)
+    slots.occupy(running(batch=1, worker=0))
     slots.occupy(second)
 
     assert slots.lose(1) is second
@@ -89,7 +91,7 @@ def test_losing_an_unknown_worker_is_harmless() -> None:
 def test_finishing_an_unknown_batch_gives_no_slot() -> None:
     """A slot comes back once."""
     slots = slots_with(1)
-    slots.occupy(running(batch=1, worker=taken(slots)))
+    slots.occupy(running(batch=1, worker=next_worker(slots)))
     slots.finish(1)
 
     assert slots.finish(1) is None
@@ -99,9 +101,9 @@ def test_finishing_an_unknown_batch_gives_no_slot() -> None:
 def test_overdue_batches_go_with_their_workers() -> None:
     """At the very moment of the timeout, not before; others stay."""
     slots = slots_with(2)
-    first = running(batch=1, worker=taken(slots), gives_up_at=5.0)
+    first = running(batch=1, worker=next_worker(slots), gives_up_at=5.0)
     slots.occupy(first)
-    slots.occupy(running(batch=2, worker=taken(slots), gives_up_at=6.0))
+    slots.occupy(running(batch=2, worker=next_worker(slots), gives_up_at=6.0))
     assert slots.next_timeout() == 5.0
     assert slots.give_up_overdue(4.999) == []
 
@@ -122,15 +124,17 @@ def test_predicted_finishes_are_sorted_and_never_past() -> None:
     """A batch that runs longer than predicted may finish at any moment: now."""
     slots = slots_with(3)
     for batch, (started, predicted_s) in enumerate([(0.0, 9.0), (1.0, 2.0), (2.0, 5.0)], 1):
-        slots.occupy(running(batch=batch, worker=taken(slots), started=started, predicted_s=predicted_s))
+        slots.occupy(
+            running(batch=batch, worker=next_worker(slots), started=started, predicted_s=predicted_s)
+        )
 
-    assert slots.busy_until(4.0) == [4.0, 7.0, 9.0]
+    assert [finish for finish, _ in slots.outlook(4.0)] == [4.0, 7.0, 9.0]
 
 
 def test_idle_workers_are_free_now() -> None:
     """Busy ones when they are predicted to finish."""
     slots = slots_with(3)
-    slots.occupy(running(worker=taken(slots), started=0.0, predicted_s=8.0))
+    slots.occupy(running(worker=next_worker(slots), started=0.0, predicted_s=8.0))
 
     assert slots.free_at(3.0) == [3.0, 3.0, 8.0]
 
@@ -138,18 +142,18 @@ def test_idle_workers_are_free_now() -> None:
 def test_a_slot_that_is_not_there_cannot_be_taken() -> None:
     """The core asks first."""
     with pytest.raises(StopIteration):
-        taken(slots_with(0))
+        next_worker(slots_with(0))
     with pytest.raises(KeyError):
-        slots_with(1).take(7)
+        slots_with(1).occupy(running(worker=7))
 
 
 def test_the_fastest_idle_worker_is_next() -> None:
     """Whoever has been idle longest among those that are equally fast."""
     slots = slots_with(4)
-    paces = {0: 2.0, 1: 1.0, 2: 0.5, 3: 0.5}
+    slowdowns = {0: 2.0, 1: 1.0, 2: 0.5, 3: 0.5}
     order = []
-    for _ in range(4):
-        order.append(slots.next_idle(paces.__getitem__))
-        slots.take(order[-1])
+    for batch in range(4):
+        order.append(slots.next_idle(slowdowns.__getitem__))
+        slots.occupy(running(batch=batch, worker=order[-1]))
 
     assert order == [2, 3, 1, 0]

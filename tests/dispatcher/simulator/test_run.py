@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.dispatcher.simulator.measure import most_at_once
 from uncork_dispatcher.actions import Action, Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.simulator.run import Answered, Loss, Ran, Run, Scenario, simulate
+from uncork_dispatcher.simulator.run import Answered, Loss, Run, Scenario, SimulatedBatch, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
@@ -51,19 +51,23 @@ def busy(policy: str = "cork", *, count: int = 2000, workers: int = 2, load: flo
 
 @pytest.fixture
 def polled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The times at which the core is asked."""
+    """The times at which the core is polled, without the polls that only find that nothing is left to do."""
     times: list[float] = []
     poll = Dispatcher.poll
+    last: list[Action] = []
 
     def noted(self: Dispatcher, now: float) -> list[Action]:
-        times.append(now)
-        return poll(self, now)
+        nonlocal last
+        if not last or times[-1] < now:
+            times.append(now)
+        last = poll(self, now)
+        return last
 
     monkeypatch.setattr(Dispatcher, "poll", noted)
     return times
 
 
-def end_of(batch: Ran) -> float:
+def end_of(batch: SimulatedBatch) -> float:
     """When a batch came back."""
     return batch.started + batch.seconds
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.gateway.backends.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.lines import shout
 from tests.gateway.backends.servers_stage import Slots, assert_no_task_left
-from uncork_dispatcher import Job, Ran, Start, WorkerLost
+from uncork_dispatcher import BatchResult, Job, Start, WorkerLost
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 
@@ -26,7 +26,7 @@ class Stage:
         self.server = server
         self.slots = slots
 
-    async def run(self, *batch: Sent) -> Ran[CallResult]:
+    async def run(self, *batch: Sent) -> BatchResult[CallResult]:
         """What comes of a batch.
 
         Raises:
@@ -37,14 +37,16 @@ class Stage:
             raise outcome
         return outcome
 
-    def start(self, *batch: Sent) -> asyncio.Future[Ran[CallResult] | Exception]:
+    def start(self, *batch: Sent) -> asyncio.Future[BatchResult[CallResult] | Exception]:
         """Begin a batch on the oldest slot."""
         slot = self.slots.out[0]
         rows = [one.request.rows for one in batch]
         start = Start(7, slot, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
-        ended: asyncio.Future[Ran[CallResult] | Exception] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[BatchResult[CallResult] | Exception] = (
+            asyncio.get_running_loop().create_future()
+        )
 
-        def end(outcome: Ran[CallResult] | Exception) -> None:
+        def end(outcome: BatchResult[CallResult] | Exception) -> None:
             if isinstance(outcome, WorkerLost):
                 self.slots.out.remove(slot)
             ended.set_result(outcome)

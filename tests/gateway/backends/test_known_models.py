@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.gateway.running import run, turns
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
 from uncork_gateway.backends import known_models
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
 from uncork_gateway.telemetry.metrics import Metrics
@@ -45,9 +45,9 @@ class Stage:
         self.recorder.forget(model)
         return True
 
-    async def _execute(self, job: Job[str]) -> Ran[str]:
+    async def _execute(self, job: Job[str]) -> BatchResult[str]:
         await self.gate.wait()
-        return Ran(job.payloads)
+        return BatchResult(job.payloads)
 
     async def request(self, model: str) -> asyncio.Task[object]:
         """A request that a worker has, or that waits for one."""

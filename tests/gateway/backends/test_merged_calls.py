@@ -12,7 +12,7 @@ from tests.gateway.backends.fake_server import Call, Reply
 from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import NOW, stage
 from tests.gateway.running import run, turns
-from uncork_dispatcher import Ran, WorkerLost
+from uncork_dispatcher import BatchResult, WorkerLost
 from uncork_gateway.backends.merged_calls import Part, Relayed
 from uncork_gateway.protocols.wire import Content
 
@@ -24,7 +24,7 @@ def test_a_batch_is_one_call() -> None:
         async with stage() as on:
             ran = await on.run(sent("a b"), sent("c"), sent("d e f"))
 
-            assert ran == Ran([Part(b"A B"), Part(b"C"), Part(b"D E F")], "worked")
+            assert ran == BatchResult([Part(b"A B"), Part(b"C"), Part(b"D E F")], "worked")
             (call,) = on.server.calls
             assert (call.target, call.body) == (b"/shout?loud=1", b"a\nb\nc\nd\ne\nf")
             assert call.header(b"content-type") == b"text/plain"
@@ -63,7 +63,7 @@ def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) -> None:
             ran = await on.run(sent("a"), sent(str(status)), sent("b"))
 
             relayed = Relayed(status, (TEXT,), b"no: %d" % status)
-            assert ran == Ran([relayed] * 3, "failed")
+            assert ran == BatchResult([relayed] * 3, "failed")
             assert len(on.asked) == 1
 
     run(scenario())
@@ -104,7 +104,9 @@ def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(caplog: pytest
             for _ in range(2):
                 ran = await on.run(sent("a b"), sent("c", expires_at=NOW + 2))
                 headers = (TEXT, (b"x-of-the-call", b"1"))
-                assert ran == Ran([Relayed(200, headers, b"a-b"), Relayed(200, headers, b"c")], "failed")
+                assert ran == BatchResult(
+                    [Relayed(200, headers, b"a-b"), Relayed(200, headers, b"c")], "failed"
+                )
 
             merged, first, second = on.server.calls[:3]
             assert (merged.body, first.body, second.body) == (b"a\nb\nc", b"a b", b"c")
@@ -144,7 +146,7 @@ def test_a_part_of_a_request_is_asked_for_alone() -> None:
             assert ran.results[1] == Relayed(
                 502, ((b"content-type", b"application/json"),), b'{"error":"it has 1 lines"}'
             )
-            assert ran.outcome == "failed"
+            assert ran.status == "failed"
             assert on.asked == ["a\nb\nc\nd", "a", "b\nc", "d"]
 
     run(scenario())

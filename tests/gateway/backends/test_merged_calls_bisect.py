@@ -14,7 +14,7 @@ from tests.gateway.backends.fake_server import Call, Reply
 from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import stage
 from tests.gateway.running import run
-from uncork_dispatcher import Ran
+from uncork_dispatcher import BatchResult
 from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, bisect
 
 
@@ -31,7 +31,7 @@ def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None:
             answers = bodies(ran.results)
             assert answers.pop(37) == f"{status} no: {status}"
             assert answers == [f"A{at}" for at in range(64) if at != 37]
-            assert ran.outcome == "failed"
+            assert ran.status == "failed"
             assert len(on.asked) == 13
             assert on.asked[-1] == f"b\n{status}\nc"
             assert on.slots.out == [1]
@@ -45,7 +45,7 @@ def test_a_bad_request_alone_gets_its_answer() -> None:
     async def scenario() -> None:
         async with stage() as on:
             ran = await on.run(sent("400"))
-            assert ran == Ran([Relayed(400, (TEXT,), b"no: 400")], "failed")
+            assert ran == BatchResult([Relayed(400, (TEXT,), b"no: 400")], "failed")
             assert len(on.asked) == 1
 
     run(scenario())

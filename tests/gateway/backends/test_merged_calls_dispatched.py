@@ -13,7 +13,7 @@ from tests.gateway.backends.fake_server import Call, Reply, fake_server
 from tests.gateway.backends.lines import bodies, sent, shout
 from tests.gateway.backends.servers_stage import Slots, assert_no_task_left
 from tests.gateway.running import run
-from uncork_dispatcher import Answer, ApiRules, AsyncDispatcher, BatchTimedOut
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchTimedOut, RequestResult
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 
@@ -65,7 +65,7 @@ async def ask(dispatcher: AsyncDispatcher[Sent, CallResult], *texts: str) -> lis
     """What each caller gets, or the name of the error."""
     calls = (dispatcher.call("api", one, rows=one.request.rows) for one in map(sent, texts))
     ends = await asyncio.gather(*calls, return_exceptions=True)
-    return [bodies([end.result])[0] if isinstance(end, Answer) else type(end).__name__ for end in ends]
+    return [bodies([end.result])[0] if isinstance(end, RequestResult) else type(end).__name__ for end in ends]
 
 
 def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:

@@ -13,7 +13,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import run, turns
-from uncork_dispatcher import BatchFacts, Ending, Start
+from uncork_dispatcher import BatchFacts, BatchStatus, Start
 from uncork_gateway.pages.models.triton_statistics import DurationSum, InferenceStatistics, statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
@@ -123,7 +123,7 @@ def test_statistics_are_sums_over_requests_and_batches() -> None:
     metrics = Metrics(wall_clock=Tick())
     tally = metrics.api("echo")
     assert statistics_of("m", tally).last_inference == statistics_of("m", tally).inference_count == 0
-    batches: list[tuple[list[int], float, Ending]] = [
+    batches: list[tuple[list[int], float, BatchStatus]] = [
         ([1, 2], 0.5, "worked"),
         ([3], 0.25, "worked"),
         ([4], 2.0, "worked"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.running import turns
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Job
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import HandlerResult
@@ -22,7 +22,7 @@ LIMIT_BYTES = 100
 class Streaming:
     """One request at its worker."""
 
-    def __init__(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
+    def __init__(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
         self.body = job.payloads[0].body
         self.cancelled = 0
         self._sink = job.payloads[0].sink
@@ -44,7 +44,7 @@ class Streaming:
 
     def end(self, status: int = 200, body: bytes = b"") -> None:
         """Reply."""
-        self._ended(Ran([HandlerResult(status, body)], "failed"))
+        self._ended(BatchResult([HandlerResult(status, body)], "failed"))
 
     def fail(self, error: Exception) -> None:
         """Be lost, for example."""
@@ -93,7 +93,7 @@ class StreamStage:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[HandlerResult]) -> None:
+    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
         """Give it to the test."""
         streaming = Streaming(job, ended)
         self.running.append(streaming)

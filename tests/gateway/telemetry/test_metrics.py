@@ -15,9 +15,9 @@ from tests.gateway.running import run, turns
 from uncork_dispatcher import (
     ApiRules,
     AsyncDispatcher,
+    BatchResult,
     Estimate,
     Job,
-    Ran,
     RequestShed,
     TaskRunner,
     WorkerLost,
@@ -60,10 +60,10 @@ async def traffic() -> Reading:
     metrics = Metrics()
     gate = asyncio.Semaphore(2)
 
-    async def echo(job: Job[bytes]) -> Ran[bytes]:
+    async def echo(job: Job[bytes]) -> BatchResult[bytes]:
         await gate.acquire()
         rows = job.start.rows
-        return Ran(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
+        return BatchResult(job.payloads, chunks=[(rows, 0.010 + 0.001 * rows)])
 
     dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
     metrics.registry.register(
@@ -200,10 +200,10 @@ def test_batches_that_nobody_answered_are_counted() -> None:
     async def main() -> Reading:
         metrics = Metrics()
 
-        async def no_answer(job: Job[bytes]) -> Ran[bytes]:
+        async def no_answer(job: Job[bytes]) -> BatchResult[bytes]:
             if job.start.batch == 1:
                 raise WorkerLost
-            never: asyncio.Future[Ran[bytes]] = asyncio.get_running_loop().create_future()
+            never: asyncio.Future[BatchResult[bytes]] = asyncio.get_running_loop().create_future()
             return await never
 
         dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))

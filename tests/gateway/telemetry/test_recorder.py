@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from uncork_dispatcher import ApiSample, BatchFacts, Ending, Estimate, Start
+from uncork_dispatcher import ApiSample, BatchFacts, BatchStatus, Estimate, Start
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
@@ -48,7 +48,7 @@ class Told:
             observer.batch_started(start, 3 * requests, [0.001] * requests)
         return start
 
-    def end(self, start: Start, *, after_s: float = 0.005, ending: Ending = "worked") -> None:
+    def end(self, start: Start, *, after_s: float = 0.005, ending: BatchStatus = "worked") -> None:
         """It comes back, and its requests are answered."""
         self.now += after_s
         rows = 3 * len(start.requests)

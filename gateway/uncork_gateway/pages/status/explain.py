@@ -138,7 +138,7 @@ _HOLDS: dict[HoldReason, str] = {
     "goal": "more requests, until the last moment that meets the goal, {time}",
     "next": "one more request, {time}",
     "window": "the end of its window, {time}",
-    "suspect": "a request that runs alone, because its worker was lost before",
+    "quarantine": "a request that runs alone, because its worker was lost before",
 }
 
 

@@ -10,7 +10,7 @@ from uncork_gateway.pages.status.figures import Figures
 
 TROUBLE = "no worker is ready: worker 0 was killed by SIGKILL"
 RELEASES = ("full", "deadline", "not_worth_waiting", "idle", "drain")
-_HOLDS = ("balance", "returns", "goal", "next", "window", "suspect")
+_HOLDS = ("balance", "returns", "goal", "next", "window", "quarantine")
 _SHEDS = ("deadline", "client_deadline", "queue_full", "no_worker", "draining")
 _POLICIES = ("cork", "cork-classic", "fixed:5", "fixed:5:8", "aimd", "none")
 
@@ -54,7 +54,7 @@ def any_figures(draw: st.DrawFn) -> Figures:
             rate=draw(positive),
             seconds=draw(st.floats(0, 33)),
             estimate=draw(st.one_of(st.none(), st.builds(Estimate, positive, positive, st.floats(0, 10)))),
-            held_s=draw(st.floats(0, 100)),
+            queued_s=draw(st.floats(0, 100)),
             ran_s=draw(st.floats(0, 100)),
             took_s=draw(st.floats(0, 100)),
         ),

@@ -57,7 +57,7 @@ def recent(
     sheds: Mapping[str, int] | None = None,
     statuses: Mapping[int, int] | None = None,
     errors: Mapping[int, int] | None = None,
-    held_s: float = 0.001,
+    queued_s: float = 0.001,
     ran_s: float = 0.012,
     took_s: float = 0.015,
     seconds: float = 30.0,
@@ -74,7 +74,7 @@ def recent(
         tally.batch_requests.observe(each)
         tally.batch_duration.observe(ran_s)
         for _ in range(each):
-            tally.queue_wait.observe(held_s)
+            tally.queue_wait.observe(queued_s)
             tally.answered(200, took_s)
     for status, times in (errors or {}).items():
         for _ in range(times):

@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Figures, str]] = {
         "(20000) or --max-queue-bytes for such bursts",
     ),
     "shared_workers": (
-        figures(lately=recent(batches=30, held_s=0.2), others_share=0.9, busiest_other="slow"),
+        figures(lately=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),
         "requests spent 200 ms queued and 12 ms in their batches: other apis take 90 % of the time, most of "
         "it slow: give slow a server of its own, or add workers (--workers)",
     ),
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Figures, str]] = {
         "allow more time",
     ),
     "fixed_window": (
-        figures(stats({"policy": "fixed:20"}), recent(batches=30, held_s=0.02)),
+        figures(stats({"policy": "fixed:20"}), recent(batches=30, queued_s=0.02)),
         "requests spent 20 ms queued under policy fixed:20, and a batch has 1 request: take policy cork, "
         "which holds only when that pays off",
     ),

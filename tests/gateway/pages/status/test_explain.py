@@ -247,10 +247,10 @@ CAP_4 = {"max_batch_rows": 4}
         (figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, rate=60)), "nothing"),
         (figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, rate=83)), "workers"),
         (
-            figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, held_s=0.575, rate=19)),
+            figures(stats({"policy": "none"}, limit_rows=1), recent(batches=30, queued_s=0.575, rate=19)),
             "workers",
         ),
-        (figures(lately=recent(batches=30, held_s=0.575, rate=19)), "nothing"),
+        (figures(lately=recent(batches=30, queued_s=0.575, rate=19)), "nothing"),
     ],
     ids=[
         "no worker",
@@ -274,7 +274,7 @@ def test_what_limits(made: Figures, limit: str) -> None:
 def test_policy_none_under_load_holds_nothing() -> None:
     """Its requests are queued, and the workers are why."""
     none = stats({"policy": "none"}, limit_rows=1)
-    made = figures(none, recent(batches=600, held_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
+    made = figures(none, recent(batches=600, queued_s=0.575, took_s=0.59, rate=66), goal_s=1.0)
 
     told = sentence(made, SERVICE)
     assert "A request spent 575 ms queued and 12 ms in its batch;" in told

@@ -143,7 +143,7 @@ def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path) -> No
     run(scenario())
 
 
-def test_what_is_held_says_for_what(tmp_path: Path) -> None:
+def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
     """A fixed window of a minute, and then the end of the server."""
 
     async def scenario() -> None:

@@ -30,7 +30,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats(LARGE, known_rows=(1.0, 16.0)),
-            recent(batches=420, ran_s=0.0182, took_s=0.0193, held_s=0.0004, rate=14.1, estimate=FOREST),
+            recent(batches=420, ran_s=0.0182, took_s=0.0193, queued_s=0.0004, rate=14.1, estimate=FOREST),
         ),
         """
         In the last 30 s, 14.1 rows/s arrived, in batches of 1 row on average. A request spent 0.4 ms queued
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         figures(
             stats(LARGE, known_rows=(1.0, 95.0)),
             recent(
-                batches=104, each=90, ran_s=0.283, took_s=0.31, held_s=0.14, rate=612, estimate=EMBEDDING,
+                batches=104, each=90, ran_s=0.283, took_s=0.31, queued_s=0.14, rate=612, estimate=EMBEDDING,
                 sheds={"deadline": 9000},
             ),
         ),
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats({"policy": "none"}, limit_rows=1, known_rows=(1.0, 1.0)),
-            recent(batches=560, ran_s=0.0518, took_s=0.63, held_s=0.575, rate=18.7, estimate=ONE_ROW),
+            recent(batches=560, ran_s=0.0518, took_s=0.63, queued_s=0.575, rate=18.7, estimate=ONE_ROW),
             goal_s=1.0,
         ),
         """
@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
         SERVICE,
         figures(
             stats({"max_batch_rows": 8192}, known_rows=(12.0, 4096.0)),
-            recent(batches=600, each=5, rows=84, rate=8400, ran_s=0.031, held_s=0.011, estimate=TOKENS),
+            recent(batches=600, each=5, rows=84, rate=8400, ran_s=0.031, queued_s=0.011, estimate=TOKENS),
             weighs=True,
         ),
         """

@@ -1,8 +1,8 @@
-"""Which of the held requests go into a batch when not all of them can be answered in time.
+"""Which of the queued requests go into a batch when not all of them can be answered in time.
 
 Shrinking the batch to save the oldest request is a death spiral: smaller batches mean less capacity just
-when it is scarce. So, unless the rest can follow in time, the largest batch is taken that finishes before the
-earliest deadline in it, and those that stand in its way are left behind (Symphony, arXiv 2308.07470).
+when it is scarce. So, unless the rest can follow in time, the batch is the largest one that finishes before
+the earliest deadline in it, and the requests that prevent it are skipped (Symphony, arXiv 2308.07470).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     rows: float
 
 
-def choose(
+def largest_feasible_batch(
     entries: Sequence[Entry],
     *,
     limit_rows: float,
@@ -54,7 +54,7 @@ def choose(
 
 
 def _rows_until(deadline: float, *, now: float, estimate: Estimate) -> float:
-    """Rows of the largest batch that, started now, is all but surely done by the deadline; 0 if none is."""
+    """Return the rows of the largest batch that, started now, almost surely ends in time; 0 if none does."""
     allowed_s = (deadline - now) / (1.0 + 2.0 * estimate.spread) - estimate.intercept_s
     if allowed_s < 0:
         return 0.0
@@ -64,7 +64,7 @@ def _rows_until(deadline: float, *, now: float, estimate: Estimate) -> float:
 def _rest_is_safe(
     entries: Sequence[Entry], first: float, limit_rows: float, next_start: float, estimate: Estimate
 ) -> bool:
-    """Whether those who do not fit into a first batch of ``first`` rows can go in time in the next one."""
+    """Whether the requests that do not fit into a first batch of ``first`` rows can follow in time."""
     taken = rest = 0.0
     deadline = None
     for entry in entries:

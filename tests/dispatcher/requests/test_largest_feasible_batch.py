@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.requests.feasible import Choice, choose
+from uncork_dispatcher.requests.largest_feasible_batch import Choice, largest_feasible_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 # One second, and a tenth for each row; a batch of 10 takes 2 s.
@@ -24,7 +24,7 @@ def chosen(
     entries: list[Entry], *, limit_rows: float = 100, next_start: float = 1e6, most_skipped: int = 99
 ) -> Choice:
     """What goes at 0 s; by default nothing starts after it for long."""
-    return choose(
+    return largest_feasible_batch(
         entries,
         limit_rows=limit_rows,
         now=0.0,

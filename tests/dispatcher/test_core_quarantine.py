@@ -40,7 +40,7 @@ def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
         [start] = starts(core.poll(now))
         seen.append(start.requests)
         assert starts(core.poll(now)) == []
-        assert core.batch_done(start.batch, outcome="worked", now=now + 0.1)
+        assert core.batch_done(start.batch, status="worked", now=now + 0.1)
 
     assert seen == [(1,), (2,), (3,)]
     assert core.is_empty
@@ -82,7 +82,7 @@ def test_on_an_only_worker_suspects_and_others_take_turns() -> None:
         if not begun:
             break
         seen.append(begun[0].requests)
-        core.batch_done(begun[0].batch, outcome="worked", now=now)
+        core.batch_done(begun[0].batch, status="worked", now=now)
 
     assert seen == [(1,), (4, 5, 6), (2,), (7, 8, 9), (3,)]
 
@@ -107,13 +107,13 @@ def test_the_key_of_a_suspect_is_kept() -> None:
         core.worker_lost(start.worker, now=0.1)
 
     [first] = starts(core.poll(0.1))
-    core.batch_done(first.batch, outcome="worked", now=0.2)
+    core.batch_done(first.batch, status="worked", now=0.2)
     [second] = starts(core.poll(0.2))
     assert [(one.key, one.requests) for one in (first, second)] == [("x", (0,)), ("y", (1,))]
 
 
 def test_a_batch_of_suspects_never_fills() -> None:
-    """As many as a batch may carry are held; none is handed over."""
+    """As many as a batch may carry are queued; each goes alone."""
     core = core_with(RULES, workers=1)
     now = teach(core, 0.1)
     for number in range(4):
@@ -124,8 +124,7 @@ def test_a_batch_of_suspects_never_fills() -> None:
     [other] = starts(core.poll(now))
     assert other.requests == (3,)
 
-    assert core.hand_over(other.batch, now=now + 0.1) == []
-    core.batch_done(other.batch, outcome="worked", now=now + 0.1)
+    core.batch_done(other.batch, status="worked", now=now + 0.1)
     assert [start.requests for start in starts(core.poll(now + 0.1))] == [(0,)]
 
 
@@ -134,8 +133,8 @@ def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
     core = suspects()
     core.poll(0.5)
 
-    assert not core.batch_done(1, outcome="worked", now=0.6)
-    assert repr(core) == "<Dispatcher held=2 running=1 idle=0>"
+    assert not core.batch_done(1, status="worked", now=0.6)
+    assert repr(core) == "<Dispatcher queued=2 running=1 idle=0>"
 
 
 def test_what_kills_alone_is_lost() -> None:
@@ -254,7 +253,7 @@ def test_draining_runs_suspects_one_by_one() -> None:
     for now in (0.5, 0.6, 0.7):
         [start] = starts(core.poll(now))
         seen.append((start.requests, start.reason))
-        core.batch_done(start.batch, outcome="worked", now=now)
+        core.batch_done(start.batch, status="worked", now=now)
 
     assert seen == [((1,), "drain"), ((2,), "drain"), ((3,), "drain")]
     assert core.is_empty
@@ -276,7 +275,7 @@ def test_losing_an_idle_worker_runs_nothing_again() -> None:
     core.worker_lost(1, now=0.5)
     assert core.poll(0.5) == []
 
-    assert core.batch_done(1, outcome="worked", now=0.6)
+    assert core.batch_done(1, status="worked", now=0.6)
 
 
 @settings(max_examples=150, derandomize=True, database=None)
@@ -313,7 +312,7 @@ def test_what_kills_is_lost_and_all_others_are_answered(
                     core.worker_ready(workers + deaths, now=now)
                     deaths += 1
                 else:
-                    core.batch_done(start.batch, outcome="worked", now=now)
+                    core.batch_done(start.batch, status="worked", now=now)
                     answered += start.requests
         for action in core.poll(now):
             if isinstance(action, Start):

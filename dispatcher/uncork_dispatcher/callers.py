@@ -1,0 +1,97 @@
+"""The unanswered requests of the asyncio shell, and how their waiters are notified."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypedDict, TypeVar, TypeVarTuple
+
+from uncork_dispatcher.actions import Start
+from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, RequestResult, Waiter
+
+log = logging.getLogger("uncork.dispatcher")
+
+P = TypeVar("P")
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[P, R]):
+    """A request, from its submission until its waiter is notified."""
+
+    payload: P
+    rows: int
+    cost: float
+    arrival: float
+    waiter: Waiter[R]
+
+
+class CallOptions(TypedDict, total=False):
+    """Optional arguments of :meth:`AsyncDispatcher.submit`."""
+
+    rows: int
+    cost: float | None
+    size_bytes: int
+    key: Hashable
+    client_timeout_s: float
+    source: Hashable
+    flow: Hashable
+
+
+class FutureWaiter(Generic[R]):
+    """A waiter that resolves a future."""
+
+    def __init__(self, future: asyncio.Future[RequestResult[R]]) -> None:
+        self._future = future
+
+    def answered(self, answer: RequestResult[R]) -> None:
+        if not self._future.done():
+            self._future.set_result(answer)
+
+    def failed(self, error: Exception) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+
+def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
+    """Call ``callback`` and log an exception: other requests, batches and slots depend on the next steps."""
+    try:
+        callback(*args)
+    except Exception:
+        log.exception("%s raised", who)
+
+
+class Calls(dict[int, Call[P, R]]):
+    """The unanswered requests, by number."""
+
+    def job(self, start: Start, now: float) -> Job[P]:
+        """Return the job of a batch that starts now."""
+        calls = [self[request] for request in start.requests]
+        return Job(
+            start,
+            payloads=[call.payload for call in calls],
+            rows=[call.rows for call in calls],
+            costs=[call.cost for call in calls],
+            left_s=[deadline - now for deadline in start.deadlines],
+        )
+
+    def settle(self, batch: BatchFacts, outcome: BatchResult[R] | Exception) -> None:
+        """Notify the waiters of a batch that has ended."""
+        if isinstance(outcome, Exception):
+            for request in batch.start.requests:
+                self.fail(request, outcome)
+            return
+        for request, result in zip(batch.start.requests, outcome.results, strict=True):
+            call = self.pop(request, None)
+            if call is not None:
+                answer = RequestResult(result, batch, batch.started - call.arrival)
+                notify("a waiter", call.waiter.answered, answer)
+
+    def fail(self, request: int, error: Exception) -> None:
+        """Notify a waiter of an error, unless it has left or was notified already."""
+        call = self.pop(request, None)
+        if call is not None:
+            notify("a waiter", call.waiter.failed, error)

@@ -1,0 +1,112 @@
+"""How long answered clients take to send their next request, as a distribution that is learned.
+
+A histogram with exponential forgetting. Stragglers, clients that think and clients that never return need no
+assumptions.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+
+GONE_S = 2.0
+"""A client that has not returned after this is not expected any more."""
+_SHORTEST_S = 50e-6
+_RATIO = 1.15
+# Weight of an observation relative to the one before: the last 350 or so have half of the total weight.
+_FRESHER = 1.002
+_MOST_WEIGHT = 1e9
+
+
+def _edges() -> list[float]:
+    edges = [0.0, _SHORTEST_S]
+    while edges[-1] < GONE_S:
+        edges.append(edges[-1] * _RATIO)
+    return edges
+
+
+_EDGES = _edges()
+
+
+class ReturnDelays:
+    """The distribution of the time until an answered client is back, in weights of observations."""
+
+    def __init__(self) -> None:
+        # Of each delay between two edges, and last of all longer ones.
+        self._weights = [0.0] * len(_EDGES)
+        self._never = 0.0
+        self._weight = 1.0
+        # Of the delays: sum of the weights, of the delays, and of their squares.
+        self._moments = (0.0, 0.0, 0.0)
+        self._cumulated: list[float] = []
+        self._total = 0.0
+
+    def observe(self, delay_s: float) -> None:
+        """Learn that a client returned after ``delay_s`` seconds."""
+        self._weights[bisect_right(_EDGES, delay_s) - 1] += self._weight
+        weights, delays, squares = self._moments
+        weighted = self._weight * delay_s
+        self._moments = weights + self._weight, delays + weighted, squares + weighted * delay_s
+        self._age()
+
+    def observe_none(self) -> None:
+        """Learn that a client did not return."""
+        self._never += self._weight
+        self._age()
+
+    @property
+    def total(self) -> float:
+        """Weight of all answered clients."""
+        self._accumulate()
+        return self._total
+
+    def returned_within(self, delay_s: float) -> float:
+        """Return the weight of the answered clients that are back within ``delay_s``."""
+        back = self._cumulated or self._accumulate()
+        place = bisect_right(_EDGES, delay_s)
+        if place == len(_EDGES):
+            return back[-1]
+        low = _EDGES[place - 1]
+        return back[place - 1] + self._weights[place - 1] * (delay_s - low) / (_EDGES[place] - low)
+
+    def return_probability(self) -> float:
+        """Return the share of the answered clients that return at all; 0 before the first does."""
+        back = self._accumulate()
+        return back[-1] / self._total if self._total else 0.0
+
+    def usual(self) -> float:
+        """Return the seconds within which 98 % of the clients that return at all are back."""
+        back = self._accumulate()
+        most = back[-1] * 0.98
+        if most <= 0:
+            return math.inf
+        place = bisect_left(back, most)
+        low, below = _EDGES[place - 1], back[place - 1]
+        return low + (_EDGES[place] - low) * (most - below) / (back[place] - below)
+
+    def squared_variation(self) -> float:
+        """Return the squared coefficient of variation of the delay; 0 while nothing is known.
+
+        Well below 1 for clients that send again as soon as they are answered; 1 or more for independent
+        arrivals over a pool of connections.
+        """
+        weights, delays, squares = self._moments
+        return max(0.0, weights * squares / (delays * delays) - 1.0) if delays > 0 else 0.0
+
+    def _accumulate(self) -> list[float]:
+        """Return the weight of the answered clients that are back by each edge."""
+        if not self._cumulated:
+            self._cumulated = [0.0, *accumulate(self._weights[:-1])]
+            self._total = self._cumulated[-1] + self._weights[-1] + self._never
+        return self._cumulated
+
+    def _age(self) -> None:
+        self._cumulated = []
+        self._weight *= _FRESHER
+        if self._weight > _MOST_WEIGHT:
+            self._weights = [weight / self._weight for weight in self._weights]
+            self._never /= self._weight
+            weights, delays, squares = self._moments
+            self._moments = weights / self._weight, delays / self._weight, squares / self._weight
+            self._weight = 1.0

@@ -1,0 +1,128 @@
+"""How long batches of one API take: in an average worker, in each worker, and on the way there and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.learning.speed_factors import SpeedFactors
+
+# Transport is averaged over about the last ten batches; this much is always plausible.
+_FRESH_TRANSPORT = 0.1
+_SHORT_TRANSPORT_S = 0.001
+# The allowance for transport in deadlines changes by this share of the goal at least.
+_ALLOWANCE_STEP = 0.002
+# A goal counts as within reach again when the smallest request takes this share of it.
+_WITHIN_REACH = 0.9
+
+
+class ServiceModel:
+    """Predicts batches of one API, and judges whether its goal can be met."""
+
+    def __init__(self, *, goal_s: float, limit_rows: float) -> None:
+        self.smallest_rows = math.inf
+        """Rows of the smallest request that was answered; infinity before the first."""
+        self.smallest_s = 0.0
+        """Predicted seconds of a batch of that request."""
+        self.transport_s = 0.0
+        """Average seconds on the way to the worker and back."""
+        self.allowance_s = 0.0
+        """Seconds that deadlines allow for transport."""
+        self._goal_s = goal_s
+        self._limit_rows = limit_rows
+        self._estimator = BatchTimeEstimator()
+        self._speeds = SpeedFactors()
+        self.slowdown = self._speeds.slowdown
+        self.forget_worker = self._speeds.forget
+        self._trusted_rows = -1.0
+        self._out_of_reach = False
+
+    @property
+    def estimate(self) -> Estimate:
+        """The batch time of an average worker."""
+        return self._estimator.estimate
+
+    @property
+    def known_rows(self) -> tuple[float, float] | None:
+        """Sizes of the smallest and the largest batch behind the estimate; None before the first."""
+        return self._estimator.known_rows
+
+    def change(self, *, goal_s: float, limit_rows: float) -> None:
+        """Set other limits; what was learned stays."""
+        self._goal_s, self._limit_rows = goal_s, limit_rows
+        self._out_of_reach = False
+        self._update_trust()
+
+    def can_predict(self, rows: float) -> bool:
+        """Whether the prediction for a batch of ``rows`` rows is good enough to shed a request.
+
+        Not before it has been earned, nor while even the smallest request on an idle worker misses the goal.
+        """
+        return min(rows, self._limit_rows) <= self._trusted_rows
+
+    def observe(
+        self,
+        worker: int,
+        rows: float,
+        *,
+        seconds: float,
+        chunks: Sequence[tuple[float, float]],
+        smallest_rows: float,
+    ) -> None:
+        """Learn from a batch of ``rows`` rows that took ``seconds``.
+
+        ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest is transport.
+        ``smallest_rows`` is the size of the smallest request in the batch.
+        """
+        self.smallest_rows = min(self.smallest_rows, smallest_rows)
+        transport_s = seconds
+        for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
+            self._observe_speed(worker, chunk_rows, chunk_s)
+            self._estimator.observe(chunk_rows, chunk_s / self.slowdown(worker))
+            transport_s -= chunk_s
+        # A stall of this process must not count for long.
+        transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
+        self.transport_s += _FRESH_TRANSPORT * (transport_s - self.transport_s)
+        # In steps: deadlines that move with every batch would not come in the order of arrival.
+        if abs(self.transport_s - self.allowance_s) > _ALLOWANCE_STEP * self._goal_s:
+            self.allowance_s = self.transport_s
+        self.smallest_s = self.estimate.seconds(self.smallest_rows)
+        self._update_trust()
+
+    def observe_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
+        """Learn from (rows, seconds) of batches that warmed a worker up; ignore those above the limit."""
+        chunks = [(rows, seconds) for rows, seconds in chunks if rows <= self._limit_rows]
+        is_first = self.estimate.seconds(1.0) == 0
+        if is_first:
+            self._estimator.observe_profile(chunks)
+        for rows, seconds in chunks:
+            self._observe_speed(worker, rows, seconds)
+        if not is_first:
+            slowdown = self.slowdown(worker)
+            self._estimator.observe_profile([(rows, seconds / slowdown) for rows, seconds in chunks])
+        if self.smallest_rows < math.inf:
+            self.smallest_s = self.estimate.seconds(self.smallest_rows)
+        self._update_trust()
+
+    def goal_lost(self) -> float | None:
+        """Return the seconds that the smallest request needs, if the goal has just gone out of reach."""
+        needed_s = self.smallest_s + self.transport_s
+        if self._out_of_reach:
+            self._out_of_reach = needed_s > _WITHIN_REACH * self._goal_s
+            return None
+        self._out_of_reach = needed_s > self._goal_s and self.estimate.earned_rows > 0
+        return needed_s if self._out_of_reach else None
+
+    def _observe_speed(self, worker: int, rows: float, seconds: float) -> None:
+        estimate = self.estimate
+        average_s = estimate.seconds(rows)
+        self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
+
+    def _update_trust(self) -> None:
+        """Store what follows from estimate and goal: every request asks for it."""
+        earned = self.estimate.earned_rows
+        # Before the first batch the size of requests is unknown, whatever a profile says.
+        answered = self.smallest_rows < math.inf
+        reachable = answered and self.smallest_s + self.transport_s <= self._goal_s
+        self._trusted_rows = earned if earned > 0 and reachable else -1.0

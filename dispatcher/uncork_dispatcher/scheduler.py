@@ -1,0 +1,152 @@
+"""What to start and what to shed at one moment, given the queues, the idle workers and the policies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from uncork_dispatcher.actions import Action, Shed, ShedReason, Start
+from uncork_dispatcher.admission import Admission
+from uncork_dispatcher.api import Api
+from uncork_dispatcher.policies.base import Hold, Release
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queues import RequestQueues
+from uncork_dispatcher.requests.slots import Running, Slots
+from uncork_dispatcher.stats import Holding
+
+
+class Scheduler:
+    """The part of the core that turns queued requests into actions. It appends them to ``actions``."""
+
+    def __init__(
+        self,
+        apis: Mapping[str, Api],
+        admissions: Mapping[str, Admission],
+        queues: RequestQueues,
+        slots: Slots,
+    ) -> None:
+        self.draining = False
+        """Whether everything is released as soon as a worker is idle."""
+        self._apis = apis
+        self._admissions = admissions
+        self._queues = queues
+        self._slots = slots
+        self._batch_numbers = itertools.count(1)
+        self._no_workers_since = math.inf
+
+    def schedule(self, actions: list[Action], now: float) -> float:
+        """Shed and start what is due; return when more will be if nothing happens before."""
+        expires_at = self._shed_expired(actions, now)
+        before = len(actions)
+        held_until = self._release(actions, now)
+        if len(actions) > before:
+            # Once more: with no worker idle, other requests may be hopeless.
+            expires_at = self._shed_expired(actions, now)
+        return min(held_until, expires_at)
+
+    def start_full(self, actions: list[Action], now: float) -> bool:
+        """Start full batches while they are the most urgent; return whether there was one."""
+        started = False
+        self._shed_expired(actions, now)
+        while self._slots.idle and self._queues and not self.draining:
+            queue = self._queues.by_urgency()[0]
+            api = self._apis[queue.api]
+            if queue.is_quarantine or not api.fills_batch(queue) or not api.model.estimate.earned_rows:
+                break
+            self._start(queue, Release(api.policy.limit_rows, "full"), actions, now)
+            started = True
+        return started
+
+    def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
+        """Shed a queued request."""
+        self._queues.shed(entry)
+        return self._admissions[entry.queue.api].shed(entry, reason, now=now)
+
+    def holding(self, queues: Sequence[RequestQueue], now: float) -> Holding | None:
+        """Return for how long and why the policy holds the most urgent of an API's queues, if it does."""
+        if not queues or not self._slots.idle:
+            return None
+        decision = self.decide(queues[0], now)
+        return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
+
+    def _shed_expired(self, actions: list[Action], now: float) -> float:
+        """Shed queued requests that can no longer be answered in time; return when the next one expires."""
+        next_at = math.inf
+        self._no_workers_since = math.inf if self._slots.workers else min(self._no_workers_since, now)
+        for queue in self._queues:
+            admission = self._admissions[queue.api]
+            while queue:
+                at, entry = admission.next_expiry(
+                    queue,
+                    now=now,
+                    draining=self.draining,
+                    no_workers_since=self._no_workers_since,
+                )
+                if at > now:
+                    next_at = min(next_at, at)
+                    break
+                actions.append(self.shed(entry, admission.expiry_reason(entry, now), now))
+        return next_at
+
+    def _release(self, actions: list[Action], now: float) -> float:
+        """Start batches on idle workers; return until when the policies hold the queues that are left.
+
+        Queues are asked in order of urgency; the first release takes the slot, a hold blocks no other queue.
+        """
+        while self._slots.idle and self._queues:
+            held_until = math.inf
+            for queue in self._queues.by_urgency():
+                decision = self.decide(queue, now)
+                if isinstance(decision, Release):
+                    self._start(queue, decision, actions, now)
+                    break
+                held_until = min(held_until, decision.until)
+            else:
+                return held_until
+        return math.inf
+
+    def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
+        if queue.is_quarantine:
+            # One at a time: requests that kill their worker must not take all workers at once.
+            if self._slots.retries(queue.api):
+                return Hold(math.inf, "quarantine")
+            return Release(0, "drain" if self.draining else "not_worth_waiting")
+        api = self._apis[queue.api]
+        if self.draining:
+            return Release(api.policy.limit_rows, "drain")
+        decision = api.policy.decide(api.view(queue, self._slots, now))
+        if isinstance(decision, Release):
+            return decision
+        if decision.until <= now:
+            return Release(api.policy.limit_rows, "not_worth_waiting")
+        longest = queue.oldest.arrival + api.rules.max_hold_s
+        if longest <= now:
+            return Release(api.policy.limit_rows, "deadline")
+        return Hold(longest, "window") if longest < decision.until else decision
+
+    def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
+        """Start a batch, and shed the requests that would keep it small and would be late."""
+        api = self._apis[queue.api]
+        worker = self._slots.next_idle(api.model.slowdown)
+        estimate = api.model.estimate.slowed(api.model.slowdown(worker))
+        limit = min(release.rows, api.rules.max_batch_rows)
+        if not (queue.is_quarantine or self.draining):
+            admission = self._admissions[queue.api]
+            limit, skipped = admission.size_batch(queue, limit=limit, estimate=estimate, now=now)
+            actions.extend([self.shed(entry, "deadline", now) for entry in skipped])
+        entries = self._queues.take(queue, rows=limit, size_bytes=api.rules.max_batch_bytes)
+        rows = sum([entry.rows for entry in entries])
+        start = Start(
+            batch=next(self._batch_numbers),
+            worker=worker,
+            api=queue.api,
+            key=queue.key,
+            requests=tuple([entry.request for entry in entries]),
+            rows=rows,
+            reason=release.reason,
+            predicted_s=estimate.seconds(rows),
+            deadlines=tuple([entry.deadline for entry in entries]),
+        )
+        self._slots.occupy(Running(start, entries, now, now + api.rules.timeout_s))
+        actions.append(start)
