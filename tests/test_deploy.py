@@ -19,7 +19,7 @@ from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server.listeners import DoorOptions, Doors, open_doors
 from uncork.server.serving import Drain
-from uncork_gateway.proxy import Proxy
+from uncork_gateway.front_end import FrontEnd
 
 ROOT = Path(__file__).parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -67,7 +67,7 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
             yield doors
 
     async def end_at_once(
-        front: Proxy,
+        front: FrontEnd,
         doors: Doors,
         *,
         announcing: Coroutine[Any, Any, None],

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ ALLOWED = {
 }
 # The order inside a room, lowest first: a module imports its own folder and what stands above it in the list.
 LAYERS = {
+    "uncork_gateway": [
+        *("version", "headers", "errors", "auth", "telemetry", "interfaces"),
+        *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
+        *("settings", "pages", "front_end", "apis", "worker_events", "service", "proxy"),
+    ],
     "uncork_workers": ["plural", "wire", "definition", "process", "supervision", "__main__"],
 }
 # What the dispatcher's core must do without. Its shell and @batched are not the core.
@@ -81,6 +87,33 @@ def test_a_room_imports_downwards(room: str) -> None:
                 wrong.append(f"{file.relative_to(ROOT)} imports {module}")
 
     assert wrong == []
+
+
+def name_of(file: Path, room: str) -> str:
+    """Full name of the module in a file of a room."""
+    parts = file.relative_to(ROOMS[room]).with_suffix("").parts
+    return ".".join([room, *(part for part in parts if part != "__init__")])
+
+
+def imported_on_load(file: Path) -> Iterator[str]:
+    """Full names that a file imports when it is loaded, modules and what is in them."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_has_no_import_cycle(room: str) -> None:
+    """Not even one that happens to work in the order in which modules are loaded."""
+    files = {name_of(file, room): file for file in ROOMS[room].rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for name, file in files.items():
+        modules = {full if full in files else full.rpartition(".")[0] for full in imported_on_load(file)}
+        graph[name] = (modules & files.keys()) - {name}
+
+    assert list(TopologicalSorter(graph).static_order())  # raises CycleError
 
 
 def test_the_core_imports_no_clock_loop_or_log() -> None:

@@ -28,7 +28,7 @@ from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.dialects import Native
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.interfaces import BodyPool
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.batch_headers import BatchHeaders
@@ -97,7 +97,7 @@ class Way:
     """Clients of a hot route whose batches are answered at once."""
 
     def __init__(self, clients: int, tally: ApiTally, *observers: Metrics) -> None:
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observers=observers)
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(self, observers=observers)
         dispatcher.set_api(
             ApiRules(name="predict", policy="none" if clients == 1 else f"fixed:1000:{clients}")
         )
@@ -151,10 +151,10 @@ class Way:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
         """Answer each request with its own row."""
         rows = job.start.rows
-        ran = Ran([RowsReply(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
+        ran = Ran([RequestResult(200, asked.body) for asked in job.payloads], chunks=[(rows, 0.001)])
         asyncio.get_running_loop().call_soon(ended, ran)
 
     def abandon(self, batch: int, worker: int) -> None:

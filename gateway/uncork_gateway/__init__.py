@@ -1,4 +1,4 @@
-"""The HTTP front end: marshals requests in and replies out, in front of the dispatcher."""
+"""The gateway: HTTP in, batches out."""
 
 from uncork_gateway.apis import GatewaySettings
 from uncork_gateway.service import Gateway

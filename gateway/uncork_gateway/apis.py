@@ -1,22 +1,19 @@
-"""The apis that a gateway serves: under which settings, on which routes, as which models."""
+"""The APIs of a service: their settings, routes and models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.codecs import Marshalled, make_codec
-from uncork_gateway.connection.route_table import RouteTable
+from uncork_dispatcher import ApiRules
+from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Dialect, Native
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.models.metadata import Model, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.requests.api_route import ApiRoute
-from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.overrides import Override, in_force
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -26,83 +23,86 @@ _QUEUE_REQUESTS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings(ServerSettings):
-    """What is in force for all apis.
+    """The settings of a gateway.
 
-    An api that gives a cost may hold ``max_queue_rows`` of cost, or 20 full batches if that is more, in
-    20 000 requests or as many as rows.
+    An API with a cost may queue ``max_queue_rows`` of cost, or 20 full batches if that is more, in 20 000
+    requests or as many as rows.
 
     Attributes:
-        overrides: what replaces the apis' own settings; the last one of an argument counts.
+        overrides: replace the APIs' own settings; the last one of an argument wins.
     """
 
     overrides: Sequence[Override] = ()
 
 
 class Apis:
-    """What is in force of a service.
+    """The APIs in force.
 
     Attributes:
-        service: as the workers say it, without the overrides; None until one has said it.
-        in_force: by name, under the overrides.
-        models: by name, as other protocols see the apis.
-        outputs: by name of api, what is known of its outputs; an api that streams has none.
-        routes: the routes on which requests for batches are taken.
+        service: as the workers describe it, without the overrides; None before the first description.
+        in_force: the APIs by name, with the overrides.
+        models: by name, as other protocols see the APIs.
+        outputs: what is known of the outputs of each API; an API that streams has none.
     """
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        *,
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
-        metrics: Metrics,
-        batch_headers: BatchHeaders,
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, front_end: FrontEnd) -> None:
         self._settings = settings
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-        self._batch_headers = batch_headers
+        self._front_end = front_end
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
         self.models: dict[str, Model] = {}
         self.outputs: dict[str, Outputs] = {}
-        self.routes = RouteTable()
+        self._routes: list[ApiRoute] = []
+        self._old_routes: list[ApiRoute] = []
 
     def put_in_force(self, service: ServiceDescription) -> ServiceDescription:
-        """Have what ``service`` says, under the overrides, be what is served; returns it so.
+        """Serve ``service``, with the overrides; returns it with these.
 
         Raises:
             ValueError: if it cannot be served; nothing has changed then.
         """
         effective = in_force(service, self._settings.overrides)
         apis = effective.apis
-        # All of it is made before any of it is used: a service that is wrong must change nothing.
+        # Everything is built before anything is replaced: a service that is wrong changes nothing.
         rules = [self._rules(api) for api in apis]
         models = models_of(effective)
         routes = {
-            api.route.encode(): self._hot_route(
+            api.route.encode(): self._route(
                 api, Native(make_codec(api.input, api.settings.cost), offers=api.offers)
             )
             for api in apis
         }
         for model in models.values():
             for path, api, dialect in dialects_of(model):
-                routes[path.encode()] = self._hot_route(api, dialect)
+                routes[path.encode()] = self._route(api, dialect)
         if service != self.service:
             # Setting the same rules again would repeat the warning about a goal that is out of reach.
             for one in rules:
-                self._dispatcher.set_api(one)
+                self._front_end.dispatcher.set_api(one)
         self.in_force = {api.name: api for api in apis}
-        self.routes.replace(routes)
+        self._old_routes += self._routes
+        self._routes = list(routes.values())
+        self._front_end.routes.replace(routes)
         self.models = models
         self.outputs = {model.api.name: model.outputs for model in models.values()}
         self.service = service
+        self.forget_removed()
         return effective
+
+    def forget_removed(self) -> None:
+        """Drop the queues and counts of the APIs that reloads have removed, once they have no requests."""
+        removed = {route.api for route in self._old_routes} - self.in_force.keys()
+        forgotten = {name for name in removed if self._front_end.forget_api(name)}
+        for route in self._old_routes:
+            if route.api in forgotten:
+                route.remove()
+        self._old_routes = [route for route in self._old_routes if route.api in removed - forgotten]
 
     def _rules(self, api: ApiDescription) -> ApiRules:
         settings = api.settings
         max_queue_rows = self._settings.max_queue_rows
         if settings.cost is not None:
-            # One number for all apis knows nothing of their units of cost, but a queue must fill batches.
+            # The setting knows nothing of an API's unit of cost, but a queue must fill batches.
             max_queue_rows = max(max_queue_rows, _QUEUE_BATCHES * settings.mb_max_batch_size)
         return ApiRules(
             name=api.name,
@@ -118,14 +118,14 @@ class Apis:
             fair=self._settings.fair_by is not None,
         )
 
-    def _hot_route(self, api: ApiDescription, dialect: Dialect) -> ApiRoute:
-        route = StreamRoute if api.streams else ApiRoute
-        return route(
+    def _route(self, api: ApiDescription, dialect: Dialect) -> ApiRoute:
+        front_end = self._front_end
+        return (StreamRoute if api.streams else ApiRoute)(
             api.name,
             dialect=dialect,
-            dispatcher=self._dispatcher,
-            tally=self._metrics.api(api.name),
+            dispatcher=front_end.dispatcher,
+            tally=front_end.metrics.api(api.name),
             max_body_bytes=self._settings.max_body_bytes,
-            batch_headers=self._batch_headers,
+            batch_headers=front_end.batch_headers,
             fair_by=self._settings.fair_by,
         )

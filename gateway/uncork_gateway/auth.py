@@ -1,4 +1,4 @@
-"""API keys: who may ask, for gateways with nothing in front of them that knows."""
+"""API keys, for gateways without an authenticating proxy in front."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _REFUSAL = "this server wants an API key: send it as Authorization: Bearer KEY, 
 
 
 class WrongKeys(ValueError):
-    """A file of keys is not one; the message says what is wrong, without a key in it."""
+    """A file of keys is malformed. The message contains no key."""
 
 
 class ApiKeys:
-    """The keys that are accepted, in ``Authorization: Bearer KEY`` or ``X-Api-Key: KEY``."""
+    """The accepted keys, sent as ``Authorization: Bearer KEY`` or ``X-Api-Key: KEY``."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._digests = [_digest(key) for key in keys]
 
     def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether one of the headers of a request carries a key.
+        """Return whether one of a request's headers carries an accepted key.
 
-        The time that takes tells nothing about the keys: digests are compared, each with all of them.
+        The time it takes reveals nothing about the keys: each digest is compared with all of them.
         """
         admitted = False
         for name, value in headers:
@@ -46,10 +46,10 @@ class ApiKeys:
 
 
 def read_keys(path: Path) -> ApiKeys:
-    """The keys in a file: one a line; empty lines, and those that begin with ``#``, are none.
+    """Read a file with one key per line; empty lines and lines that begin with ``#`` are skipped.
 
     Raises:
-        WrongKeys: if there is none, or one is too short, or has characters that headers cannot have.
+        WrongKeys: if the file has no key, or one is too short or has characters that headers cannot have.
         OSError: if the file cannot be read.
     """
     keys = []
@@ -68,14 +68,13 @@ def read_keys(path: Path) -> ApiKeys:
 
 
 class RequireKey:
-    """Answers 401 to who asks an app without a key.
+    """An ASGI app that answers 401 to requests without an accepted key.
 
     Args:
-        app: who answers otherwise.
-        keys: of which one is wanted.
-        error: writes the answer from path, status, detail and headers, in the form that clients of the path
-            expect.
-        free: the routes of the app that need no key.
+        app: serves all other requests.
+        keys: the accepted keys.
+        error: writes the 401 from path, status, detail and headers, in the form for the path.
+        free: the app's routes that need no key.
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class RequireKey:
         self._free = free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
         is_free = any(route.matches(scope)[0] is Match.FULL for route in self._free)
         if is_free or self._keys.admit(scope["headers"]):
             await self._app(scope, receive, send)

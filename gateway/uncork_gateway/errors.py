@@ -1,4 +1,4 @@
-"""What a client can be told other than an answer; each class carries its HTTP status.
+"""Errors that clients receive; each class has its HTTP status.
 
 GatewayError
 ├── BadRequest           400  malformed input                       (codec, adapter)
@@ -29,21 +29,21 @@ log = logging.getLogger("uncork.gateway")
 
 Headers = list[tuple[bytes, bytes]]
 CLIENT_GONE = 499
-"""Counted and logged where nobody is left to answer; never sent."""
+"""Counted and logged when the client has disconnected; never sent."""
 
 
 class GatewayError(Exception):
-    """An answer that is not 200; the message is for the client.
+    """An error response; the message is for the client.
 
     Attributes:
-        is_refusal: the gateway declined to execute the request, which is no error of the service.
+        is_refusal: the gateway declined to execute the request, which is not an error of the service.
     """
 
     status = 500
     is_refusal = False
 
     def headers(self) -> Headers:
-        """Headers that the answer carries beside content type and length."""
+        """Return the headers other than content type and length."""
         return []
 
 
@@ -54,31 +54,31 @@ class BadRequest(GatewayError):
 
 
 class BodyTooLarge(GatewayError):
-    """The body is over the limit. The rest of it is not read, so the connection cannot be used again."""
+    """The body is over the limit. The rest is not read, so the connection cannot be used again."""
 
     status = 413
 
 
 class UnsupportedMediaType(GatewayError):
-    """The content type is not one that the api takes."""
+    """The API does not accept the content type."""
 
     status = 415
 
 
 class UnknownEncoding(UnsupportedMediaType):
-    """The body is encoded in a way that is not known; ``accepted`` names those that are."""
+    """The content encoding is unknown; ``accepted`` lists the known ones."""
 
     def __init__(self, message: str, accepted: bytes) -> None:
         super().__init__(message)
         self._accepted = accepted
 
     def headers(self) -> Headers:
-        """Accept-Encoding, as RFC 9110 (15.5.16) has it."""
+        """Return Accept-Encoding, as in RFC 9110 (15.5.16)."""
         return [(b"accept-encoding", self._accepted)]
 
 
 class Unreadable(GatewayError):
-    """What comes cannot be read any further, so the connection cannot be used again."""
+    """The input is not HTTP, too long or too slow; the connection cannot be used again."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -100,13 +100,13 @@ class HandlerFailed(GatewayError):
 
 
 class BadGateway(GatewayError):
-    """The worker died, and trying again failed or was not allowed."""
+    """The worker died, and a retry failed or was not allowed."""
 
     status = 502
 
 
 class Unavailable(GatewayError):
-    """The request was refused; ``retry_after_s`` is when it makes sense to try again."""
+    """The request was shed; a retry may succeed after ``retry_after_s``."""
 
     status = 503
     is_refusal = True
@@ -116,18 +116,18 @@ class Unavailable(GatewayError):
         self.retry_after_s = retry_after_s
 
     def headers(self) -> Headers:
-        """Retry-After, in whole seconds."""
+        """Return Retry-After, in whole seconds."""
         return [(b"retry-after", str(math.ceil(self.retry_after_s)).encode())]
 
 
 class TimedOut(GatewayError):
-    """The batch ran past the api's timeout."""
+    """The batch ran past the API's timeout."""
 
     status = 504
 
 
 class ClientTimedOut(TimedOut):
-    """The deadline that the client itself set passed before its request was executed."""
+    """The client's own deadline passed before its request was executed."""
 
     is_refusal = True
 
@@ -141,7 +141,7 @@ _SHED: dict[ShedReason, str] = {
 
 
 def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
-    """Say in HTTP what became of a request in the dispatcher; ``executor`` is what runs batches."""
+    """Return the response to an error of the dispatcher; ``executor`` names what runs batches."""
     match error:
         case RequestShed(reason="client_deadline"):
             return ClientTimedOut("the time that X-Request-Timeout-Ms allows has passed")
@@ -156,7 +156,7 @@ def from_dispatcher(error: DispatchError, *, executor: str) -> GatewayError:
 
 
 def unexpected(error: BaseException) -> GatewayError:
-    """A fault of ours: the client gets an id, under which the log has the rest."""
+    """Log a fault of the gateway; the client gets the id of the log line."""
     error_id = secrets.token_hex(6)
     log.error("internal error [%s]", error_id, exc_info=error)
     return HandlerFailed(f"internal error; error id {error_id}")
@@ -166,7 +166,7 @@ _TITLES = {status.value: status.phrase for status in HTTPStatus}
 
 
 def problem(status: int, detail: str) -> bytes:
-    """A problem document (RFC 9457)."""
+    """Write a problem document (RFC 9457)."""
     return msgspec.json.encode(
         {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status, "detail": detail}
     )

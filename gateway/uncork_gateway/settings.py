@@ -1,33 +1,28 @@
-"""What every front end is told: the gateway of our own services, and the proxy before other servers."""
+"""The settings that a gateway and a proxy have in common."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from uncork_dispatcher import Observer
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
-from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.interfaces import BodyPool, Tracing
-from uncork_gateway.requests.batch_headers import BatchHeaders
-from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
-from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.interfaces import Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How much is taken in, and from whom.
+    """Limits on requests and clients, and what is logged and traced.
 
     Attributes:
-        max_body_bytes: largest request body that is taken for a batch; larger ones get 413.
-        max_queue_rows: rows that may be held per api or model; more are refused with 503.
-        max_queue_bytes: bytes of bodies that may be held per api or model; more are refused with 503.
-        fair_by: header, in lower case, whose values share each queue equally; None: first come, first served.
-        clients: what a client may take up.
-        keys: the API keys that are accepted; None: none is wanted.
-        access_log: whether a line is logged for each request.
-        traces: has spans for requests and batches; None: nobody wants any.
-        admin: whether what is for operators is in an app of its own, ``admin_app``.
+        max_body_bytes: largest body of a batched request; larger ones get 413.
+        max_queue_rows: rows that may be queued per API or model; more are refused with 503.
+        max_queue_bytes: bytes of bodies that may be queued per API or model; more are refused with 503.
+        fair_by: a header, in lower case, whose values share each queue equally; None: first in, first out.
+        clients: limits on what one client may use.
+        keys: the accepted API keys; None: no key is required.
+        admin: whether operators have a listener of their own, ``admin_app``.
+        access_log: whether to log a line per request.
+        traces: creates spans for requests and batches, if given.
     """
 
     max_body_bytes: int = 64 * 2**20
@@ -39,18 +34,3 @@ class ServerSettings:
     admin: bool = False
     access_log: bool = False
     traces: Tracing | None = None
-
-    def observers(self, metrics: Metrics, batch_headers: BatchHeaders) -> list[Observer]:
-        """Who is told what the dispatcher does: only those that have something to do with it."""
-        traces = [] if self.traces is None else [self.traces]
-        return [metrics, *batch_observers(batch_headers.id_of), *traces]
-
-    def listener_context(self) -> ListenerContext:
-        """Return the state that the connections of a listener under these limits share."""
-        return ListenerContext(
-            limits=self.clients,
-            pool=BodyPool.for_bodies(self.max_body_bytes),
-            admit=self.keys.admit if self.keys else lambda headers: True,
-            access_log=AccessLog() if self.access_log else None,
-            traces=self.traces,
-        )

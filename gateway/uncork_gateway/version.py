@@ -1,6 +1,6 @@
-"""Which version this is."""
+"""The version of the installed package."""
 
 from importlib.metadata import version
 
-# It is read from a file, which takes longer than all else that a scrape or a page needs.
+# Read once: reading the file takes longer than the rest of a scrape or a page.
 VERSION = version("uncork")

@@ -13,6 +13,7 @@ import uvicorn
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.running import turns
 from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.worker_events import SupervisorActions
 from uncork_workers.wire.frames import Batch
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ServiceDescription
@@ -25,7 +26,7 @@ class GatewayStage:
         self.socket_path = str(folder / "s")
         self._http_path = str(folder / "h")
         self.killed: list[int] = []
-        self.gateway = Gateway(settings, kill_worker=self.killed.append, restarts=lambda: 4)
+        self.gateway = Gateway(settings, SupervisorActions(kill=self.killed.append, restarts=lambda: 4))
         self.http = httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=self._http_path), base_url="http://gateway"
         )
@@ -35,11 +36,12 @@ class GatewayStage:
     async def listen(self) -> None:
         """Take connections of workers and clients."""
         await self.gateway.listen(self.socket_path)
-        config = uvicorn.Config(self.gateway.app, lifespan="off", log_config=None)
+        config = uvicorn.Config(self.gateway.front_end.app, lifespan="off", log_config=None)
         config.load()
         state = uvicorn.Server(config).server_state
         self._server = await asyncio.get_running_loop().create_unix_server(
-            lambda: self.gateway.protocol(config=config, server_state=state, app_state={}), self._http_path
+            lambda: self.gateway.front_end.protocol(config=config, server_state=state, app_state={}),
+            self._http_path,
         )
 
     async def connect(self) -> FakeWorker:
@@ -52,7 +54,7 @@ class GatewayStage:
         """A worker that takes batches."""
         worker = await FakeWorker.ready(self.socket_path, index=index, serves=serves)
         self._workers.append(worker)
-        await self.gateway.ready.wait()
+        await self.gateway.front_end.ready.wait()
         await turns()
         return worker
 

@@ -101,12 +101,12 @@ class Front(Server):
     """What clients without sockets connect to: a proxy, or a gateway."""
 
     def __init__(self, front: Gateway | Proxy) -> None:
-        super().__init__({}, app=front.app)
+        super().__init__({}, app=front.front_end.app)
         self._front = front
 
     def protocol(self) -> HttpProtocol:
         """A new connection."""
-        return self._front.protocol(config=self.config, server_state=self.state, app_state={})
+        return self._front.front_end.protocol(config=self.config, server_state=self.state, app_state={})
 
     def ask(self, body: bytes, target: bytes = V1, *headers: Header) -> Caller:
         """A client that sends a request in this turn of the loop."""
@@ -159,11 +159,11 @@ async def proxy(*urls: str, healthy: bool = True, **settings: Any) -> AsyncItera
     """
     made = Proxy(urls, ProxySettings(**{"policy": "fixed:0", **settings}))
     made.start()
-    server, state, port = await _listen(made.app, made.protocol)
+    server, state, port = await _listen(made.front_end.app, made.front_end.protocol)
     on = ProxyStage(made, port)
     try:
         if healthy:
-            await made.ready.wait()
+            await made.front_end.ready.wait()
             await turns()
         yield on
     finally:

@@ -10,7 +10,7 @@ from tests.gateway.client import JSON, Client, Reply, Server
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import Metrics
@@ -26,10 +26,10 @@ class Runner:
         self.jobs: list[Job[Marshalled]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.reply: Callable[[bytes], RowsReply] = lambda body: RowsReply(200, body)
+        self.reply: Callable[[bytes], RequestResult] = lambda body: RequestResult(200, body)
         self.error: Exception | None = None
 
-    async def __call__(self, job: Job[Marshalled]) -> Ran[RowsReply]:
+    async def __call__(self, job: Job[Marshalled]) -> Ran[RequestResult]:
         """Run a batch."""
         self.jobs.append(job)
         await self.gate.wait()
@@ -60,7 +60,7 @@ class Stage:
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
-        self.dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(
+        self.dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(
             TaskRunner(self.runner), observers=(self.metrics,), clock=clock
         )
         self.dispatcher.set_api(rules)

@@ -200,7 +200,10 @@ def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> Non
     """Who reaches that needs no key; health is told at both, apis and models at the other only."""
 
     async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS, admin=True) as on, of(on.gateway.admin_app) as admin:
+        async with (
+            gateway(tmp_path, keys=KEYS, admin=True) as on,
+            of(on.gateway.front_end.admin_app) as admin,
+        ):
             await on.worker(serves=service(json_api("echo")))
 
             assert (await admin.get("/metrics")).status_code == 200
@@ -222,7 +225,11 @@ def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clients(tmp
 
     async def scenario() -> None:
         model = Model(doubles)
-        async with served(model) as url, proxy(url, admin=True) as on, of(on.proxy.admin_app) as admin:
+        async with (
+            served(model) as url,
+            proxy(url, admin=True) as on,
+            of(on.proxy.front_end.admin_app) as admin,
+        ):
             assert "uncork_workers" in (await admin.get("/metrics")).text
             assert (await admin.post(V1.decode())).status_code == 404
 

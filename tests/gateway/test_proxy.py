@@ -349,7 +349,7 @@ def test_what_is_held_at_the_end_is_answered() -> None:
             model.gate.clear()
             callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
             await turns()
-            draining = asyncio.create_task(on.proxy.drain())
+            draining = asyncio.create_task(on.proxy.front_end.drain())
             await model.called(1)
             late = await on.ask(rows_body(3)).reply()
             passed = await on.http.get("/v1/models")
@@ -394,7 +394,7 @@ def test_a_proxy_is_ready_while_a_server_is_healthy(path: str) -> None:
             async with proxy(well.url, ill.url) as on:
                 ready = await on.http.get(path)
                 assert (ready.status_code, ready.text) == (200, "ready\n")
-                await on.proxy.drain()
+                await on.proxy.front_end.drain()
                 assert error(await on.http.get(path), 503) == "the server is shutting down"
             async with proxy(ill.url, healthy=False) as on:
                 message = error(await on.http.get(path), 503)

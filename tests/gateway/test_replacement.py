@@ -11,8 +11,10 @@ import pytest
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
+from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import run, turns
 from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.worker_events import SupervisorActions
 from uncork_workers.wire.frames import Failed, Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
@@ -27,9 +29,9 @@ class Replacing(GatewayStage):
         self.standing_by: asyncio.Queue[int] = asyncio.Queue()
         self.gateway = Gateway(
             GatewaySettings(**settings),
-            kill_worker=self.killed.append,
-            restarts=lambda: 0,
-            stands_by=self.standing_by.put_nowait,
+            SupervisorActions(
+                kill=self.killed.append, restarts=lambda: 0, stands_by=self.standing_by.put_nowait
+            ),
         )
 
     async def standby(
@@ -74,7 +76,7 @@ def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
 
             assert [(await one).json() for one in asking] == ["old", "new"]
             await old.dropped()
-            assert on.gateway.files == {"2.py"}
+            assert on.gateway.events.files == {"2.py"}
 
     run(scenario())
 
@@ -107,6 +109,52 @@ def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Pa
             gone = await held
             assert problem(gone, 503) == "this api was removed while the request was queued"
             assert gone.headers["retry-after"] == "1"
+
+    run(scenario())
+
+
+def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None:
+    """Once its requests are answered; one whose body arrives after that gets an honest answer."""
+    first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker(serves=first)
+            await on.echo(old, "/old", 1)
+            front = Front(on.gateway)
+            uploading = Caller(front)
+            uploading.send(b"POST /old HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\n\r\n")
+            await on.standby(2, serves=second)
+            assert 'api="old"' in (await on.http.get("/metrics")).text
+
+            on.gateway.take_over([2])
+
+            metrics = (await on.http.get("/metrics")).text
+            assert 'api="old"' not in metrics
+            assert 'api="both"' in metrics
+            uploading.send(b"1")
+            reply = await uploading.reply()
+            assert (reply.status, b"this api was removed" in reply.body) == (503, True)
+            assert 'api="old"' not in (await on.http.get("/metrics")).text
+
+    run(scenario())
+
+
+def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
+    """It is served again, and counted from zero."""
+    first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
+
+    async def scenario() -> None:
+        async with replacing(tmp_path) as on:
+            old = await on.worker(serves=first)
+            await on.echo(old, "/old", 1)
+            for pid, served in ((2, second), (3, first)):
+                new = await on.standby(pid, serves=served)
+                on.gateway.take_over([pid])
+            _, reply = await on.echo(new, "/old", 2)
+            assert reply.json() == 2
+            metrics = (await on.http.get("/metrics")).text
+            assert 'uncork_requests_total{api="old",status="200"} 1.0' in metrics
 
     run(scenario())
 
@@ -204,7 +252,7 @@ def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.Log
                 await turns(50)
             old.close()
             await turns(50)
-            on.gateway.worker_exited(0, "exited with code 9")
+            on.gateway.events.worker_exited(0, "exited with code 9")
 
             assert problem(await on.ready(), 503) == "no worker is ready: worker 0 exited with code 9"
 
@@ -238,7 +286,7 @@ def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
 
 def test_an_old_worker_that_does_not_go_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a thread of the user's goes on for ever."""
-    monkeypatch.setattr("uncork_gateway.service._LEAVING_S", 0)
+    monkeypatch.setattr("uncork_gateway.worker_events._LEAVING_S", 0)
 
     async def scenario() -> None:
         async with replacing(tmp_path) as on:
@@ -293,7 +341,7 @@ def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
         async with replacing(tmp_path) as on:
             new = await on.standby(10)
             assert on.gateway.take_over([10]) == set()
-            assert [api.name for api in (await on.gateway.described).apis] == ["echo"]
+            assert [api.name for api in (await on.gateway.events.described).apis] == ["echo"]
             _, reply = await on.echo(new, "/echo", 5)
             assert reply.json() == 5
 

@@ -33,7 +33,7 @@ def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: s
     async def scenario() -> None:
         async with gateway(tmp_path) as on:
             assert problem(await on.http.get(path), 503) == "no worker is ready: workers are starting"
-            assert not on.gateway.ready.is_set()
+            assert not on.gateway.front_end.ready.is_set()
             one = await on.worker()
             two = await on.worker(index=1)
             ready = await on.http.get(path)
@@ -43,11 +43,11 @@ def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: s
             assert (await on.http.get(path)).status_code == 200
             two.close()
             await turns(50)
-            on.gateway.worker_exited(1, "was killed by SIGKILL")
+            on.gateway.events.worker_exited(1, "was killed by SIGKILL")
             message = problem(await on.http.get(path), 503)
             assert message == "no worker is ready: worker 1 was killed by SIGKILL"
             await on.worker(index=1)
-            await on.gateway.drain()
+            await on.gateway.front_end.drain()
             assert problem(await on.http.get(path), 503) == "the server is shutting down"
 
     run(scenario())
@@ -242,7 +242,7 @@ def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
             batch, _ = await worker.batch()
             held = on.post("/echo", 2)
             await turns(50)
-            draining = asyncio.create_task(on.gateway.drain())
+            draining = asyncio.create_task(on.gateway.front_end.drain())
             await turns()
             late = await on.http.post("/echo", json=3)
             assert problem(late, 503) == "the server is shutting down"
@@ -264,7 +264,7 @@ def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with gateway(tmp_path) as on:
             worker = await on.worker()
-            on.gateway.retire()
+            on.gateway.front_end.retire()
             assert problem(await on.ready(), 503) == "the server is shutting down"
             _, reply = await on.echo(worker, "/echo", 5)
             assert (reply.json(), "connection" in reply.headers) == (5, False)
@@ -279,7 +279,7 @@ def test_connections_are_closed_with_their_next_answer_in_a_drain(tmp_path: Path
     async def scenario() -> None:
         async with gateway(tmp_path) as on:
             await on.worker()
-            await on.gateway.drain()
+            await on.gateway.front_end.drain()
             reply = await (on.http.get(path) if path == "/livez" else on.http.post(path, json=1))
             assert reply.headers["connection"] == "close"
 
@@ -296,9 +296,9 @@ def test_what_is_not_answered_in_a_drain_is_refused_at_its_end(tmp_path: Path) -
             await worker.batch()
             asking.append(on.post("/echo", 2))
             await turns(50)
-            draining = asyncio.create_task(on.gateway.drain())
+            draining = asyncio.create_task(on.gateway.front_end.drain())
             await turns()
-            on.gateway.give_up()
+            on.gateway.front_end.give_up()
 
             for one in asking:
                 assert problem(await one, 503) == "the server is shutting down"

@@ -10,7 +10,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import run, turns
 from tests.gateway.test_service_replies import estimate
-from uncork_gateway.service import ServiceUnusable
+from uncork_gateway.worker_events import ServiceUnusable
 from uncork_workers.wire.frames import Hello
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
@@ -102,6 +102,6 @@ def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp_path:
         async with gateway(tmp_path) as on:
             (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
             with pytest.raises(ServiceUnusable, match="api 'add': cost must be a number or 'bytes' for"):
-                await on.gateway.described
+                await on.gateway.events.described
 
     run(scenario())

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import run, turns
-from uncork_gateway.service import ServiceUnusable
+from uncork_gateway.worker_events import ServiceUnusable
 from uncork_workers.wire.frames import Failed, Hello, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
@@ -23,8 +23,8 @@ def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
         async with gateway(tmp_path) as on:
             (await on.connect()).send(Hello(index=0, pid=1, service=service()))
 
-            assert await on.gateway.described == service()
-            assert not on.gateway.ready.is_set()
+            assert await on.gateway.events.described == service()
+            assert not on.gateway.front_end.ready.is_set()
 
     run(scenario())
 
@@ -37,7 +37,7 @@ def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with gateway(tmp_path, overrides=overrides) as on:
             worker = await on.worker(serves=serves)
-            one, two = (await on.gateway.described).apis
+            one, two = (await on.gateway.events.described).apis
 
             assert one.settings == ApiSettings(mb_max_batch_size=2, policy="none", timeout=5)
             assert two.settings == ApiSettings(mb_max_batch_size=2, policy="none")
@@ -138,7 +138,7 @@ def test_wrong_settings_make_the_service_unusable(
             (await on.connect()).send(Hello(index=0, pid=1, service=serves))
 
             with pytest.raises(ServiceUnusable) as caught:
-                await on.gateway.described
+                await on.gateway.events.described
             assert str(caught.value).startswith(message)
             problem(await on.http.post("/echo", json=1), 503)
 
@@ -154,7 +154,7 @@ def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusable(tmp_
             (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
 
             with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
-                await on.gateway.described
+                await on.gateway.events.described
 
     run(scenario())
 
@@ -171,7 +171,7 @@ def test_a_service_that_cannot_be_loaded_is_unusable(
                 worker.send(Failed(index, "load", "svc cannot be imported", "line 1\nline 2"))
 
             with pytest.raises(ServiceUnusable, match=r"^svc cannot be imported$"):
-                await on.gateway.described
+                await on.gateway.events.described
             await turns(50)
 
     run(scenario())
@@ -189,12 +189,12 @@ def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
             worker = await on.connect()
             worker.send(Hello(index=2, pid=1, service=service()))
             worker.send(Failed(2, stage, "OSError: no model", "line 1"))
-            await on.gateway.described
+            await on.gateway.events.described
             await turns(50)
-            on.gateway.worker_exited(2, "exited with code 1")
+            on.gateway.events.worker_exited(2, "exited with code 1")
             reason = f"worker 2 failed in {stage}: OSError: no model"
             assert problem(await on.ready(), 503) == f"no worker is ready: {reason}"
-            on.gateway.worker_exited(2, "exited with code 9")
+            on.gateway.events.worker_exited(2, "exited with code 9")
             assert problem(await on.ready(), 503) == "no worker is ready: worker 2 exited with code 9"
             await on.worker(index=2)
             assert (await on.ready()).status_code == 200
@@ -220,7 +220,7 @@ def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
             problem(await on.http.post("/old", json=1), 404)
             problem(await on.http.get("/new"), 405)
             problem(await on.http.get("/both"), 405)
-            assert [api.name for api in (await on.gateway.described).apis] == ["old", "both"]
+            assert [api.name for api in (await on.gateway.events.described).apis] == ["old", "both"]
 
     run(scenario())
 
@@ -268,7 +268,7 @@ def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) -> Non
             worker = await on.connect()
             worker.send(Hello(index=0, pid=1, service=service()))
             worker.send(Ready(profile={"echo": [(1, 0.5), (10, 0.5), (20, 70.0)], "other": [(1, 1.0)]}))
-            await on.gateway.ready.wait()
+            await on.gateway.front_end.ready.wait()
 
             assert await estimate(on) == pytest.approx(0.5)
 

@@ -50,8 +50,8 @@ class Reloader:
 
     async def watch(self) -> None:
         """Replace the workers whenever files of the service change."""
-        await self._gateway.described
-        watch = Watch(self._gateway.files)
+        await self._gateway.events.described
+        watch = Watch(self._gateway.events.files)
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
                 outcome = await self._reload(f"{_names(files)} changed")

@@ -18,7 +18,7 @@ import uvicorn
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.connection.protocol import HttpProtocol
-from uncork_gateway.service import ServiceUnusable
+from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.definition.hints import Hinting
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.context import context
@@ -44,8 +44,7 @@ class InProcess:
         self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
         self._gateway = Gateway(
             GatewaySettings(overrides=for_all_apis(overrides)),
-            kill_worker=lambda index: self._replace_worker(),
-            restarts=lambda: self._restarts,
+            SupervisorActions(kill=lambda pid: self._replace_worker(), restarts=lambda: self._restarts),
         )
         self._worker = _WorkerThread(service, self._hello, died=self._worker_died)
         self._failures = _Failures()
@@ -54,7 +53,7 @@ class InProcess:
         self._worker_end: socket.socket | None = None
         self._attaching: set[asyncio.Task[None]] = set()
         self._http = uvicorn.Config(
-            self._gateway.app,
+            self._gateway.front_end.app,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -73,11 +72,11 @@ class InProcess:
         """
         self._failures.listen()
         try:
-            self._gateway.worker_described(self._hello.service)
-            await self._gateway.described
+            self._gateway.events.worker_described(self._hello.service)
+            await self._gateway.events.described
             await self._worker.start()
             await self._attach()
-            await self._gateway.ready.wait()
+            await self._gateway.front_end.ready.wait()
         except BaseException as error:
             await self.stop()
             if isinstance(error, ServiceUnusable):
@@ -91,7 +90,7 @@ class InProcess:
             Exception: what ``teardown`` raised.
         """
         try:
-            await self._gateway.drain()
+            await self._gateway.front_end.drain()
             await asyncio.gather(*self._attaching)
             await self._gateway.close()
             await self._worker.stop()
@@ -100,7 +99,7 @@ class InProcess:
 
     def connection(self) -> HttpProtocol:
         """The server's side of a new connection of a client."""
-        return self._gateway.protocol(config=self._http, server_state=self._state, app_state={})
+        return self._gateway.front_end.protocol(config=self._http, server_state=self._state, app_state={})
 
     def failure_behind(self, status: int, answer: str) -> Exception | None:
         """What the service raised, if an answer says that it did."""

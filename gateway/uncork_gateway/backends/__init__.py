@@ -1,1 +1,1 @@
-"""Whatever executes a batch: our own workers, or model servers of others."""
+"""Backends, which execute batches: our own workers, or other model servers."""

@@ -1,4 +1,4 @@
-"""One model server behind the proxy: its address, an exchange with it, a check of its health."""
+"""One model server behind the proxy: its address, calls to it, and its health check."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from uncork_gateway.headers import Header
 from uncork_gateway.protocols.wire import Content
 
 CONNECT_S = 5.0
-"""Longest time that it may take to connect, and that a check may take."""
+"""Timeout of connecting, and of a health check."""
 
 _LONGEST_REST_S = 30.0
-# Of one connection, not of the message (RFC 9110, 7.6.1), or said anew by whoever sends it on.
+# Headers of one connection, not of the message (RFC 9110, 7.6.1), and those that every sender sets itself.
 _PER_HOP = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding"),
@@ -29,8 +29,8 @@ _ENCODINGS = b"accept-encoding"
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
-class Response(NamedTuple):
-    """What a server answered; ``headers`` without those of the connection."""
+class ServerResponse(NamedTuple):
+    """A server's answer; ``headers`` without those of the connection."""
 
     status: int
     headers: tuple[Header, ...]
@@ -39,18 +39,18 @@ class Response(NamedTuple):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class HttpServer:
-    """One server, and how it is.
+    """One server and its state.
 
     Attributes:
         url: its address.
         transport: carries the calls. It follows no redirects, keeps no cookies, and adds no headers.
         healthy: whether it gets calls.
         fault: why it is not healthy.
-        faults: how often it has failed since it last answered a call.
-        running: how many calls it runs.
+        faults: failures since it last answered a call.
+        running: calls that it runs.
         last_used: number of its latest call, in the order of all calls.
-        rests_until: when it is to be checked, by the clock of the loop.
-        news: set by what makes a check that was made, or is under way, worth nothing.
+        rests_until: when to check it next, by the loop's clock.
+        news: set by an event that makes the last or current check obsolete.
     """
 
     url: httpx.URL
@@ -65,14 +65,14 @@ class HttpServer:
 
     async def exchange(
         self, method: str, target: bytes, content: Content, *, silence_s: float, idempotent: bool = True
-    ) -> Response:
-        """Send a request to path and query ``target``, and read the whole answer.
+    ) -> ServerResponse:
+        """Send a request to ``target``, path and query, and read the whole answer.
 
-        If its connection breaks before the answer begins, what is ``idempotent`` is sent once more: many
-        servers close a connection that they have answered 500 on, without a word (uvicorn is one).
+        An ``idempotent`` request is sent once more if the connection breaks before the answer begins: many
+        servers, such as uvicorn, silently close a connection after they answered 500.
 
         Raises:
-            httpx.TransportError: there is no whole answer; a timeout if nothing came for ``silence_s``.
+            httpx.TransportError: no complete answer arrived; a timeout if nothing arrived for ``silence_s``.
         """
         headers = [header for header in end_to_end(content.headers) if header[0] != _ENCODINGS]
         request = httpx.Request(
@@ -81,7 +81,7 @@ class HttpServer:
             headers=[*headers, (_ENCODINGS, b"identity")],
             content=content.body if method == "POST" else None,
             extensions={
-                "target": target,  # as it came: a URL would be quoted anew
+                "target": target,  # verbatim: httpx would quote a URL again
                 "timeout": httpx.Timeout(silence_s, connect=min(silence_s, CONNECT_S)).as_dict(),
             },
         )
@@ -96,17 +96,17 @@ class HttpServer:
             body = b"".join([piece async for piece in reply.stream])
         finally:
             await reply.aclose()
-        return Response(reply.status_code, end_to_end(reply.headers.raw), body)
+        return ServerResponse(reply.status_code, end_to_end(reply.headers.raw), body)
 
     async def check(self, health_path: str | None) -> str | None:
-        """What is wrong with it, if anything: it must answer ``health_path`` with 2xx or take connections."""
+        """Return why it is unhealthy: it must answer ``health_path`` with 2xx; None: accept connections."""
         try:
             async with asyncio.timeout(CONNECT_S):
                 if health_path is None:
                     await self._connect()
                     return None
                 response = await self.exchange("GET", health_path.encode(), Content(b""), silence_s=CONNECT_S)
-        except Exception as error:  # whatever it is, it is no answer
+        except Exception as error:  # any error means no answer
             return describe(error)
         return None if response.status // 100 == 2 else f"{health_path} answers {response.status}"
 
@@ -121,13 +121,13 @@ MakeTransport = Callable[[httpx.URL, httpx.Limits], httpx.AsyncBaseTransport]
 
 
 def make_transport(url: httpx.URL, limits: httpx.Limits) -> httpx.AsyncBaseTransport:
-    """HTTP/1.1 with connections that are kept."""
-    # To load the certificates of authorities takes longer than all the rest of a start.
+    """Return an HTTP/1.1 transport with persistent connections."""
+    # Loading CA certificates takes longer than the rest of a start.
     return httpx.AsyncHTTPTransport(verify=url.scheme == "https", trust_env=False, limits=limits)
 
 
 def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """The headers of a message that are passed on, without those of its connection; names in lower case."""
+    """Return the headers to pass on, without those of the connection; names in lower case."""
     lower = [(name.lower(), value) for name, value in headers]
     listed = [value for name, value in lower if name == b"connection"]
     dropped = _PER_HOP.union(name.strip().lower() for value in listed for name in value.split(b","))
@@ -135,7 +135,7 @@ def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
 
 
 def retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:
-    """Seconds that Retry-After asks for, from 0 to 30; 0 if it is not there or cannot be read."""
+    """Return the seconds of Retry-After, from 0 to 30; 0 if it is missing or invalid."""
     value = next((value for name, value in headers if name == b"retry-after"), b"").decode("latin-1")
     if value.isdecimal():
         seconds = float(value)
@@ -144,22 +144,22 @@ def retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:
             when = parsedate_to_datetime(value)
         except ValueError:
             return 0.0
-        if when.tzinfo is None:  # "-0000": the time is that of UTC, the place is not told
+        if when.tzinfo is None:  # "-0000" means UTC from an unknown time zone
             when = when.replace(tzinfo=UTC)
         seconds = (when - now).total_seconds()
     return min(max(seconds, 0.0), _LONGEST_REST_S)
 
 
 def describe(error: Exception) -> str:
-    """The kind of an error, and what it says if it says anything."""
+    """Return the class of an error and its message, if it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def read_addresses(urls: Sequence[str]) -> list[httpx.URL]:
-    """The addresses of servers, each once.
+    """Return the distinct addresses of servers.
 
     Raises:
-        ValueError: if there is none, or if one is something else.
+        ValueError: if there are none, or one is no address.
     """
     addresses = list(dict.fromkeys(_read_address(url) for url in urls))
     if not addresses:

@@ -1,8 +1,8 @@
-"""The model servers behind the proxy: which are healthy, what they run, and calls to them.
+"""The model servers behind the proxy: health, load, and calls.
 
-A *permit* is the right to have one call outstanding; the dispatcher knows it as the number of a worker. A
-server has ``concurrency`` places while it is healthy. There are as many idle permits as there are free
-places, so a permit is not bound to a server: a batch gets the least loaded one when it starts.
+A *slot* is the right to have one call outstanding; the dispatcher sees it as a worker. A healthy server has
+room for ``concurrency`` calls, and there are as many idle slots as there is free room. A slot is not bound to
+a server: a batch gets the least loaded one when it starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uncork_dispatcher import BatchTimedOut, WorkerLost
 from uncork_gateway.backends.http_server import (
     HttpServer,
     MakeTransport,
-    Response,
+    ServerResponse,
     describe,
     make_transport,
     read_addresses,
@@ -32,15 +32,15 @@ from uncork_gateway.protocols.wire import Content
 
 log = logging.getLogger("uncork.gateway")
 
-# How long a server is left alone before it is checked, by how often it has failed since it last answered.
+# Pause before the next check, by the number of failures since the server last answered.
 _BACKOFF_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
-# Many servers (uvicorn is one) close a connection that was idle for 5 s: ours must not be used just then.
+# Many servers, such as uvicorn, close idle connections after 5 s; ours must be given up before that.
 KEEP_ALIVE_S = 4.0
 _OVERLOADED = (429, 503)
 
 
 class ServerStats(NamedTuple):
-    """How a server is: how many calls it runs, and what is wrong with it if it is not healthy."""
+    """The state of a server; ``fault`` is why it is not healthy."""
 
     url: str
     healthy: bool
@@ -48,39 +48,39 @@ class ServerStats(NamedTuple):
     fault: str
 
 
-class CallPlace(NamedTuple):
-    """A call that a server runs under a permit, or could run; or that it is not healthy, and its fault."""
+class CallSlot(NamedTuple):
+    """A call that a server runs or could run, or a server that is not healthy, with its fault."""
 
     url: str
     state: Literal["idle", "busy", "lost"]
-    permit: int | None = None
+    number: int | None = None
     fault: str = ""
 
 
-class PermitListener(Protocol):
-    """Told which permits there are; a number is never used twice."""
+class SlotListener(Protocol):
+    """Notified of slots; a number is never used twice."""
 
     def worker_ready(self, worker: int) -> None:
-        """One call more may be outstanding."""
+        """A slot was added."""
 
     def worker_lost(self, worker: int) -> None:
-        """A permit that nothing runs on is taken back."""
+        """An idle slot was taken back."""
 
 
 class HttpServers:
-    """Servers that all serve the same; one that is ill gets no calls. Make it inside a running event loop.
+    """Servers that all serve the same models. Create it inside a running event loop.
 
     Args:
         urls: ``http://host:port`` of each.
         concurrency: most calls that one server runs at a time.
         timeout_s: seconds without a byte from a server after which a call is given up.
-        listener: told which permits there are; an :class:`AsyncDispatcher`, for example.
-        health_path: path and query that a healthy server answers with 2xx; None: it takes connections.
+        listener: notified of slots.
+        health_path: path and query that a healthy server answers with 2xx; None: it accepts connections.
         health_interval_s: seconds between two checks of a healthy server.
-        transport: makes what carries the calls to a server.
+        transport: makes the transport to a server.
 
     Raises:
-        ValueError: if an argument makes no sense.
+        ValueError: if an argument is invalid.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HttpServers:
         *,
         concurrency: int,
         timeout_s: float,
-        listener: PermitListener,
+        listener: SlotListener,
         health_path: str | None = None,
         health_interval_s: float = 5.0,
         transport: MakeTransport = make_transport,
@@ -97,7 +97,7 @@ class HttpServers:
         _check_positive(concurrency=concurrency, timeout_s=timeout_s, health_interval_s=health_interval_s)
         if health_path is not None and not health_path.startswith("/"):
             raise ValueError(f"the health path must begin with /, got {health_path!r}")
-        # One more than calls: a check must not wait for them.
+        # One more than calls: a health check must not wait for them.
         limits = httpx.Limits(
             max_connections=concurrency + 1,
             max_keepalive_connections=concurrency + 1,
@@ -119,11 +119,11 @@ class HttpServers:
         self._watchers: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to check the servers; permits come as they prove healthy."""
+        """Start the health checks; slots are added as servers prove healthy."""
         self._watchers = [self._loop.create_task(self._watch(server)) for server in self._servers]
 
     async def close(self) -> None:
-        """Take all permits back and close all connections. Calls must have ended."""
+        """Take back all slots and close all connections. Calls must have ended."""
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
@@ -134,105 +134,103 @@ class HttpServers:
             await server.transport.aclose()
 
     def stats(self) -> list[ServerStats]:
-        """How each server is."""
+        """Return the state of each server."""
         return [ServerStats(str(one.url), one.healthy, one.running, one.fault) for one in self._servers]
 
-    def places(self) -> list[CallPlace]:
-        """Every call that runs or could, and every server that is not healthy; server by server."""
-        places = []
+    def slots(self) -> list[CallSlot]:
+        """Return every call that runs or could run, and every server that is not healthy, by server."""
+        slots = []
         for server in self._servers:
             url = str(server.url)
-            running = [permit for permit, at in self._busy.items() if at is server]
-            places += [CallPlace(url, "busy", permit) for permit in running]
+            running = [slot for slot, at in self._busy.items() if at is server]
+            slots += [CallSlot(url, "busy", slot) for slot in running]
             if server.healthy:
-                places += [CallPlace(url, "idle")] * (self._concurrency - server.running)
+                slots += [CallSlot(url, "idle")] * (self._concurrency - server.running)
             else:
-                places.append(CallPlace(url, "lost", fault=server.fault))
-        return places
+                slots.append(CallSlot(url, "lost", fault=server.fault))
+        return slots
 
     def least_loaded(self) -> httpx.URL | None:
-        """The healthy server that runs the fewest calls, for what needs no permit; None if all are ill.
+        """Return the least loaded healthy server for a request without a slot, and mark it as used."""
+        server = self._least_loaded(one for one in self._servers if one.healthy)
+        return None if server is None else server.url
 
-        It counts as used by that.
-        """
-        healthy = [one for one in self._servers if one.healthy]
-        server = min(healthy, key=_load, default=None)
-        if server is None:
-            return None
-        server.last_used = next(self._uses)
-        return server.url
-
-    # Permits
-
-    def take(self, permit: int) -> None:
-        """A batch starts on an idle permit."""
-        del self._idle[permit]
-        self._busy[permit] = self._enter()
-
-    def give_back(self, permit: int) -> None:
-        """Its batch has ended: the permit is idle. One that was dropped is passed over.
-
-        The dispatcher must be told of the end in the same turn of the loop.
-        """
-        if self._leave(permit):
-            self._idle[permit] = None
-
-    def drop(self, permit: int) -> None:
-        """The dispatcher has given a permit up, or is about to; it gets another when there is a place."""
-        self._leave(permit)
-
-    def _enter(self) -> HttpServer | None:
-        """A place at the least loaded server, of equal ones the one that was used longest ago."""
-        free = [one for one in self._servers if one.healthy and one.running < self._concurrency]
-        server = min(free, key=_load, default=None)
+    def _least_loaded(self, servers: Iterable[HttpServer]) -> HttpServer | None:
+        """Return the least loaded of some servers, of equal ones the least recently used; mark it as used."""
+        server = min(servers, key=lambda one: (one.running, one.last_used), default=None)
         if server is not None:
-            server.running += 1
             server.last_used = next(self._uses)
         return server
 
-    def _leave(self, permit: int) -> bool:
-        """Free its place. Returns False if nothing ran on the permit."""
-        if permit not in self._busy:
+    # Slots
+
+    def take(self, slot: int) -> None:
+        """Assign a server to an idle slot, on which a batch starts."""
+        del self._idle[slot]
+        self._busy[slot] = self._enter()
+
+    def give_back(self, slot: int) -> None:
+        """Make a slot idle after its batch, unless it was dropped.
+
+        The dispatcher must learn of the end in the same turn of the loop.
+        """
+        if self._leave(slot):
+            self._idle[slot] = None
+
+    def drop(self, slot: int) -> None:
+        """Remove a slot that the dispatcher gives up; another is added when there is room."""
+        self._leave(slot)
+
+    def _enter(self) -> HttpServer | None:
+        """Take room on the least loaded server; None if none has any."""
+        free = (one for one in self._servers if one.healthy and one.running < self._concurrency)
+        server = self._least_loaded(free)
+        if server is not None:
+            server.running += 1
+        return server
+
+    def _leave(self, slot: int) -> bool:
+        """Free the slot's room. Return False if nothing ran on it."""
+        if slot not in self._busy:
             return False
-        server = self._busy.pop(permit)
+        server = self._busy.pop(slot)
         if server is not None:
             server.running -= 1
-        # Not at once: until the dispatcher knows of the end, it takes a permit lost for a batch lost.
+        # Later: until the dispatcher knows of the end, a lost slot would mean a lost batch.
         self._loop.call_soon(self._settle)
         return True
 
     def _settle(self) -> None:
-        """Have as many idle permits as there are free places."""
-        places = sum(self._concurrency - server.running for server in self._servers if server.healthy)
-        while len(self._idle) > places:
-            permit, _ = self._idle.popitem()
-            self._listener.worker_lost(permit)
-        while len(self._idle) < places:
-            permit = next(self._numbers)
-            self._idle[permit] = None
-            self._listener.worker_ready(permit)
+        """Make the number of idle slots equal to the free room."""
+        room = sum(self._concurrency - server.running for server in self._servers if server.healthy)
+        while len(self._idle) > room:
+            slot, _ = self._idle.popitem()
+            self._listener.worker_lost(slot)
+        while len(self._idle) < room:
+            slot = next(self._numbers)
+            self._idle[slot] = None
+            self._listener.worker_ready(slot)
 
     # Calls
 
     async def call(
         self,
-        permit: int,
+        slot: int,
         target: bytes,
         content: Content,
         headers: Iterable[Header] = (),
         *,
         idempotent: bool = True,
-    ) -> Response:
-        """POST ``content`` to path and query ``target``, with ``headers`` beside those of the content.
+    ) -> ServerResponse:
+        """POST ``content`` to ``target``, path and query, with ``headers`` added to its own.
 
-        What is ``idempotent`` is sent once more if the connection breaks before the answer begins. A server
-        that answers 429 or 503 gets no calls for as long as its Retry-After says, at most 30 s.
+        A server that answers 429 or 503 gets no calls during its Retry-After, at most 30 s.
 
         Raises:
-            WorkerLost: no server could be reached, or the connection broke before the whole answer was there.
+            WorkerLost: no server could be reached, or the connection broke before the answer was complete.
             BatchTimedOut: the server was silent for too long.
         """
-        server = self._server(permit)
+        server = self._server(slot)
         whole = Content(content.body, (*content.headers, *headers))
         try:
             response = await server.exchange(
@@ -247,16 +245,19 @@ class HttpServers:
             raise BatchTimedOut(f"{server.url} was silent for {self._timeout_s:g} s") from error
         server.faults = 0
         if response.status in _OVERLOADED:
-            self._let_rest(server, response)
+            rest_s = retry_after_s(response.headers, now=datetime.now(UTC))
+            if rest_s > 0:
+                fault = f"it answers {response.status}, try again in {rest_s:.0f} s"
+                self._set_unhealthy(server, fault, rest_s)
         return response
 
-    def _server(self, permit: int) -> HttpServer:
-        """Where the batch of a permit runs; elsewhere if that server has fallen ill since its last call."""
-        server = self._busy[permit]
+    def _server(self, slot: int) -> HttpServer:
+        """Return the server of a slot; another one if that has become unhealthy since its last call."""
+        server = self._busy[slot]
         if server is None or not server.healthy:
             if server is not None:
                 server.running -= 1
-            server = self._busy[permit] = self._enter()
+            server = self._busy[slot] = self._enter()
             self._settle()
         if server is None:
             faults = "; ".join(f"{one.url}: {one.fault}" for one in self._servers if not one.healthy)
@@ -266,7 +267,7 @@ class HttpServers:
     # Health
 
     async def _watch(self, server: HttpServer) -> None:
-        """Check a server when it has rested, at intervals while it is well, and when there is news of it."""
+        """Check a server at intervals while it is healthy, on news, and after a pause when it failed."""
         while True:
             server.news.clear()
             await asyncio.sleep(server.rests_until - self._loop.time())
@@ -276,38 +277,26 @@ class HttpServers:
             if fault is not None:
                 self._failed(server, fault)
                 continue
-            self._is_well(server)
+            if not server.healthy:
+                log.info("%s is healthy", server.url)
+                server.healthy, server.fault = True, ""
+                self._settle()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._health_interval_s):
                     await server.news.wait()
 
-    def _is_well(self, server: HttpServer) -> None:
-        if not server.healthy:
-            log.info("%s is healthy", server.url)
-            server.healthy, server.fault = True, ""
-            self._settle()
-
     def _failed(self, server: HttpServer, fault: str) -> None:
         rest_s = _BACKOFF_S[min(server.faults, len(_BACKOFF_S) - 1)]
         server.faults += 1
-        self._is_ill(server, fault, rest_s)
+        self._set_unhealthy(server, fault, rest_s)
 
-    def _let_rest(self, server: HttpServer, response: Response) -> None:
-        rest_s = retry_after_s(response.headers, now=datetime.now(UTC))
-        if rest_s > 0:
-            self._is_ill(server, f"it answers {response.status}, try again in {rest_s:.0f} s", rest_s)
-
-    def _is_ill(self, server: HttpServer, fault: str, rest_s: float) -> None:
+    def _set_unhealthy(self, server: HttpServer, fault: str, rest_s: float) -> None:
         if fault != server.fault:
             log.warning("%s gets no calls: %s", server.url, fault)
         server.healthy, server.fault = False, fault
         server.rests_until = max(server.rests_until, self._loop.time() + rest_s)
         server.news.set()
         self._settle()
-
-
-def _load(server: HttpServer) -> tuple[int, int]:
-    return server.running, server.last_used
 
 
 def _check_positive(**arguments: float) -> None:

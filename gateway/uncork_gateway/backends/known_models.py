@@ -1,4 +1,4 @@
-"""The models that the servers behind a proxy know. Each has an API of its own: queue, estimate, counts."""
+"""The models behind a proxy. Each known model has an API of its own: queue, estimate, counts."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from collections.abc import Callable
 from typing import Any
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher
-from uncork_gateway.pages.status.recent import WINDOW_S
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
+from uncork_gateway.telemetry.recent import WINDOW_S
 
 UNKNOWN = "(unknown)"
-"""The API that requests for all other models share. Their batch keys keep the models apart."""
+"""The API that requests for all other models share; their batch keys separate the models."""
 
-# Each adds about 120 lines to /metrics, and the event loop waits while they are written.
+# Each model adds about 120 lines to /metrics, and writing them blocks the event loop.
 _MOST = 100
 _IDLE_S = 3600.0
 
 
 class KnownModels:
-    """Bounds what clients can make a proxy remember: they may ask for any name.
+    """Bounds the memory that clients can make a proxy use by requesting arbitrary names.
 
     A model is known once a server has answered a request for it with 2xx, and forgotten an hour after its
-    last request. At most 100 are known; a new one takes the place of the one that has been idle longest.
+    last request. At most 100 are known; a new one replaces the one that has been idle longest.
 
     Args:
-        rules: makes the rules of the API for a name.
-        dispatcher: queues the requests.
-        metrics: counts them, by API.
-        recorder: remembers the recent past, by API.
+        rules: returns the rules of a model's API.
+        dispatcher: gets these APIs.
+        metrics: counts the requests to them.
+        forget_api: drops an API and all its figures, or returns False while it has requests.
         clock: monotonic seconds.
     """
 
@@ -40,21 +39,21 @@ class KnownModels:
         *,
         dispatcher: AsyncDispatcher[Any, Any],
         metrics: Metrics,
-        recorder: Recorder,
+        forget_api: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rules = rules
         self._dispatcher = dispatcher
         self._metrics = metrics
-        self._recorder = recorder
+        self._forget_api = forget_api
         self._clock = clock
         self._used: dict[str, float] = {}
-        """When each known model was last asked for; the one that is idle longest comes first."""
+        """Time of the last request for each known model; the one that has been idle longest comes first."""
         self._unknown_used = -math.inf
         dispatcher.set_api(rules(UNKNOWN))
 
     def use(self, model: str) -> str:
-        """Return the API for a new request to a model."""
+        """Return the API for a new request for a model."""
         if self._used.pop(model, None) is None:
             self._unknown_used = self._clock()
             return UNKNOWN
@@ -66,7 +65,7 @@ class KnownModels:
         return self._metrics.api(model if model in self._used else UNKNOWN)
 
     def add(self, model: str) -> None:
-        """Know a model from now on, unless every known one has requests and there is no room."""
+        """Add a model, unless there are 100 others that all have requests."""
         if model in self._used:
             return
         self.expire()
@@ -75,7 +74,7 @@ class KnownModels:
             self._dispatcher.set_api(self._rules(model))
 
     def expire(self) -> None:
-        """Forget the models that nobody has asked for in an hour. To be called before names are read."""
+        """Forget the models without a request in the last hour; call it before reading names."""
         now = self._clock()
         for model, used in list(self._used.items()):
             if now - used < _IDLE_S:
@@ -83,16 +82,14 @@ class KnownModels:
             self._forget(model)
 
     def names(self) -> list[str]:
-        """The known models in alphabetical order, then :data:`UNKNOWN` if it was used recently."""
+        """Return the known models in alphabetical order, then :data:`UNKNOWN` if it was used recently."""
         self.expire()
         is_recent = self._clock() - self._unknown_used < WINDOW_S
         return [*sorted(self._used), *[UNKNOWN] * is_recent]
 
     def _forget(self, model: str) -> bool:
-        """Forget a model that has no requests; returns False if it has some."""
-        if not self._dispatcher.remove_api(model):
+        """Forget a model; return False if it has requests."""
+        if not self._forget_api(model):
             return False
         del self._used[model]
-        self._metrics.forget(model)
-        self._recorder.forget(model)
         return True

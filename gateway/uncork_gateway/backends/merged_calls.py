@@ -1,4 +1,4 @@
-"""Batches as calls to model servers: merge, call, split, and find out whose fault it was when that fails."""
+"""Batches as calls to model servers: merge, call, split, and bisect a call that fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import Ended, Job, Ran, TaskRunner, WorkerLost
-from uncork_gateway.backends.http_server import Response
+from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Span
@@ -18,14 +18,14 @@ from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
 
 log = logging.getLogger("uncork.gateway")
 
-# What a server may say of a call because of one request in it.
+# Statuses that a server may answer because of a single request in the call.
 _MAYBE_ONE = (400, 413, 422, 500)
 _MOST_FAILING = 4
 _TIMEOUT = b"x-request-timeout-ms"
 _TRACE = (b"traceparent", b"tracestate")
-# Said anew with every answer.
+# The gateway sets it in every answer.
 _DATE = b"date"
-# The other headers of an answer to several requests are about none of them.
+# Other headers of an answer to a merged call do not apply to its requests.
 _RELAYED = frozenset(
     (
         *(b"content-type", b"content-encoding", b"inference-header-content-length"),
@@ -35,13 +35,14 @@ _RELAYED = frozenset(
 
 
 class Sent(NamedTuple):
-    """One request on its way to a server.
+    """One request on its way to a server. Requests of a batch share wire, target and keyed headers.
 
-    ``target`` is path and query; ``headers`` are passed on with a call for several. ``original`` is the
-    request as its client sent it, with all headers; None if it is a part of one that was cut.
-    ``expires_at`` is when its client gives up, by the clock of :class:`MergedCalls`. The requests of a
-    batch have wire, target and what matters of the headers in common. ``span`` is the request's, if it
-    is traced.
+    Attributes:
+        target: path and query.
+        headers: passed on with a merged call.
+        original: the request as its client sent it, with all headers; None for a part of a larger request.
+        expires_at: when its client gives up, by the clock of :class:`MergedCalls`.
+        span: the request's span if it is traced.
     """
 
     request: Mergeable
@@ -54,29 +55,33 @@ class Sent(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What the reply to a merged call has for one request, as its wire says it."""
+    """One request's share of the reply to a merged call, as its wire returns it."""
 
     reply: Any
 
 
 class Relayed(NamedTuple):
-    """An answer that is given to the client as it is."""
+    """An answer that the client gets unchanged."""
 
     status: int
     headers: tuple[Header, ...]
     body: bytes
 
 
-Outcome = Part | Relayed
-"""What became of a request."""
+CallResult = Part | Relayed
+"""The result of a merged call for one request."""
 
 
-class MergedCalls(TaskRunner[Sent, Outcome]):
-    """Runs each batch as one call; as more calls if that one fails because of one request in it.
+class MergedCalls(TaskRunner[Sent, CallResult]):
+    """Runs each batch as one call, and as more calls if that one may have failed because of one request.
 
-    Calls of one batch run one after the other, on the batch's permit. What is not ``idempotent`` is never
-    sent twice. ``trace`` begins a span for a batch, says its ``traceparent`` and ``tracestate``. ``clock``
-    gives monotonic seconds.
+    The calls of a batch run one after another, on the batch's slot.
+
+    Args:
+        servers: the model servers.
+        idempotent: whether a request may be sent twice.
+        trace: starts a span for a batch and returns its ``traceparent`` and ``tracestate``.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -94,8 +99,8 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         self._clock = clock
         self._complaint = ""
 
-    def start(self, job: Job[Sent], ended: Ended[Outcome]) -> None:
-        """Begin in the next turn of the loop; the permit is taken now."""
+    def start(self, job: Job[Sent], ended: Ended[CallResult]) -> None:
+        """Take the slot now, and start the call in the next turn of the loop."""
         if self._trace is not None:
             trace = self._trace(job)
             job = job._replace(payloads=[_in_trace(sent, trace) for sent in job.payloads])
@@ -103,25 +108,25 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
         super().start(job, ended)
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Cancel the call and close its connection; there is another permit when there is a place."""
+        """Cancel the call and close its connection; another slot is added when there is room."""
         super().abandon(batch, worker)
         self._servers.drop(worker)
 
-    async def _execute(self, job: Job[Sent]) -> Ran[Outcome]:
-        permit = job.start.worker
+    async def _execute(self, job: Job[Sent]) -> Ran[CallResult]:
+        slot = job.start.worker
         try:
-            return await self._answers(permit, job.payloads)
+            return await self._answers(slot, job.payloads)
         except WorkerLost:
-            self._servers.drop(permit)
+            self._servers.drop(slot)
             raise
         finally:
-            self._servers.give_back(permit)
+            self._servers.give_back(slot)
 
-    async def _answers(self, permit: int, batch: Sequence[Sent]) -> Ran[Outcome]:
-        """One call; more than one teach nothing about how long one takes."""
+    async def _answers(self, slot: int, batch: Sequence[Sent]) -> Ran[CallResult]:
+        """Run one call, or several after a failure; the batch then does not count for the estimate."""
 
-        async def ask(group: range) -> list[Outcome] | Relayed:
-            return await self._ask(permit, batch[group.start : group.stop])
+        async def ask(group: range) -> list[CallResult] | Relayed:
+            return await self._ask(slot, batch[group.start : group.stop])
 
         answers = await ask(range(len(batch)))
         if isinstance(answers, list):
@@ -131,58 +136,59 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
             return Ran(await bisect(len(batch), answers, ask), "failed")
         return Ran([answers] * len(batch), "failed")
 
-    async def _ask(self, permit: int, group: Sequence[Sent]) -> list[Outcome] | Relayed:
-        """What a merged call brings each request; one answer if it may be the fault of one of them."""
+    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | Relayed:
+        """Return each request's result; one answer for all if a single request may have caused it."""
         wire, requests = group[0].wire, [sent.request for sent in group]
         headers = (*group[0].headers, *self._time_left(group))
-        response = await self._call(permit, group[0].target, wire.merge(requests), headers)
+        response = await self._call(slot, group[0].target, wire.merge(requests), headers)
         if response.status != 200:
-            relayed = _relayed(response)
+            kept = tuple(header for header in response.headers if header[0] in _RELAYED)
+            relayed = Relayed(response.status, kept, response.body)
             return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
         try:
             replies = wire.split(Content(response.body, response.headers), requests)
         except WrongReply as error:
             self._complain(group[0].target, str(error))
-            return await self._ask_each(permit, group, str(error))
+            return await self._ask_each(slot, group, str(error))
         return [Part(reply) for reply, _ in zip(replies, group, strict=True)]
 
-    async def _ask_each(self, permit: int, group: Sequence[Sent], fault: str) -> list[Outcome]:
-        """The merged call worked, but its reply cannot be dealt out: each request goes alone, as it came."""
+    async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
+        """Send each request alone and unchanged, because the reply to the merged call could not be split."""
         nonsense = Relayed(502, ((b"content-type", b"application/json"),), error_body(fault))
         if not self._idempotent:
             return [nonsense] * len(group)
-        answers: list[Outcome] = []
+        answers: list[CallResult] = []
         for sent in group:
             if sent.original is not None:
-                answers.append(await self._relay(permit, sent, sent.original))
+                answers.append(await self._relay(slot, sent, sent.original))
             elif len(group) > 1:
-                answer = await self._ask(permit, [sent])
+                answer = await self._ask(slot, [sent])
                 answers += [answer] if isinstance(answer, Relayed) else answer
             else:
                 answers.append(nonsense)
         return answers
 
-    async def _relay(self, permit: int, sent: Sent, original: Content) -> Relayed:
+    async def _relay(self, slot: int, sent: Sent, original: Content) -> Relayed:
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
-        response = await self._call(permit, sent.target, content, self._time_left([sent]))
+        response = await self._call(slot, sent.target, content, self._time_left([sent]))
         kept = tuple(header for header in response.headers if header[0] != _DATE)
         return Relayed(response.status, kept, response.body)
 
     async def _call(
-        self, permit: int, target: bytes, content: Content, headers: tuple[Header, ...]
-    ) -> Response:
-        return await self._servers.call(permit, target, content, headers, idempotent=self._idempotent)
+        self, slot: int, target: bytes, content: Content, headers: tuple[Header, ...]
+    ) -> ServerResponse:
+        return await self._servers.call(slot, target, content, headers, idempotent=self._idempotent)
 
     def _time_left(self, group: Sequence[Sent]) -> tuple[Header, ...]:
-        """How long anybody waits for the answer, if that is known."""
+        """Return the header with the longest time that a client still waits, if it is known."""
         latest = max(sent.expires_at for sent in group)
         if latest == math.inf:
             return ()
         return ((_TIMEOUT, b"%d" % max(1, int((latest - self._clock()) * 1000))),)
 
     def _complain(self, target: bytes, fault: str) -> None:
-        """Say that merging costs more than it saves, once for each reason."""
+        """Warn that merging costs more than it saves, once for each reason."""
         complaint = f"{target.decode('latin-1')!r}: the reply to a merged call cannot be dealt out: {fault}"
         if complaint != self._complaint:
             self._complaint = complaint
@@ -190,19 +196,24 @@ class MergedCalls(TaskRunner[Sent, Outcome]):
 
 
 async def bisect(
-    count: int, refusal: Relayed, ask: Callable[[range], Awaitable[list[Outcome] | Relayed]]
-) -> list[Outcome]:
-    """Find out which of ``count`` requests make a call fail, and get the others their answers.
+    count: int, refusal: Relayed, ask: Callable[[range], Awaitable[list[CallResult] | Relayed]]
+) -> list[CallResult]:
+    """Find which of ``count`` requests make a call fail, and get the others their answers.
 
-    All of them together were refused. Level by level each group that was refused is halved, and its halves
-    are asked: for one culprit two calls a level, at most 2 * ceil(log2(count)). A request gets what the last
-    group that it was in was told. Where more than four groups of a level are refused it is no single bad
-    request, and the search ends.
+    The call for all of them was refused. Level by level, each refused group is halved and its halves are
+    asked again: with one bad request that is two calls per level, at most 2 * ceil(log2(count)). A request
+    gets the answer to the last group that contained it. If more than four groups of a level are refused, the
+    cause is no single request, and the search ends.
     """
-    answers: list[Outcome] = [refusal] * count
+    answers: list[CallResult] = [refusal] * count
     refused = [range(count)]
     while 0 < len(refused) <= _MOST_FAILING:
-        halves = [half for group in refused if len(group) > 1 for half in _halves(group)]
+        halves = [
+            half
+            for group in refused
+            if (middle := len(group) // 2)
+            for half in (group[:middle], group[middle:])
+        ]
         refused = []
         for half in halves:
             answer = await ask(half)
@@ -214,7 +225,7 @@ async def bisect(
 
 
 def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:
-    """A request with the headers that say in which trace its call is."""
+    """Return a request with the trace headers of its call."""
     original = sent.original
     if original is not None:
         original = Content(original.body, with_trace(original.headers, trace))
@@ -222,16 +233,6 @@ def _in_trace(sent: Sent, trace: tuple[str, str]) -> Sent:
 
 
 def with_trace(headers: Sequence[Header], trace: tuple[str, str]) -> tuple[Header, ...]:
-    """Headers with these for ``traceparent`` and ``tracestate``, the second of which may be empty."""
+    """Set ``traceparent`` and ``tracestate``, the second of which may be empty."""
     kept = [header for header in headers if header[0] not in _TRACE]
     return (*kept, *[(name, value.encode()) for name, value in zip(_TRACE, trace, strict=True) if value])
-
-
-def _halves(group: range) -> tuple[range, range]:
-    middle = len(group) // 2
-    return group[:middle], group[middle:]
-
-
-def _relayed(response: Response) -> Relayed:
-    headers = tuple(header for header in response.headers if header[0] in _RELAYED)
-    return Relayed(response.status, headers, response.body)

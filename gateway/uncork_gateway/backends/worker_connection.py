@@ -1,4 +1,4 @@
-"""One worker process, at the other end of a socket: what it says, and what it is told."""
+"""The connection to one worker process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from uncork_workers.wire.schema import ServiceDescription
 
 log = logging.getLogger("uncork.gateway")
 
-# Below it, to copy the bodies of a batch costs less than to send them one by one.
+# Below this size, copying the bodies of a batch is cheaper than writing them separately.
 _SMALL_BYTES = 64 * 1024
 
 WorkerState = Literal["starting", "idle", "busy"]
@@ -45,57 +45,57 @@ class Executed(NamedTuple):
 
 
 Done = Callable[[Executed | WorkerLost], object]
-"""What came of a batch: the reply, or that the worker died before it had answered."""
+"""Receives the reply to a batch, or WorkerLost if the worker died before it replied."""
 
 OnPiece = Callable[[AnswerHead | None, bytes], object]
-"""Told the next bytes of an answer that is streamed; the first with a head."""
+"""Receives the next bytes of a streamed answer; the first come with a head."""
 
 
 class PoolListener(Protocol):
-    """Told what becomes of workers.
+    """Notified of events of workers.
 
-    ``worker`` numbers a connection, or that and those which took it over, and is never used for another.
+    ``worker`` is the number of a connection and of its successors after a takeover; it is never reused.
     """
 
     def worker_imported(self, files: list[str]) -> None:
-        """A worker has imported its service, from these files of the user's."""
+        """A worker has imported its service from these files of the user."""
 
     def worker_described(self, service: ServiceDescription) -> None:
-        """A worker has said what it serves."""
+        """A worker has described its service."""
 
     def worker_ready(self, worker: int, index: int) -> None:
-        """The worker of an index takes batches."""
+        """The worker of an index accepts batches."""
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
-        """A worker that takes batches now has said what it learned when it warmed up."""
+        """A worker that now accepts batches has sent the results of its warm-up."""
 
     def worker_lost(self, worker: int, index: int) -> None:
-        """The connection to the worker of an index, which took batches, is gone."""
+        """The connection to the worker of an index, which accepted batches, is lost."""
 
     def worker_connected(self, index: int) -> None:
-        """A worker has said which one it is, and sets its service up now; not told of those that stand by."""
+        """A worker has connected and sets up its service. Not called for standbys."""
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        """A worker calls an api with so many rows of its example; not told of those that stand by."""
+        """A worker warms up an API with ``rows`` rows of its example. Not called for standbys."""
 
     def batch_finished(self, pid: int) -> None:
-        """A worker process has answered a batch."""
+        """A worker process has replied to a batch."""
 
     def worker_dropped(self, pid: int) -> None:
-        """A worker does not keep to the protocol, or does not answer, and its connection was closed."""
+        """A connection was closed because the worker violated the protocol or did not answer."""
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        """A worker could not be made ready; ``standby`` if it was to take over from another."""
+        """A worker cannot become ready; ``standby`` if it was started to take over."""
 
     def worker_stands_by(self, pid: int) -> None:
         """A worker is ready to take over."""
 
     def worker_retired(self, pid: int) -> None:
-        """A worker from which another took over has ended its last batch, and was told to go."""
+        """A replaced worker has finished its last batch and its connection was closed."""
 
 
 class _Run(NamedTuple):
-    """A batch that a worker runs, and who is told of it."""
+    """A batch that a worker runs, and its callbacks."""
 
     batch: Batch
     done: Done
@@ -103,10 +103,7 @@ class _Run(NamedTuple):
 
 
 class WorkerConnection(asyncio.Protocol):
-    """One worker.
-
-    ``gone`` is told when the connection has been closed, by whichever side.
-    """
+    """The connection to one worker; ``gone`` is called when either side has closed it."""
 
     def __init__(
         self,
@@ -124,36 +121,35 @@ class WorkerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._running: _Run | None = None
         self._is_streaming = False
-        """Whether the first piece of the answer has come."""
+        """Whether the first piece of the answer has arrived."""
         self._is_retiring = False
-        self._is_asked = False
-        """Whether it was asked if it is there, and has said nothing since."""
+        self._is_pinged = False
+        """Whether the worker was pinged and has sent nothing since."""
         self.hello: Hello | None = None
         self.ready: Ready | None = None
 
     @property
     def index(self) -> int | None:
-        """Which worker it is, once it has said so."""
+        """The worker's index, once it has sent it."""
         return None if self.hello is None else self.hello.index
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has set its service up."""
+        """Whether the worker has set up its service."""
         return self.ready is not None
 
     @property
     def state(self) -> WorkerState:
-        """What the worker does now."""
         if self.standby or not self.is_ready:
             return "starting"
         return "idle" if self._running is None else "busy"
 
     def runs(self, batch: int) -> bool:
-        """Whether it runs a batch."""
+        """Return True if the worker runs this batch."""
         return self._running is not None and self._running.batch.batch == batch
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
-        """Have it run a batch; as :meth:`WorkerPool.execute`."""
+        """Run a batch; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
         frame = frame_buffers(batch, bodies)
         self._running = _Run(batch, done, on_piece)
@@ -164,44 +160,43 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.writelines(frame)
 
     def cancel(self) -> None:
-        """Tell it that nobody waits for more pieces of what it runs."""
+        """Cancel the streamed answer that the worker produces."""
         assert self._transport is not None
         assert self._running is not None
         self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
 
-    def look(self) -> None:
-        """Ask a worker that waits for a batch whether it is there; drop one that has not answered before.
+    def ping_idle(self) -> None:
+        """Ping the worker if it is idle; drop it if it did not answer the last ping.
 
-        Nothing else would tell of it before it costs somebody a timeout: others may be preferred for long.
+        Without pings a hung worker would show only when a batch on it times out.
         """
         if self._transport is None or not self.is_ready or self._running is not None:
-            self._is_asked = False
-        elif self._is_asked:
+            self._is_pinged = False
+        elif self._is_pinged:
             log.error("worker %s waits for a batch, but does not answer, and is dropped", self.index)
             self._drop()
         else:
-            self._is_asked = True
+            self._is_pinged = True
             self._transport.write(encode_frame(Ping()))
 
     def retire(self) -> None:
-        """Let it go when it has ended what it runs."""
+        """Close the connection when the worker has finished its batch."""
         self._is_retiring = True
         self._leave_if_idle()
 
     def close(self) -> None:
-        """Let it go now."""
+        """Close the connection; the worker then exits."""
         if self._transport is not None:
             self._transport.close()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read what it says."""
-        self._is_asked = False
+        """Handle the frames of the worker; drop it if one is invalid."""
+        self._is_pinged = False
         try:
             for frame in self._decoder.feed(data):
                 self._received(frame)
@@ -210,7 +205,7 @@ class WorkerConnection(asyncio.Protocol):
             self._drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """Report the loss of the worker and of its batch."""
         if self._running is not None:
             self._running.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)
@@ -236,7 +231,7 @@ class WorkerConnection(asyncio.Protocol):
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
             case Pong():
-                pass  # that it has said something is all there is to it
+                pass  # any frame answers a ping
             case Batch() | Cancel() | Ping():
                 raise FrameError("a worker sends no batches")
 

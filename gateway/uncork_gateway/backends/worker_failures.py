@@ -1,4 +1,4 @@
-"""What workers do before they are ready, and why none is, in words for people."""
+"""Progress of starting workers, and the reasons why none is ready, as text."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class _Death:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """What a worker does that is not ready yet.
+class WorkerStartup:
+    """The current stage of a worker that is not ready.
 
     Attributes:
-        stage: in a word or two, such as ``setup``.
+        stage: such as ``setup``.
         detail: of the stage, such as `` with 32 rows``.
-        since: when it began with that, by the clock.
+        since: when the stage began, by the clock.
     """
 
     stage: str
@@ -39,45 +39,45 @@ class Start:
         return self.stage + self.detail
 
 
-class Troubles:
-    """What is heard of workers that start and end."""
+class WorkerFailures:
+    """Collects the starts, failures and deaths of workers."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failed: dict[int, str] = {}
-        """What workers have said of themselves, by index, until they have ended."""
+        """Failures that workers reported, by index, until they exit."""
         self._failed_standbys: dict[int, str] = {}
-        self._starts: dict[int, Start] = {}
-        """Of those that have been heard of, by index."""
+        self._starts: dict[int, WorkerStartup] = {}
+        """Stages of workers that have connected, by index."""
         self._last: _Death | None = None
         self._deaths: dict[int, _Death] = {}
-        """The last of each worker that has not been ready since, by index."""
+        """The last death of each worker that has not been ready since, by index."""
 
     def setting_up(self, index: int) -> None:
-        """A worker has begun to set its service up."""
-        self._starts[index] = Start("setup", "", self._clock())
+        """Note that a worker sets up its service."""
+        self._starts[index] = WorkerStartup("setup", "", self._clock())
 
     def warming_up(self, index: int, api: str, rows: int) -> None:
-        """A worker calls an api with so many rows of its example."""
+        """Note that a worker warms up an API with ``rows`` rows."""
         detail = f" with {plural(rows, 'row')}"
-        self._starts[index] = Start(f"warm-up of {api}", detail, self._clock())
+        self._starts[index] = WorkerStartup(f"warm-up of {api}", detail, self._clock())
 
     def ready(self, index: int) -> None:
-        """A worker takes batches: what was before is no reason any more."""
+        """Forget the earlier problems of a worker that accepts batches now."""
         self._starts.pop(index, None)
         self._last = None
         self._deaths.pop(index, None)
 
     def failed(self, index: int, reason: str, *, standby: bool) -> None:
-        """A worker has said why it cannot be ready, and will end."""
+        """Note why a worker cannot become ready; it will exit."""
         (self._failed_standbys if standby else self._failed)[index] = reason
 
     def why_no_standby(self, index: int) -> str | None:
-        """What the worker said that was to take over; None if nothing. It is told once."""
+        """Return and forget the failure that the standby of an index reported, if any."""
         return self._failed_standbys.pop(index, None)
 
     def exited(self, index: int, how: str, *, failures: int, retry_s: float) -> str | None:
-        """A worker has ended. Returns what to say of it, or None if it has said it itself."""
+        """Note the exit of a worker. Return the reason to log, or None if the worker reported it."""
         said = self._failed.pop(index, None)
         start = self._starts.pop(index, None)
         reason = said or f"worker {index} {how}{f' in {start.doing}' if start else ''}"
@@ -85,24 +85,24 @@ class Troubles:
         return None if said else reason
 
     def text(self) -> str:
-        """Why no worker is ready."""
+        """Return why no worker is ready."""
         now = self._clock()
         if self._last is None:
             return self._slowest(now) or "workers are starting"
-        text, slowest = _told(self._last, now), self._slowest(now)
+        text, slowest = _describe(self._last, now), self._slowest(now)
         return f"{text}; {slowest}" if slowest else text
 
     def missing(self) -> dict[int, str]:
-        """What became of each worker that has ended and has not been ready since, by index."""
+        """Return the reason of each worker that has exited and not been ready since, by index."""
         now = self._clock()
-        return {index: _told(death, now) for index, death in self._deaths.items()}
+        return {index: _describe(death, now) for index, death in self._deaths.items()}
 
-    def starts(self) -> dict[int, Start]:
-        """What the workers do that are not ready, by index; nothing is known of one that imports its code."""
+    def starts(self) -> dict[int, WorkerStartup]:
+        """Return the stages of workers that are not ready, by index; one that still imports has none."""
         return dict(self._starts)
 
     def _slowest(self, now: float) -> str:
-        """The worker that has done the same for longest, if that is worth telling."""
+        """Return the worker that has been in one stage for longest, if that is long."""
         if not self._starts:
             return ""
         index, start = min(self._starts.items(), key=lambda item: item[1].since)
@@ -110,7 +110,7 @@ class Troubles:
         return f"worker {index} is in {start.doing} for {lasts_s:.0f} s" if lasts_s >= _LONG_S else ""
 
 
-def _told(death: _Death, now: float) -> str:
+def _describe(death: _Death, now: float) -> str:
     if death.failures <= 1:
         return death.reason
     left_s = death.next_try_at - now

@@ -1,4 +1,4 @@
-"""The workers behind a gateway: which take batches, which stand by to take over, which are leaving."""
+"""The workers of a gateway: in service, standing by to take over, or retiring."""
 
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ from uncork_gateway.backends.worker_connection import (
 from uncork_workers.wire.frames import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
 
-# A worker that is stopped or hangs while it waits is known as such after one to two of these.
-_LOOK_EVERY_S = 10.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """A connected worker that has said who it is.
+    """A connected worker that has identified itself.
 
     Attributes:
-        worker: its number, as the dispatcher knows it.
+        worker: its number in the dispatcher.
         standby: whether it waits to take over from another.
-        retiring: whether another has taken over from it.
     """
 
     worker: int
@@ -39,33 +35,36 @@ class WorkerFacts:
     pid: int
     state: WorkerState
     standby: bool
-    retiring: bool
 
 
 class WorkerPool:
-    """Listens for workers and has them run batches, one at a time each."""
+    """Accepts connections of workers and runs batches on them, one at a time each.
 
-    def __init__(self, listener: PoolListener) -> None:
+    An idle worker that hangs is dropped after one to two times ``ping_interval_s``.
+    """
+
+    def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:
         self._listener = listener
+        self._ping_interval_s = ping_interval_s
         self._numbers = itertools.count(1)
         self._connections: dict[int, WorkerConnection] = {}
-        """Those in force: they take batches, or will when they are ready."""
+        """Workers in service: they accept batches, or will when they are ready."""
         self._standbys: dict[int, WorkerConnection] = {}
         self._retiring: set[WorkerConnection] = set()
         self._servers: list[asyncio.Server] = []
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_ping: asyncio.TimerHandle | None = None
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
-        """Take connections on a Unix socket, which should lie in a folder that is the user's alone.
+        """Accept workers on a Unix socket, which should be in a private folder.
 
-        Workers that connect to a ``standby`` one get no batches until they take over.
+        Workers on a ``standby`` socket get no batches until they take over.
         """
         loop = asyncio.get_running_loop()
         connection = partial(self._connection, standby=standby)
         self._servers.append(await loop.create_unix_server(connection, socket_path))
 
     async def attach(self, connected: socket.socket) -> None:
-        """Take a socket at whose other end is a worker already."""
+        """Adopt a socket that is already connected to a worker."""
         await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
 
     def execute(
@@ -77,9 +76,9 @@ class WorkerPool:
         *,
         on_piece: OnPiece | None = None,
     ) -> None:
-        """Have a worker run a batch; ``done`` is called once, after this has returned.
+        """Run a batch on a worker; ``done`` is called once, after this has returned.
 
-        If ``on_piece`` is given, the answer may come in pieces before that.
+        If ``on_piece`` is given, it may receive pieces of the answer before that.
 
         Raises:
             FrameError: if the batch is larger than a frame may be.
@@ -91,13 +90,13 @@ class WorkerPool:
             connection.execute(batch, bodies, done, on_piece)
 
     def cancel(self, batch: int) -> None:
-        """Tell the worker that runs a batch, if one does, that nobody waits for more pieces."""
+        """Cancel the streamed answer of a batch, if it still runs."""
         connection = self._running(batch)
         if connection is not None:
             connection.cancel()
 
     def runner_of(self, batch: int) -> Hello | None:
-        """What the worker that runs a batch has said of itself; None if no one does."""
+        """Return the identity of the worker that runs a batch; None if none does."""
         connection = self._running(batch)
         return None if connection is None else connection.hello
 
@@ -106,10 +105,10 @@ class WorkerPool:
         return next(running, None)
 
     def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
-        """What the processes serve that are to take over.
+        """Return the services of standby processes.
 
         Raises:
-            ValueError: if one of them has gone, or is not ready.
+            ValueError: if one of them is gone or not ready.
         """
         ready = {one.hello.pid: one.hello for one in self._standbys.values() if one.hello and one.is_ready}
         gone = set(pids) - ready.keys()
@@ -118,16 +117,16 @@ class WorkerPool:
         return [ready[pid].service for pid in pids]
 
     def any_left_by(self, pids: Collection[int]) -> bool:
-        """Whether a worker would stay in force if these processes took over."""
+        """Return True if a worker would stay in service after these processes take over."""
         heirs = self._heirs(pids)
         return any(one.index is not None and one.index not in heirs for one in self._connections.values())
 
     def take_over(self, pids: Collection[int]) -> set[int]:
-        """Have processes that stand by take the places of the workers of the same indexes.
+        """Replace workers by standby processes with the same indexes; return the replaced processes.
 
-        A worker that takes batches keeps its number, with the new one behind it from now on; it ends the
-        batch that it runs, and is told to go. Returns the processes of these. If no other worker stays, those
-        that have not said their index yet are told to go too: they may be of older code.
+        A successor inherits the number of the worker that it replaces, which finishes its batch and retires.
+        If no worker stays in service, those that have not identified themselves retire too: they may run
+        older code.
         """
         heirs = self._heirs(pids)
         going: set[int | None] = set(heirs) if self.any_left_by(pids) else {*heirs, None}
@@ -149,7 +148,7 @@ class WorkerPool:
         return leaving
 
     def _heirs(self, pids: Collection[int]) -> dict[int, WorkerConnection]:
-        """The connections of processes that stand by, by index."""
+        """Return the connections of standby processes by index."""
         standbys = ((one, one.hello) for one in self._standbys.values())
         return {hello.index: one for one, hello in standbys if hello is not None and hello.pid in pids}
 
@@ -161,12 +160,12 @@ class WorkerPool:
         self._listener.worker_profiled(number, heir.ready)
 
     def index_of(self, worker: int) -> int:
-        """The index of the worker behind a number; -1 if it has gone."""
+        """Return the index of the worker with a number; -1 if it is gone."""
         connection = self._connections.get(worker)
         return -1 if connection is None or connection.index is None else connection.index
 
     def workers(self) -> list[WorkerFacts]:
-        """Each connected worker, by index."""
+        """Return every identified worker, ordered by index."""
         facts = [
             WorkerFacts(
                 worker=one.number,
@@ -174,7 +173,6 @@ class WorkerPool:
                 pid=one.hello.pid,
                 state=one.state,
                 standby=one.standby,
-                retiring=one in self._retiring,
             )
             for one in self._all()
             if one.hello is not None
@@ -182,46 +180,46 @@ class WorkerPool:
         return sorted(facts, key=lambda one: (one.index, one.standby))
 
     def states(self) -> list[WorkerState]:
-        """What each connected worker does now."""
+        """Return the state of every connected worker."""
         return [connection.state for connection in self._all()]
 
     def ready(self) -> set[int]:
-        """The indexes of the workers that take batches."""
+        """Return the indexes of the workers that accept batches."""
         ready = (one.index for one in self._connections.values() if one.is_ready)
         return {index for index in ready if index is not None}
 
     @property
     def any_ready(self) -> bool:
-        """Whether at least one worker takes batches."""
+        """Whether at least one worker accepts batches."""
         return any(connection.is_ready for connection in self._connections.values())
 
-    def look(self) -> None:
-        """See whether the workers that wait for something are there; called every now and then."""
+    def ping_idle(self) -> None:
+        """Ping the idle workers, and drop those that did not answer the last ping."""
         for connection in self._all():
-            connection.look()
+            connection.ping_idle()
 
-    def _look_later(self) -> None:
-        self._next_look = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._looked)
+    def _ping_later(self) -> None:
+        self._next_ping = asyncio.get_running_loop().call_later(self._ping_interval_s, self._on_ping_timer)
 
-    def _looked(self) -> None:
-        self.look()
-        self._look_later()
+    def _on_ping_timer(self) -> None:
+        self._ping_later()  # first: an exception below must not end the pings
+        self.ping_idle()
 
     def _all(self) -> list[WorkerConnection]:
         return [*self._connections.values(), *self._standbys.values(), *self._retiring]
 
     async def close(self) -> None:
         """Close all connections; the workers then exit."""
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_ping is not None:
+            self._next_ping.cancel()
         for server in self._servers:
             server.close()
         for connection in self._all():
             connection.close()
 
     def _connection(self, *, standby: bool = False) -> WorkerConnection:
-        if self._next_look is None:
-            self._look_later()
+        if self._next_ping is None:
+            self._ping_later()
         number = next(self._numbers)
         connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
         (self._standbys if standby else self._connections)[number] = connection
@@ -232,7 +230,7 @@ class WorkerPool:
         if connection in self._retiring:
             self._retiring.remove(connection)
             heir = self._connections.get(number)
-            # If it died, or ran past its timeout, its number was given up, and the heir with it.
+            # Otherwise it died or ran past its timeout, and the dispatcher gave up its number.
             if heir is not None and heir.index is not None and heir.state == "idle":
                 self._listener.worker_ready(number, heir.index)
         elif connection.standby:

@@ -1,4 +1,4 @@
-"""The codecs by kind, one file each."""
+"""Codecs: the gateway's half of each kind of input, one file each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["AcceptKey", "Codec", "Marshalled", "Sink", "make_codec"]
 
 
 def make_codec(description: dict[str, Any], cost: float | str | None = None) -> Codec:
-    """Build the codec for what an adapter says of itself, and for the ``cost`` of ``@api``.
+    """Build the codec for an adapter's description, and for the ``cost`` of ``@api``.
 
     Raises:
         ValueError: if there is no codec of that kind.

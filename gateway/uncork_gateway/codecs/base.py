@@ -1,8 +1,8 @@
-"""What a codec is: the gateway's half of one kind of input.
+"""The interface of codecs, the gateway's half of one kind of input.
 
-It checks the structure of a request, counts and weighs its rows, and brings it to the form in which the
-adapter of the same kind at the worker takes it; on the way back it turns the rows of the answer into the
-client's form. It must be cheap: it runs on the event loop, once per request.
+A codec checks the structure of a request, counts its rows, computes their cost, and converts the body to the
+form that the worker's adapter of the same kind reads. It runs on the event loop once per request, so it must
+be cheap.
 """
 
 from __future__ import annotations
@@ -20,25 +20,30 @@ from uncork_workers.wire.schema import JSON
 
 
 class Sink(Protocol):
-    """Takes an answer that comes in pieces. It must not raise."""
+    """Receives a streamed answer. It must not raise."""
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """A worker has been given the request, as a batch of its own; ``cancel`` tells it to stop."""
+        """A worker runs the request, as a batch of its own; ``cancel`` stops it."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
-        """The next bytes of the answer; the first with a head."""
+        """Receive the next bytes of the answer; the first come with a head."""
 
 
 class Marshalled(NamedTuple):
     """A request ready for the dispatcher.
 
-    ``form`` says how ``body`` is written. ``key`` separates requests that must not share a batch. ``single``
-    says that the client sent one row without the leading axis, and gets its answer so. ``cost`` is what all
-    its rows weigh together; None if the api gives no cost. ``raw`` says that the client takes the rows of an
-    array raw, else as JSON. ``note`` is what the client's dialect wants to know again when it writes the
-    answer. ``meta`` goes with a body as the client sent it. ``sink`` is who takes the answer, if it is
-    streamed. ``span`` is the request's, if it is traced.
-    ``locate`` gives the path in the client's body of a place in the rows; None if the body is the rows.
+    Attributes:
+        body: the rows, written as ``form`` says.
+        rows: how many there are.
+        key: the batch key; requests with different keys do not share a batch.
+        single: whether the client sent one row without the leading axis, and gets its answer so.
+        cost: of all rows together; None if the API defines no cost.
+        raw: whether the client wants array results as raw bytes, not as JSON.
+        note: state of the client's dialect, needed to write the answer.
+        meta: headers and query, for a body that travels as the client sent it.
+        sink: receives the answer if it is streamed.
+        span: the request's span if it is traced.
+        locate: returns the path in the client's body of a place in the rows; None if the body is the rows.
     """
 
     body: bytes
@@ -55,15 +60,19 @@ class Marshalled(NamedTuple):
     locate: Callable[[Marshalled, Place], str] | None = None
 
     def path_to(self, place: Place) -> str:
-        """The path in the client's body of a place in the rows."""
+        """Return the path in the client's body of a place in the rows."""
         if self.locate is not None:
             with suppress(LookupError, ValueError):  # there is no such place
                 return self.locate(self, place)
         return json_path(*place.path) if self.single else str(place)
 
+    def json_answer(self, rows: bytes) -> bytes:
+        """Return the JSON body of an answer whose rows are joined by commas: one value, or a list."""
+        return rows if self.single else b"[%b]" % rows
+
 
 class AcceptKey(NamedTuple):
-    """The batch key of requests whose clients take only one media type."""
+    """The batch key of requests whose clients accept only one media type."""
 
     accept: str
     key: Hashable
@@ -74,39 +83,35 @@ class Codec(Protocol):
 
     @property
     def accepts(self) -> tuple[str, ...]:
-        """Media types of bodies that it takes; the first is that of bodies that say none. ``*`` is any."""
+        """Accepted media types, ``*`` for any; the first applies to bodies without a content type."""
         ...
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Check, count and weigh a request.
+        """Read a body.
 
         Raises:
-            BadRequest: if it is malformed, or has nothing to weigh it by.
+            BadRequest: if it is malformed, or its cost cannot be computed.
         """
         ...
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        """Count and weigh rows that are known to be JSON, at least one.
+        """Read rows that are known to be valid JSON, at least one.
 
         Raises:
-            BadRequest: if they cannot be weighed, or cannot be rows of this input.
+            BadRequest: if their cost cannot be computed, or they cannot be rows of this input.
         """
         ...
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Count and weigh the rows of a tensor, which is JSON or binary.
+        """Read the rows of a tensor, which is JSON or binary.
 
         Raises:
-            BadRequest: if they cannot be weighed, or cannot be rows of this input.
+            BadRequest: as :meth:`marshal`.
         """
-        ...
-
-    def encode(self, rows: bytes, *, single: bool) -> bytes:
-        """The body of an answer from its rows: JSON texts with commas between them."""
         ...
 
 
 def raw_rows(tensor: Tensor, *, key: Hashable = None) -> Marshalled:
-    """Marshal a binary tensor as it is, for an api whose rows are not weighed."""
+    """Marshal a binary tensor without converting it, for an API without a cost."""
     form = TensorForm(tensor.datatype, tensor.shape[1:])
     return Marshalled(tensor.data, rows=tensor.shape[0], key=key, single=False, form=form)

@@ -1,4 +1,4 @@
-"""What the rows of a request weigh, if their api says by what: the ``cost`` of ``@api``."""
+"""The cost of a request's rows, by the ``cost`` of ``@api``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uncork_workers.wire.schema import COST_IN_BYTES, field_cost, rounded_cost
 
 Row = bytes | msgspec.Raw
 Weigh = Callable[[Sequence[Row]], float | None]
-"""Gives what rows weigh together, from their JSON texts. Raises BadRequest for rows that it cannot weigh."""
+"""Returns the cost of rows from their JSON texts; raises BadRequest if it cannot be computed."""
 
 
 def make_weigh(cost: float | str | None) -> Weigh:
-    """How to weigh rows for an api whose ``cost`` is this.
+    """Return the cost function for a setting.
 
-    A number, in the setting or in a field, is rounded to a multiple of ``1 / 2**16``, about 0.000015, and is
-    at least that.
+    A cost, in the setting or in a field, is rounded to a multiple of ``1 / 2**16``, about 0.000015, and is at
+    least that.
     """
     match cost:
         case None:
@@ -33,7 +33,7 @@ def make_weigh(cost: float | str | None) -> Weigh:
 
 
 def unweighed(rows: Sequence[Row]) -> None:
-    """Weigh nothing: rows are counted."""
+    """Return no cost: rows are counted."""
 
 
 def _bytes(rows: Sequence[Row]) -> float:

@@ -1,4 +1,4 @@
-"""CSV (RFC 4180) cut into a header and rows, so that the rows of many bodies can be read under one header."""
+"""CSV (RFC 4180) split into header and rows, so that the rows of many bodies can share one header."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import codecs
 import csv
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 
-# All bytes that do not part fields and lines where nothing is quoted.
+# All bytes but the separators of unquoted fields and lines.
 _CONTENT = bytes(set(range(256)) - set(b",\n"))
 
-# The module's own limit is 128 KiB for a field. Bodies are limited before they come here.
+# The module limits a field to 128 KiB by default. The gateway limits bodies before they get here.
 csv.field_size_limit(sys.maxsize)
 
 
 class Table(NamedTuple):
-    """Names of columns, and so many rows as text: each has as many fields as there are names.
+    """Column names and rows as text. Each row has as many fields as there are names.
 
-    Every row ends in a line feed, and no line is blank, so that rows may follow each other in any order.
+    Every row ends in a line feed, and no line is blank, so rows of several tables can be concatenated.
     """
 
     names: tuple[str, ...]
@@ -31,12 +31,12 @@ class Table(NamedTuple):
 
 
 def read_table(body: bytes) -> Table:
-    """Check the structure of a body that is valid UTF-8, and count its rows. Blank lines are none.
+    """Check the structure of a body that is valid UTF-8, and count its rows. Blank lines are ignored.
 
-    Rows stay as they came if nothing in them is quoted, else all their fields are quoted.
+    Rows without quotes stay unchanged; otherwise all fields are quoted.
 
     Raises:
-        BadRequest: if it is not CSV, a column has no name or that of another, a row has not as many fields as
+        BadRequest: if it is not CSV, a column name is missing or repeated, a row has not as many fields as
             the header, or there are no rows.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
@@ -55,19 +55,26 @@ def read_table(body: bytes) -> Table:
 
 
 def write_header(names: Iterable[str]) -> str:
-    """One spelling of a header, whatever the client's was."""
+    """Write a header in one canonical spelling."""
     return ",".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def read_lines(lines: bytes) -> list[list[str]]:
-    """The fields of rows that have been checked."""
+    """Return the fields of checked rows."""
     return _read(lines.decode())
 
 
-def _count_plain(lines: bytes, width: int) -> int:
-    """How many rows there are if every line is a row of ``width`` fields without quotes; else 0.
+def first_repeated(names: Sequence[str]) -> str | None:
+    """Return the first name that occurs more than once."""
+    if len(set(names)) == len(names):
+        return None
+    return next(name for name in names if names.count(name) > 1)
 
-    Of a single column it cannot be told which lines are blank.
+
+def _count_plain(lines: bytes, width: int) -> int:
+    """Return the number of rows if every line has ``width`` unquoted fields; else 0.
+
+    It is 0 for a single column too, where blank lines cannot be told from empty fields.
     """
     marks = lines.translate(None, _CONTENT)
     rows = len(marks) // width
@@ -75,7 +82,7 @@ def _count_plain(lines: bytes, width: int) -> int:
 
 
 def _rewrite(body: bytes) -> Table:
-    """Read all fields and write them again: slower, but right for whatever is quoted, and it finds faults."""
+    """Read all fields and write them again: slower, but correct with quotes, and it reports errors."""
     rows = _read(body.decode())
     names = _read_names(rows)
     del rows[0]
@@ -90,8 +97,8 @@ def _rewrite(body: bytes) -> Table:
 
 
 def _read(text: str) -> list[list[str]]:
-    """The fields of all lines that are not blank; a line end within quotes is part of its field."""
-    # Without newline="" line ends within quotes would be changed.
+    """Return the fields of all lines that are not blank; a quoted line end is part of its field."""
+    # Without newline="" quoted line ends would be changed.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         return [row for row in reader if row]
@@ -105,7 +112,6 @@ def _read_names(rows: list[list[str]]) -> tuple[str, ...]:
     names = tuple(rows[0])
     if "" in names:
         raise BadRequest(f"column {names.index('') + 1} has no name in the header")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := first_repeated(names)) is not None:
         raise BadRequest(f"the header has the column {twice!r} more than once")
     return names

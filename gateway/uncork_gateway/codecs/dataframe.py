@@ -13,12 +13,11 @@ from msgspec import Raw
 from uncork_dispatcher.plural import plural
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.codecs.csv import Table, read_lines, read_table, write_header
-from uncork_gateway.codecs.json import SPACE
+from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import json_rows
-from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.frames import Place, TableForm, json_path
 from uncork_workers.wire.schema import CSV, JSON
 
@@ -40,15 +39,15 @@ _split_decoder = msgspec.json.Decoder(_Split)
 
 
 class DataFrameCodec:
-    """Counts rows of tables, and brings JSON in any form down to rows that are objects.
+    """Counts the rows of tables, and converts every form of JSON to rows that are objects.
 
-    JSON is a list of objects, one for each row (records); an object of ``columns`` and ``data`` (split; an
-    ``index`` is not looked at); an object of columns, each a list or an object of values by row; or a single
-    row, an object of values that are neither, which is answered without the list around it.
+    JSON is a list of objects, one per row (records); an object of ``columns`` and ``data`` (split; an
+    ``index`` is ignored); an object of columns, each a list or an object of values by row; or a single row,
+    an object of other values, whose answer is a single result.
 
     Args:
-        columns: what every request must have, in any order; None if each may have its own. Those with the
-            same columns in the same order share batches then.
+        columns: required of every request, in any order. None accepts any; requests with the same columns in
+            the same order then share batches.
     """
 
     accepts = (JSON, *_CSV)
@@ -58,7 +57,7 @@ class DataFrameCodec:
         self._columns = None if columns is None else frozenset(columns)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Check structure and names; of JSON those of the first row. Values are the worker's to check."""
+        """Check structure and column names, in JSON those of the first row. The worker checks values."""
         _check_utf8(body)
         if media_type in _CSV:
             return self._from_csv(read_table(body))
@@ -76,16 +75,12 @@ class DataFrameCodec:
         return self._from_rows(body, [body])._replace(single=True)
 
     def marshal(self, rows: Sequence[bytes | Raw]) -> Marshalled:
-        """Rows that are objects, with the right names."""
+        """Read rows, which must be objects with the expected columns."""
         return self._from_rows(b",".join(rows), rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Refuse the tensor: its rows are not objects."""
+        """Reject the tensor: its rows are not objects."""
         return self.marshal(json_rows(tensor))
-
-    def encode(self, rows: bytes, *, single: bool) -> bytes:
-        """The answer to one row, or an array of them."""
-        return rows if single else b"[" + rows + b"]"
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
@@ -99,14 +94,13 @@ class DataFrameCodec:
         return Marshalled(body, rows=len(rows), key=key, single=False, cost=self._weigh(rows))
 
     def _from_csv(self, table: Table) -> Marshalled:
-        """Rows travel as lines; their weight is looked for in their JSON."""
+        """Keep the rows as lines; their cost is computed from their JSON."""
         self._check_names(table.names)
         cost = None if self._weigh is unweighed else self._weigh(_json_rows(table))
         form = TableForm(write_header(table.names))
         return Marshalled(table.lines, rows=table.rows, key=form, single=False, cost=cost, form=form)
 
     def _check_names(self, names: Collection[str]) -> None:
-        """All, and no others."""
         wanted = self._columns
         if wanted is None or (len(names) == len(wanted) and wanted.issuperset(names)):
             return
@@ -139,7 +133,7 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | Raw, what: str) -> 
 
 
 def _first_row(text: bytes | Raw) -> dict[str, Raw]:
-    """Decode the columns of the first row. Errors give no byte offset: it may be cut out of the body."""
+    """Return the columns of the first row. Errors give no byte offset: the row may be part of a body."""
     try:
         return _object_decoder.decode(text)
     except msgspec.ValidationError as error:
@@ -149,11 +143,10 @@ def _first_row(text: bytes | Raw) -> dict[str, Raw]:
 
 
 def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
-    """The names of the columns, and the rows."""
+    """Return the column names and the rows."""
     split = _decode(_split_decoder, body, "'columns', a list of names, and 'data', a list of lists")
     names = split.columns
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := first_repeated(names)) is not None:
         raise BadRequest(f"'columns' has {twice!r} more than once")
     for number, row in enumerate(split.data, 1):
         if len(row) != len(names):
@@ -168,9 +161,9 @@ def _in_split(names: list[str], asked: Marshalled, place: Place) -> str:
 
 
 def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list[bytes]]:
-    """The key of each row in every column, and the rows.
+    """Return the key of each row within the columns, and the rows.
 
-    All columns are lists, or all are objects, of which the first says in which order the rows are.
+    All columns are lists, or all are objects, of which the first determines the order of rows.
     """
     first = next(iter(columns.values()))
     values: list[list[Raw]]
@@ -202,7 +195,7 @@ def _objects(names: list[str], rows: Iterable[Sequence[Raw]]) -> list[bytes]:
 
 
 def _json_rows(table: Table) -> list[bytes]:
-    """Each row as an object; what JSON would take for a number is one."""
+    """Return each row as an object; a field that JSON would read as a number is one."""
     rows: list[dict[str, Any]] = [
         dict(zip(table.names, map(_value, row), strict=True)) for row in read_lines(table.lines)
     ]

@@ -8,11 +8,11 @@ import msgspec
 
 from uncork_gateway.codecs.base import Marshalled, raw_rows
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.codecs.json import SPACE, check_json
+from uncork_gateway.codecs.json import check_json
 from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensor_rows import json_rows
-from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.tensors import SPACE, Tensor
 from uncork_workers.wire.schema import JSON, NPY
 
 _OPEN = ord("[")
@@ -20,7 +20,7 @@ _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class NdArrayCodec:
-    """Tells one row from many by the depth of nesting, and counts them; values are the worker's to check."""
+    """Tells one row from many by the depth of nesting, and counts rows. The worker checks values."""
 
     accepts = (JSON, NPY)
 
@@ -29,7 +29,7 @@ class NdArrayCodec:
         self._shape = tuple(shape)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        """Count rows. Where the shape leaves lengths open, they become the batch key."""
+        """Count rows. The lengths of open axes become the batch key."""
         if media_type == NPY:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
             return self.marshal_tensor(tensor)._replace(single=single)
@@ -58,7 +58,7 @@ class NdArrayCodec:
         )
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        """Rows of one length along the axes whose length is open."""
+        """Read rows. The first determines the lengths of open axes."""
         return Marshalled(
             b",".join(rows),
             rows=len(rows),
@@ -68,7 +68,7 @@ class NdArrayCodec:
         )
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        """Leave a binary tensor as it is, unless its rows are weighed: their weight is that of JSON.
+        """Keep a binary tensor as it is, unless the API has a cost, which is computed from JSON.
 
         A tensor of the wrong shape is rejected here, before it is queued.
         """
@@ -80,12 +80,8 @@ class NdArrayCodec:
         open_lengths = tuple([length for each, length in zip(wanted, got, strict=True) if each is None])
         return raw_rows(tensor, key=open_lengths or None)
 
-    def encode(self, rows: bytes, *, single: bool) -> bytes:
-        """One result, or an array of them."""
-        return rows if single else b"[" + rows + b"]"
-
     def _key(self, row: bytes | msgspec.Raw) -> tuple[int, ...] | None:
-        """Lengths of a row along the axes whose length is open; rows that differ there cannot be merged."""
+        """Return the lengths of a row along open axes; rows that differ there cannot share a batch."""
         if None not in self._shape:
             return None
         lengths: list[int] = []
@@ -111,7 +107,7 @@ def _shown(shape: Sequence[int | None]) -> str:
 
 
 def _depth(body: bytes) -> int:
-    """How many lists open before anything else does."""
+    """Return how many lists open before anything else."""
     depth = 0
     for byte in body:
         if byte == _OPEN:

@@ -19,10 +19,10 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
-    """The rows as a binary tensor, and whether there is one that came without the leading axis.
+    """Return the rows as a binary tensor, and whether it was a single row without the leading axis.
 
     Raises:
-        BadRequest: if it is no such file, or one of objects or text, or has another number of axes.
+        BadRequest: if the body is no .npy file, holds objects or text, or has the wrong number of axes.
     """
     array = _read(body)
     array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
@@ -43,7 +43,7 @@ def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
 
 
 def _read(body: bytes) -> np.ndarray[Any, Any]:
-    """The array over the body. NumPy's own reader takes memory for what a header says before it looks."""
+    """Return the array over the body. NumPy's reader trusts the size in the header and allocates it."""
     file = io.BytesIO(body)
     try:
         version = np.lib.format.read_magic(file)
@@ -59,12 +59,12 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
                 f"{plural(size, 'byte')} of values should follow the header, the body has {len(body) - start}"
             )
         return np.ndarray(shape, dtype, body, start, order="F" if fortran_order else "C")
-    except Exception as error:  # a header is Python's syntax: what reading it raises is not listed anywhere
+    except Exception as error:  # the header is a Python literal, and reading it may raise anything
         raise BadRequest(f"the body is not an array in the format .npy: {error}") from error
 
 
 def encode_npy(rows: bytes, *, datatype: str, shape: Sequence[int], single: bool) -> bytes:
-    """An array of raw rows; ``shape`` is that of all, a ``single`` one comes without the leading axis."""
+    """Write raw rows of a ``shape`` in all as a file; a ``single`` row without the leading axis."""
     array = np.frombuffer(rows, LAYOUTS[datatype]).reshape(shape)
     file = io.BytesIO()
     np.save(file, array[0] if single else array, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Bodies that only the worker can read: they travel as they came, with their content type and headers."""
+"""Bodies that only the worker can read; they travel unchanged, with content type and headers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _OCTETS = "application/octet-stream"
 
 
 class RawCodec:
-    """A body is one row, whatever it is.
+    """Takes any body as one row.
 
     Args:
-        weigh: what bodies weigh; those of no bytes weigh 1.
-        accepts: media types, with ``image/*`` for all of a kind and ``*`` for all. The first is that of
-            bodies that say none.
+        weigh: the cost of a body; an empty one costs as much as one byte.
+        accepts: media types, with ``image/*`` for all of a kind and ``*`` for all. The first applies to
+            bodies without a content type.
     """
 
     def __init__(self, weigh: Weigh = unweighed, *, accepts: Sequence[str]) -> None:
         self._weigh = weigh
         self._takes = tuple(accepts)
-        # Whatever comes is to be kept with its headers; what is not taken is refused in decode.
+        # The wildcard keeps the headers of every request; decode rejects other media types.
         self.accepts = (*(one for one in accepts if one != _ANY), _ANY)
 
     def decode(self, body: bytes, media_type: str = _OCTETS) -> Marshalled:
-        """Look at the media type only.
+        """Check the media type only.
 
         Raises:
-            UnsupportedMediaType: if it is not one that the api takes.
+            UnsupportedMediaType: if the API does not accept it.
         """
         if not self._accepted(media_type):
             raise UnsupportedMediaType(
@@ -46,16 +46,12 @@ class RawCodec:
         return Marshalled(body, rows=1, cost=cost, form=RawForm(), meta=Meta(content_type=media_type))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> NoReturn:
-        """Other protocols have rows only."""
+        """Reject the rows of other protocols."""
         raise BadRequest(f"this api takes {' or '.join(map(_name, self._takes))}, only at its own route")
 
     def marshal_tensor(self, tensor: Tensor) -> NoReturn:
-        """Refuse the tensor: it is rows, too."""
+        """Reject the tensor."""
         self.marshal(())
-
-    def encode(self, rows: bytes, *, single: bool) -> bytes:
-        """The answer to one body is one JSON value."""
-        return rows
 
     def _accepted(self, media_type: str) -> bool:
         kind = media_type.partition("/")[0]

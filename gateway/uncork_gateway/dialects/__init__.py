@@ -1,4 +1,4 @@
-"""The languages that clients speak to our own services, one file each."""
+"""Dialects: the protocols in which clients call our own services, one file each."""
 
 from uncork_gateway.dialects.base import Dialect
 from uncork_gateway.dialects.native import Native

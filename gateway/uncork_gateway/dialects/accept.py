@@ -1,4 +1,4 @@
-"""Which media type an answer has: what the client takes first of what the api can give."""
+"""Content negotiation: the media type of an answer."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 
 
 def choose(accept: Sequence[bytes], offers: Sequence[str]) -> str:
-    """The offer to give to a client that says ``accept``.
+    """Return the offer that the values of ``Accept`` prefer.
 
-    By the client's weights, of which the most specific counts (RFC 9110, 12.5.1); of equal ones by its
-    order, then by that of the offers. A client that takes nothing of what there is gets the first: an answer
-    is worth more than 406.
+    The client's weights decide, the most specific one for each offer (RFC 9110, 12.5.1); then its order, then
+    the order of offers. A client that accepts no offer gets the first one rather than 406.
     """
     if not accept:
         return offers[0]
@@ -27,11 +26,11 @@ def choose(accept: Sequence[bytes], offers: Sequence[str]) -> str:
 
 
 _UNWANTED = (0.0, 1)
-"""Whatever has a weight ranks above it, and what has none below."""
+"""Offers with a weight rank above it, those with weight 0 at or below it."""
 
 
 def _wanted(accept: str) -> Iterator[tuple[str, tuple[float, int]]]:
-    """Each media range, with its weight and place; what comes first has the higher place."""
+    """Yield each media range with its weight and its rank; earlier ranges rank higher."""
     for place, one in enumerate(accept.split(",")):
         media_range, *parameters = (part.strip().lower() for part in one.split(";"))
         weight = next((_weight(each[2:]) for each in parameters if each.startswith("q=")), 1.0)

@@ -1,7 +1,6 @@
-"""What a dialect is: how clients ask an api of ours, and are answered.
+"""The interface of dialects, which read requests and write answers in one protocol.
 
-All dialects bring a request down to what the codec of the api's input makes of rows, so that clients of
-several protocols share a batch.
+All dialects use the codec of the API's input, so clients of several protocols share batches.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from uncork_workers.wire.frames import RowsForm
 JSON = b"content-type: application/json\r\n"
 
 
-class RowsReply(NamedTuple):
-    """What a worker says to one request: rows of the answer, or the reason for a status other than 200.
+class RequestResult(NamedTuple):
+    """A worker's result for one request: rows, or the reason for a status other than 200.
 
-    ``form`` says how rows are written. Where ``content_type`` is given, the body is the whole answer, of any
-    status, and goes with ``headers``.
+    ``form`` says how rows are written. If ``content_type`` is set, the body is the complete answer, of any
+    status, and is sent with ``headers``.
     """
 
     status: int
@@ -32,20 +31,20 @@ class RowsReply(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Header lines that say what a body is, and the body."""
+    """A body, and the header lines that describe it."""
 
     head: bytes
     body: bytes
 
 
 class Dialect(Protocol):
-    """One protocol, for one api. What it raises is told to the client as :meth:`error` writes it."""
+    """One protocol, for one API. The client receives its exceptions as :meth:`error` writes them."""
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """What :meth:`read` needs of headers and target, names in lower case; they come as they were sent.
+        """Return what :meth:`read` needs of headers and target, with names in lower case.
 
         Raises:
-            UnsupportedMediaType: if the body is of a type that is not taken.
+            UnsupportedMediaType: if the API does not accept the body's type.
         """
         ...
 
@@ -57,20 +56,20 @@ class Dialect(Protocol):
         """
         ...
 
-    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
-        """The answer to what was asked.
+    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+        """Write the answer to a request.
 
         Raises:
-            GatewayError: if what the handler returned cannot be said in the dialect.
+            GatewayError: if the protocol cannot express the handler's result.
         """
         ...
 
     def error(self, status: int, detail: str) -> Reply:
-        """The answer of another status than 200."""
+        """Write an answer with a status other than 200."""
         ...
 
 
-def require_rows(reply: RowsReply) -> None:
-    """Raise HandlerFailed if an answer is not rows, which are all that other protocols than ours can say."""
+def require_rows(reply: RequestResult) -> None:
+    """Raise HandlerFailed if a result is not rows: only the native dialect can express others."""
     if reply.content_type:
         raise HandlerFailed(f"the answer is {reply.content_type}, which this protocol has no words for")

@@ -1,4 +1,4 @@
-"""Our own routes: a body in a form of the api's input, problem documents for errors."""
+"""The dialect of our own routes: bodies as the API's input defines them, errors as problem documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply
+from uncork_gateway.dialects.base import JSON, Reply, RequestResult
 from uncork_gateway.errors import HandlerFailed, UnsupportedMediaType, problem
 from uncork_gateway.headers import Header, header_lines
 from uncork_workers.wire.frames import Meta, RawForm, TensorForm
@@ -25,8 +25,8 @@ class Native:
     """The dialect of our own routes.
 
     Args:
-        codec: of the api's input.
-        offers: media types that the api can answer in, the first to clients that do not ask.
+        codec: reads the API's input.
+        offers: media types of answers; the first is the default.
     """
 
     def __init__(self, codec: Codec, *, offers: Sequence[str] = (JSON_TYPE,)) -> None:
@@ -34,7 +34,7 @@ class Native:
         self._offers = offers
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Nothing of a request in the usual form; else all, in lower case, with the target."""
+        """Keep nothing of a request in the default form; else everything, with the target."""
         lower = [(name.lower(), value) for name, value in headers]
         media_type = _media_type(lower)
         accepts = self._codec.accepts
@@ -44,14 +44,14 @@ class Native:
             )
         accept = choose([value for name, value in lower if name == _ACCEPT], self._offers)
         if accept == JSON_TYPE:
-            accept = ""  # as clients of other protocols, with whom they share batches
+            accept = ""  # the default, so that batches are shared with clients of other protocols
         if media_type in ("", accepts[0]) and not accept and _ANY not in accepts and not _charset(lower):
             return ()
         kept = [header for header in lower if header[0] != _ACCEPT]
         return (*kept, (_ACCEPT, accept.encode()), (_TARGET, target))
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """The codec knows the body."""
+        """Read the body with the codec."""
         if not headers:
             return self._codec.decode(body, self._codec.accepts[0])
         assumed = self._codec.accepts[0]
@@ -65,8 +65,8 @@ class Native:
             return asked._replace(raw=True)
         return asked._replace(key=AcceptKey(accept, asked.key)) if accept else asked
 
-    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
-        """As the worker says it; the codec knows the form of rows."""
+    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+        """Write a complete answer as it is, an array as .npy, and other rows as JSON."""
         if reply.content_type:
             own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
             head = header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))])
@@ -78,15 +78,15 @@ class Native:
             shape = (asked.rows, *reply.form.shape)
             array = encode_npy(reply.body, datatype=reply.form.datatype, shape=shape, single=asked.single)
             return Reply(_NPY, array)
-        return Reply(JSON, self._codec.encode(reply.body, single=asked.single))
+        return Reply(JSON, asked.json_answer(reply.body))
 
     def error(self, status: int, detail: str) -> Reply:
-        """A problem document."""
+        """Write a problem document."""
         return Reply(_PROBLEM, problem(status, detail))
 
 
 def _media_type(headers: Sequence[Header]) -> str:
-    """The media type that a client says its body has, in lower case and without parameters; may be empty."""
+    """Return the media type of the body, in lower case and without parameters; empty if there is none."""
     return _content_type(headers).partition(";")[0].strip().lower()
 
 
@@ -95,13 +95,13 @@ def _content_type(headers: Sequence[Header]) -> str:
 
 
 def _charset(headers: Sequence[Header]) -> bool:
-    """Whether the body is text and says in which charset; that of JSON is UTF-8, whatever it says."""
+    """True if the body is text and names its charset; JSON is always UTF-8."""
     content_type = _content_type(headers).lower()
     return content_type.startswith("text/") and "charset" in content_type
 
 
 def _meta(headers: Sequence[Header], assumed: str) -> Meta:
-    """What a handler may see: everything that the client sent."""
+    """Return what the handler may see of the request besides its body."""
     target = next(value for name, value in headers if name == _TARGET)
     return Meta(
         content_type=_content_type(headers) or assumed,

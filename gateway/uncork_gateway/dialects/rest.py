@@ -1,4 +1,4 @@
-"""KServe V1 and TensorFlow Serving REST, for an api of ours."""
+"""The dialect of KServe V1 and TensorFlow Serving REST."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
+from uncork_gateway.dialects.base import JSON, Reply, RequestResult, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.raw_json import Parts, quoted, written
@@ -17,13 +17,13 @@ from uncork_workers.wire.frames import Place, json_path
 
 
 class Rest:
-    """Rows in ``instances`` or ``inputs``, and a result for each in a list of the answer.
+    """Rows in ``instances`` or ``inputs``, answered by a list with a result for each.
 
     Args:
-        codec: of the api's input.
+        codec: reads the API's input.
         results: the name of that list, ``predictions`` or ``explanations``.
-        kserve: whether an answer has message and batch id, as those of KServe's batcher, and rows in
-            ``inputs`` are answered as those in ``instances``. To TensorFlow Serving they are columns.
+        kserve: whether an answer carries message and batch id, as from KServe's batcher, and rows in
+            ``inputs`` are answered like ``instances``. For TensorFlow Serving they are columns.
     """
 
     def __init__(self, codec: Codec, *, results: str = "predictions", kserve: bool) -> None:
@@ -32,11 +32,11 @@ class Rest:
         self._kserve = kserve
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Nothing is needed: the servers of these protocols take JSON whatever it is said to be."""
+        """Keep nothing: servers of these protocols read JSON whatever its content type."""
         return ()
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """Rows are rows; columns become rows of objects."""
+        """Read rows; columns become rows that are objects."""
         try:
             request = parse_rows(body)
         except Unmergeable as error:
@@ -45,8 +45,8 @@ class Rest:
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
         return self._codec.marshal(as_rows(request))._replace(note=in_columns, locate=locate)
 
-    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Results of columns are columns, where they are objects of the same names."""
+    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+        """Answer columns with columns if all results are objects with the same names."""
         require_rows(reply)
         fields: dict[str, Parts] = {}
         if self._kserve:
@@ -59,7 +59,7 @@ class Rest:
         return Reply(JSON, written(fields))
 
     def error(self, status: int, detail: str) -> Reply:
-        """An object with the member error."""
+        """Write an object with the member ``error``."""
         return Reply(JSON, error_body(detail))
 
 

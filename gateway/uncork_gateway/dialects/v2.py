@@ -1,14 +1,14 @@
-"""The Open Inference Protocol V2, for an api of ours."""
+"""The dialect of the Open Inference Protocol V2."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.dialects.base import JSON, Reply, RowsReply, require_rows
+from uncork_gateway.dialects.base import JSON, Reply, RequestResult, require_rows
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header, header_lines
-from uncork_gateway.protocols.raw_json import written
+from uncork_gateway.protocols.raw_json import quoted, written
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.tensor_rows import (
     OUTPUT,
@@ -20,24 +20,24 @@ from uncork_gateway.protocols.tensor_rows import (
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import InferRequest, V2Wire
 from uncork_gateway.protocols.v2_message import JSON_LENGTH
-from uncork_gateway.protocols.v2_replies import render_reply
+from uncork_gateway.protocols.v2_replies import render
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_workers.wire.frames import Place, json_path
 
 VERSION = "1"
-"""The only version of each of our models."""
+"""The version of every model."""
 
 _wire = V2Wire()
 
 
 class V2:
-    """Tensors of rows, which share batches with the rows of other protocols' clients.
+    """Rows as tensors, one input tensor or one for each field of a row.
 
     Args:
-        codec: of the api's input.
-        model: the name under which the api is known to clients.
+        codec: reads the API's input.
+        model: the API's name for clients.
         takes_objects: whether a row may be an object, so that a request may have several inputs.
-        saw: called with the output tensors of each answer, before those that the client wants are chosen.
+        saw: called with all output tensors of each answer.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class V2:
         self._saw = saw
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Where the JSON ends; the content type says nothing more."""
+        """Keep the length of the JSON."""
         return tuple((JSON_LENGTH, value) for name, value in headers if name.lower() == JSON_LENGTH)
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
-        """One input is the rows; of several, each row is an object of them."""
+        """Read rows from the only input, or rows that are objects with a value from each input."""
         try:
             request = _wire.parse(Content(body, headers))
         except Unmergeable as error:
@@ -64,8 +64,8 @@ class V2:
             marshalled = self._codec.marshal_tensor(request.inputs[0])
         return marshalled._replace(note=request, raw=request.wants_binary(OUTPUT), locate=_in_inputs)
 
-    def write(self, reply: RowsReply, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Results as output tensors; those that were asked for, if any were."""
+    def write(self, reply: RequestResult, asked: Marshalled, *, batch_id: str) -> Reply:
+        """Write results as output tensors; only the requested ones, if the request names any."""
         require_rows(reply)
         request: InferRequest = asked.note
         if reply.form is None:
@@ -75,13 +75,12 @@ class V2:
         self._saw(outputs)
         if request.wanted:
             outputs = _chosen(outputs, request.wanted)
-        content = render_reply(
-            model_name=self._model, model_version=VERSION, request_id=request.id, outputs=outputs
-        )
+        members = {"model_name": quoted(self._model), "model_version": quoted(VERSION)}
+        content = render(members, request.id, outputs)
         return Reply(header_lines(content.headers), content.body)
 
     def error(self, status: int, detail: str) -> Reply:
-        """An object with the member error."""
+        """Write an object with the member ``error``."""
         return Reply(JSON, error_body(detail))
 
     def _objects(self, inputs: Sequence[Tensor]) -> list[bytes]:
@@ -95,7 +94,7 @@ class V2:
 
 
 def _in_inputs(asked: Marshalled, place: Place) -> str:
-    """Where a value is: in the data of an input, of which a row may have one or several."""
+    """Return the path of a value in the data of an input."""
     inputs: list[Tensor] = asked.note.inputs
     number, path = 0, place.path
     if len(inputs) > 1:

@@ -1,1 +1,1 @@
-"""Everything the gateway answers itself: health, models, status, dashboard, docs, OpenAPI."""
+"""The gateway's own pages: health, models, status, dashboard, docs, OpenAPI."""

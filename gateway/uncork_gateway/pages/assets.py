@@ -1,6 +1,6 @@
-"""The files that our pages load: scripts, styles and pictures, of packages that are installed and of our own.
+"""Scripts, styles and pictures of our pages, our own and those of installed packages.
 
-Nothing is loaded from elsewhere, so that pages do without a network.
+Pages load nothing from elsewhere, so they work without a network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _YEAR_S = 365 * 24 * 3600
-# Scripts and styles from here alone; what a page asks for it asks of its own gateway.
+# Pages load scripts and styles from their own gateway only, and connect to no other host.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -36,18 +36,18 @@ _NOSNIFF = {"x-content-type-options": "nosniff"}
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A file as it is sent. ``version`` changes when the file does."""
+    """A compressed file. ``version`` changes with its content."""
 
     body: bytes
     version: str
 
 
 class Assets:
-    """Files under one path, each read and compressed when it is first asked for, in a thread, and kept so.
+    """Files under one path. Each is read and compressed in a thread at its first request, and kept.
 
     Args:
         prefix: the path of the page that loads them, such as ``/docs``; they are at ``/docs/NAME``.
-        files: by the name that they have there.
+        files: by name.
     """
 
     def __init__(self, prefix: str, files: Mapping[str, Path]) -> None:
@@ -57,16 +57,16 @@ class Assets:
         self._packing = asyncio.Lock()
 
     def route(self) -> Route:
-        """Where they are served, to whoever asks."""
+        """Return the route that serves them."""
         return Route(f"{self._prefix}/{{name}}", self._serve)
 
     async def url(self, name: str) -> str:
-        """What the page at ``prefix`` loads a file by: relative, and another when the file has changed."""
+        """Return a file's URL, relative to the page at ``prefix``; it changes with the file."""
         packed = await self._pack(name)
         return f"{self._prefix.rpartition('/')[2]}/{name}?v={packed.version}"
 
     async def urls(self) -> dict[str, str]:
-        """All of :meth:`url`, by name with ``_`` for what no name of a variable has."""
+        """Return the URLs of all files by their names as identifiers: ``docs.js`` is ``docs_js``."""
         return {re.sub(r"\W", "_", name): await self.url(name) for name in self._files}
 
     async def _serve(self, request: Request) -> Response:
@@ -74,7 +74,7 @@ class Assets:
         if name not in self._files:
             raise HTTPException(404)
         packed = await self._pack(name)
-        # Under an address that names its version a file never changes.
+        # A URL with a version never changes its content.
         this = request.query_params.get("v") == packed.version
         headers = {
             "etag": f'"{packed.version}"',
@@ -100,7 +100,7 @@ class Assets:
 
 
 def package_folder(package: str) -> Path:
-    """Where an installed package has its files. It is not imported: that may take a second.
+    """Return the folder of an installed package without importing it, which may take a second.
 
     Raises:
         ModuleNotFoundError: if it is not installed.
@@ -112,7 +112,7 @@ def package_folder(package: str) -> Path:
 
 
 def html_page(html: str) -> Response:
-    """A page that loads nothing but files of this server, and talks to nobody else."""
+    """Return a page that may only load files from this server and only connect to it."""
     headers = {
         "content-security-policy": _POLICY,
         "cache-control": "no-cache",
@@ -123,5 +123,5 @@ def html_page(html: str) -> Response:
 
 def _pack(path: Path) -> _Packed:
     plain = path.read_bytes()
-    # The same file has the same version in every process: the header of gzip would have the time.
+    # A fixed time in the gzip header: the same file must have the same version in every process.
     return _Packed(gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16])

@@ -1,4 +1,4 @@
-"""What any front end answers to those who ask for no batch: its health, and what is for its operators."""
+"""The pages of every front end: health for clients, metrics, status and dashboard for operators."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 
 WriteError = Callable[[str, int, str, dict[str, str]], Response]
-"""Makes an answer from path, status, detail and headers, in the form that clients of the path expect."""
+"""Makes an error from path, status, detail and headers, in the form that clients of the path expect."""
 
 
-class Front(Displayed, Protocol):
-    """A front end, how it is, and what it tells of itself.
-
-    Attributes:
-        board: how it is, in figures and in words.
-    """
+class Front(Protocol):
+    """A front end, as its pages see it."""
 
     board: Board
 
+    def unready(self) -> str:
+        """Return why requests cannot be answered now; empty if they can."""
+        ...
+
     def render_metrics(self) -> bytes:
-        """All that is counted, for Prometheus."""
+        """Return the metrics in Prometheus's text format."""
         ...
 
 
@@ -43,23 +43,26 @@ class Pages:
     """The plain routes of a front end.
 
     Args:
-        front: of what they tell.
-        settings: who may see them, and where.
+        front: the front end.
+        displayed: what it serves.
+        settings: API keys, and whether operators have a port of their own.
         for_clients: more routes for clients.
         operating: more routes for operators.
-        free: more routes for clients, who need no key for these; their answers tell nothing of the server.
+        free: more routes for clients that need no key; their answers reveal nothing about the server.
         error: writes errors.
-        on_http_error: answers clients who asked for what is not there; None: there is a route for everything.
+        on_http_error: answers requests without a route; None if every path has one.
 
     Attributes:
         app: for clients.
         routes: those of ``app``.
-        admin_app: for operators, who need no key; None if the one for clients has it all.
+        admin_app: for operators, who need no key; None if ``app`` serves everything.
+        close: ends the streams of events.
     """
 
     def __init__(
         self,
         front: Front,
+        displayed: Displayed,
         settings: ServerSettings,
         *,
         for_clients: Sequence[BaseRoute],
@@ -77,21 +80,20 @@ class Pages:
         ]
         dashboard = Dashboard(front.board, error=error, apart=settings.admin)
         self.close = dashboard.close
-        """End what would go on for as long as somebody looks."""
         operating = [
             Route("/metrics", self._metrics),
             Route("/status", self._status),
             *dashboard.event_routes(),
             *operating,
         ]
-        # A load balancer that looks whether we live has no key, nor has a browser that opens a page.
-        looks = [*health, *dashboard.page_routes()]
-        free = [*health, *free] if settings.admin else [*looks, *free]
+        # Neither a load balancer's health check nor a browser that opens a page sends a key.
+        keyless = [*health, *dashboard.page_routes()]
+        free = [*health, *free] if settings.admin else [*keyless, *free]
         app = Starlette(
             routes=[*free, *([] if settings.admin else operating), *for_clients],
             exception_handlers={HTTPException: on_http_error} if on_http_error else None,
         )
-        # A redirection would have what the client says is our host in a header.
+        # A redirect would put the client's Host header into a header of the answer.
         app.router.redirect_slashes = False
         self.routes: Sequence[BaseRoute] = app.routes
         self.app: ASGIApp = app
@@ -99,19 +101,20 @@ class Pages:
             self.app = RequireKey(app, settings.keys, error, free=free)
         self.admin_app: ASGIApp | None = None
         if settings.admin:
-            on_error = {HTTPException: self._admin_error}
-            home = HomePage(lambda: Home(front.server, trouble=unready(front)), FOR_OPERATORS, keys=None)
-            routes = [*home.routes(), *looks, *operating]
-            admin_app = Starlette(routes=routes, exception_handlers=on_error)
-            self._admin_methods = methods_of(admin_app.routes)
-            admin_app.router.redirect_slashes = False
-            self.admin_app = admin_app
+            home = HomePage(lambda: Home(displayed.server, trouble=front.unready()), FOR_OPERATORS, keys=None)
+            self.admin_app = self._make_admin_app([*home.routes(), *keyless, *operating])
+
+    def _make_admin_app(self, routes: Sequence[BaseRoute]) -> ASGIApp:
+        app = Starlette(routes=routes, exception_handlers={HTTPException: self._admin_error})
+        app.router.redirect_slashes = False
+        self._admin_methods = methods_of(app.routes)
+        return app
 
     async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
     async def _readyz(self, request: Request) -> Response:
-        reason = unready(self._front)
+        reason = self._front.unready()
         if reason:
             return self._error(request.url.path, 503, reason, {})
         return PlainTextResponse("ready\n")
@@ -126,7 +129,7 @@ class Pages:
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path, detail = request.url.path, error.detail
-        # The routes of models take other methods than GET for no model, whatever its name is.
+        # A 405 on a path with a parameter stays as it is: such paths are not among the methods.
         if detail in OF_ROUTER and (error.status_code == 404 or path in self._admin_methods):
             error = not_served(request.method, path, self._admin_methods)
             detail = error.detail
@@ -134,10 +137,3 @@ class Pages:
                 separator = "" if detail.endswith("?") else ";"
                 detail = f"{detail}{separator} routes for clients are on another port"
         return self._error(path, error.status_code, detail, dict(error.headers or {}))
-
-
-def unready(front: Displayed) -> str:
-    """Return why requests cannot be answered now; empty if they can."""
-    if front.draining:
-        return "the server is shutting down"
-    return "" if front.any_ready else front.trouble

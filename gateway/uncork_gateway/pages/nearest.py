@@ -1,4 +1,4 @@
-"""Errors for a path that is not served, or not with the request's method; they name the nearest route."""
+"""Errors for an unknown path or method, which name the nearest route."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
 Methods = Mapping[str, str]
-"""By path: the methods that it takes, as in the header Allow, the usual one first."""
+"""The accepted methods by path, as in the header Allow, the usual one first."""
 
 OF_ROUTER = (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase)
-"""What an error says that comes from the router, not from a page."""
+"""The details of errors that the router raises, not a page."""
 
 _MODEL = "{model}"
-# Comparing two paths takes 0.1 ms of the event loop, more if they are long, and a service may have hundreds.
+# Comparing two paths blocks the event loop for 0.1 ms or more, and a service may have hundreds.
 _COMPARED = 8
 _MOST_CHARACTERS = 300
 
 
 def methods_of(routes: Iterable[BaseRoute], models: Iterable[str] = ()) -> dict[str, str]:
-    """The methods of plain routes, and of those of models for each model."""
+    """Return the methods of plain routes, and of routes of models for each model."""
     names = list(models)
     return {
         path: ", ".join(sorted(route.methods or ()))
@@ -44,7 +44,7 @@ def _paths(path: str, models: Iterable[str]) -> Iterator[str]:
 
 
 def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "") -> HTTPException:
-    """405 if the path takes other methods, else 404 with the nearest path; ``otherwise`` if none is near."""
+    """Return 405 for a known path, else 404 with the nearest path, or ``otherwise`` if none is near."""
     if allowed := methods.get(path):
         usual = allowed.partition(",")[0]
         detail = f"{method} is not allowed for {path}; send {usual}"
@@ -55,7 +55,7 @@ def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "")
 
 
 def nearest(one: str, others: Iterable[str]) -> str | None:
-    """Return the most similar of other paths or names; None if none is similar enough."""
+    """Return the most similar path or name; None if none is similar enough."""
     if len(one) > _MOST_CHARACTERS:
         return None
     candidates = nlargest(_COMPARED, others, key=partial(_common_ends, one))
@@ -63,7 +63,7 @@ def nearest(one: str, others: Iterable[str]) -> str | None:
 
 
 def _common_ends(one: str, other: str) -> int:
-    """How many characters two paths have in common at their beginnings and ends."""
+    """Return how many characters two paths share at their beginnings and ends."""
     begin = takewhile(bool, map(eq, one, other))
     end = takewhile(bool, map(eq, reversed(one), reversed(other)))
     common: int = sum(begin) + sum(end)

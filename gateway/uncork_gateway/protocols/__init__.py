@@ -1,1 +1,1 @@
-"""Protocols of other model servers: read, merged into one call, dealt out again."""
+"""Protocols of other model servers: read requests, merge them into one call, split the reply."""

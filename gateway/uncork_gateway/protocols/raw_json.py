@@ -1,8 +1,8 @@
-"""JSON cut into the texts of its parts, and put together from them. Not a byte of a part is changed.
+"""JSON cut into the texts of its parts, and written from them, without changing a byte of a part.
 
-msgspec does the cutting. Python's ``json`` takes over where msgspec refuses what model servers write: the
-bare tokens NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError for
-what is nested too deeply.
+msgspec cuts. Python's ``json`` takes over for what model servers write but msgspec rejects: the bare tokens
+NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError on JSON that is
+nested too deeply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Raw
 
 _members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _elements_decoder = msgspec.json.Decoder(list[Raw])
-# Numbers stay text, because Python refuses to read an integer of very many digits.
+# Numbers stay text: Python refuses to parse an integer with thousands of digits.
 _lenient_decoder = json.JSONDecoder(parse_int=str, parse_float=str)
 _NOT_A_PART = re.compile(r"[ \t\r\n,:]*")
 _NUMERALS = b"0123456789.eE+- \t\r\n"
@@ -26,22 +26,22 @@ _KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null"}
 _OPEN_LIST, _OPEN_OBJECT = b"[{"
 
 Parts = bytes | Sequence[bytes] | Mapping[str, "Parts"]
-"""A text as it is, texts of the elements of a list, or the members of an object."""
+"""A text, the texts of a list's elements, or the members of an object."""
 
 
 class NotJson(Exception):
-    """A text is not JSON, or not of the kind asked for; the message goes on from a name of the text."""
+    """A text is not JSON, or not of the expected kind; the message continues a name of the text."""
 
 
 def read_object(body: bytes) -> dict[str, Raw]:
-    """The members of a JSON object, of two with one name the last. All of the text is checked.
+    """Return the members of a JSON object; a repeated name counts last. The whole text is checked.
 
     Raises:
         NotJson: if it is anything else.
     """
     try:
         if not body.isascii():
-            body.decode()  # msgspec does not check text that it does not read
+            body.decode()  # msgspec does not check raw parts
         return _members_decoder.decode(body)
     except UnicodeDecodeError as error:
         raise NotJson(f"is not valid UTF-8: {error.reason} at byte {error.start}") from error
@@ -52,9 +52,9 @@ def read_object(body: bytes) -> dict[str, Raw]:
 
 
 def read_only_list(body: bytes, name: str) -> list[Raw] | None:
-    """The elements of a list that is the only member of an object; None if the body is anything else.
+    """Return the elements of a list that is an object's only member; None if the body is anything else.
 
-    In one go, where :func:`read_object` and :func:`elements` read it twice.
+    This parses once; :func:`read_object` and :func:`elements` parse twice.
     """
     try:
         return _only_list(name).decode(body).rows if body.isascii() else None
@@ -71,7 +71,7 @@ def _only_list(name: str) -> msgspec.json.Decoder[Any]:
 
 
 def members(text: Raw) -> dict[str, Raw]:
-    """The members of an object in a text already checked, of two with one name the last."""
+    """Return the members of an object in a checked text; a repeated name counts last."""
     try:
         return _members_decoder.decode(text)
     except msgspec.DecodeError:
@@ -79,7 +79,7 @@ def members(text: Raw) -> dict[str, Raw]:
 
 
 def elements(text: Raw) -> list[Raw]:
-    """The elements of a list in a text already checked."""
+    """Return the elements of a list in a checked text."""
     try:
         return _elements_decoder.decode(text)
     except msgspec.DecodeError:
@@ -87,19 +87,19 @@ def elements(text: Raw) -> list[Raw]:
 
 
 def is_list(text: Raw) -> bool:
-    """Whether a text already checked is a list."""
+    """True if a checked text is a list."""
     return memoryview(text)[0] == _OPEN_LIST
 
 
 def is_object(text: Raw) -> bool:
-    """Whether a text already checked is an object."""
+    """True if a checked text is an object."""
     return memoryview(text)[0] == _OPEN_OBJECT
 
 
 def form_of(text: Raw) -> Hashable:
-    """The kind and shape of a value already checked, the same for rows that fit into one array.
+    """Return the kind and shape of a checked value: equal for rows that fit into one array.
 
-    Numbers are one kind: clients write 1 for 1.0. Of lists of anything else the first element speaks for all.
+    Numbers are one kind: clients write 1 for 1.0. A list of anything else has the form of its first element.
     """
     row = bytes(text)
     skeleton = row.translate(None, _NUMERALS)
@@ -118,22 +118,22 @@ def form_of(text: Raw) -> Hashable:
 
 
 def written(value: Parts) -> bytes:
-    """One text of parts."""
+    """Write parts as one text."""
     pieces: list[bytes] = []
     _write(value, pieces)
     return b"".join(pieces)
 
 
 def quoted(text: str) -> bytes:
-    """A JSON string."""
+    """Write a JSON string."""
     try:
         return msgspec.json.encode(text)
-    except UnicodeEncodeError:  # half a surrogate pair, for which there is only an escape
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
         return json.dumps(text).encode()
 
 
 def _write(value: Parts, pieces: list[bytes]) -> None:
-    """Collect what is then joined at once: large texts are copied once."""
+    """Collect pieces that are joined at once, so that large texts are copied once."""
     if isinstance(value, bytes | Raw):
         pieces.append(value)
     elif isinstance(value, Mapping):
@@ -161,7 +161,7 @@ def _read_object_leniently(body: bytes) -> dict[str, Raw]:
 
 
 def _parts(text: str) -> list[str]:
-    """The elements of a list, or names and values of an object in turn; it is known to be valid."""
+    """Return the elements of a valid list, or names and values of a valid object in turn."""
     parts: list[str] = []
     at = _next_part(text, 1)
     while at < len(text) - 1:

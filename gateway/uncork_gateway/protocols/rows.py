@@ -1,4 +1,4 @@
-"""KServe V1 and TensorFlow Serving REST: JSON rows, or columns of them, for one list of predictions.
+"""KServe V1 and TensorFlow Serving REST: JSON rows or columns, answered by a list of predictions.
 
 ``{"instances": [row, ...]}`` or ``{"inputs": [row, ...]}`` gets ``{"predictions": [row, ...]}``;
 ``{"inputs": {name: [value, ...], ...}}`` gets ``{"outputs": ...}``.
@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
-from typing import Literal, TypeVar
+from itertools import chain
+from typing import Literal
 
 from msgspec import Raw
 
-from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols import rows_replies
 from uncork_gateway.protocols.raw_json import (
     NotJson,
     Parts,
@@ -28,26 +28,21 @@ from uncork_gateway.protocols.raw_json import (
     read_only_list,
     written,
 )
-from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply
-
-Share = list[Raw] | Raw
-"""What one request gets of a list: its own rows, or a text that was not dealt out."""
-Member = Share | dict[str, Share]
-"""What one request gets of a member of the reply; of an object of columns, its share of each."""
+from uncork_gateway.protocols.rows_replies import RowsReply
+from uncork_gateway.protocols.wire import JSON, Content, Unmergeable
 
 _Lists = tuple[tuple[str, ...] | None, tuple[list[Raw], ...]]
-_T = TypeVar("_T")
-
-_JSON = ((b"content-type", b"application/json"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRequest:
-    """A request that was read: rows, or columns of equal length.
+    """A parsed request: rows, or columns of equal length.
 
-    ``names`` are those of the columns, sorted; None if it has rows. ``lists`` are the columns in that order,
-    or the rows as the only list; ``forms`` says what the first row of each is. ``others`` are the rest of the
-    members, by name.
+    Attributes:
+        names: of the columns, sorted; None if the request has rows.
+        lists: the columns in that order, or the rows as the only list.
+        forms: the form of the first value of each list.
+        others: the other members, sorted by name.
     """
 
     member: Literal["instances", "inputs"]
@@ -59,28 +54,21 @@ class RowsRequest:
 
     @property
     def rows(self) -> int:
-        """How many rows it has, from 1."""
+        """The number of rows, at least 1."""
         return len(self.lists[0])
 
     @property
     def key(self) -> Hashable:
-        """All but values: the member, names of columns, forms of rows, other members as they were written."""
+        """Everything but values: the member, names of columns, forms of rows, other members verbatim."""
         return self.member, self.names, self.forms, self.others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsReply:
-    """What a reply has for one request, by member, in the order of the reply."""
-
-    members: dict[str, Member]
-
-
 def parse_rows(body: bytes) -> RowsRequest:
-    """Read a request. Of two members with one name the last counts, and only that one is sent on.
+    """Parse a request. Of a repeated member only the last counts and is passed on.
 
     Raises:
         BadRequest: if it is malformed.
-        Unmergeable: if it has no rows, or inputs that are no lists of equal length: some servers take that.
+        Unmergeable: if it has no rows, or inputs other than lists of equal length, which some servers accept.
     """
     try:
         rows = read_only_list(body, "instances")
@@ -121,7 +109,7 @@ def _only_instances(rows: list[Raw], *, size_bytes: int) -> RowsRequest:
 
 
 def as_rows(request: RowsRequest) -> list[bytes]:
-    """Each row as one JSON text; a row of columns is an object with the value of each."""
+    """Return each row as one JSON text; a row of columns is an object with a value from each."""
     if request.names is None:
         return [bytes(row) for row in request.lists[0]]
     return [
@@ -130,81 +118,51 @@ def as_rows(request: RowsRequest) -> list[bytes]:
 
 
 def error_body(detail: str) -> bytes:
-    """The body of an answer that is an error."""
+    """Write the body of an error."""
     return written({"error": quoted(detail)})
 
 
 class RowsWire:
-    """Requests of one key become one list of rows, or columns end to end; lists in the reply are dealt out.
+    """Merges requests into one list of rows, or into columns; splits lists of the reply.
 
-    With ``add_batch_id`` an answer says the id of its batch, and an empty message, as KServe's batcher does.
+    With ``add_batch_id`` an answer carries its batch id and an empty message, as KServe's batcher does.
     """
 
     def __init__(self, *, add_batch_id: bool) -> None:
         self._add_batch_id = add_batch_id
 
     def parse(self, content: Content) -> RowsRequest:
-        """Read a request.
-
-        Raises:
-            BadRequest: if it is malformed.
-            Unmergeable: if it cannot be said what its rows are.
-        """
+        """Parse a request; see :func:`parse_rows`."""
         return parse_rows(content.body)
 
     def cut(self, request: RowsRequest, most_rows: int) -> list[RowsRequest]:
-        """The request in parts of at most ``most_rows`` rows, in order; itself if it is no larger."""
+        """Cut a request into parts of at most ``most_rows`` rows, in order."""
         if request.rows <= most_rows:
             return [request]
         return [_part(request, start, start + most_rows) for start in range(0, request.rows, most_rows)]
 
     def merge(self, requests: Sequence[RowsRequest]) -> Content:
-        """One call for requests of one key, their rows in order."""
+        """Merge requests with one key into one call, their rows in order."""
         first = requests[0]
         lists = [list(chain(*parts)) for parts in zip(*(each.lists for each in requests), strict=True)]
         value = lists[0] if first.names is None else dict(zip(first.names, lists, strict=True))
-        return Content(written({first.member: value, **dict(first.others)}), _JSON)
+        return Content(written({first.member: value, **dict(first.others)}), (JSON,))
 
     def split(self, reply: Content, requests: Sequence[RowsRequest]) -> list[RowsReply]:
-        """What the reply to a merged call has for each request.
-
-        Raises:
-            WrongReply: if it is no such object, or a list in it is not of as many rows as were sent.
-        """
+        """Split the reply to a merged call between its requests; see :func:`rows_replies.split`."""
         rows = [request.rows for request in requests]
-        try:
-            only = read_only_list(reply.body, "predictions")
-            if only is not None and len(only) == sum(rows):
-                return [RowsReply(members={"predictions": share}) for share in _deal(only, rows)]
-            fields = read_object(reply.body)
-            if "predictions" not in fields and "outputs" not in fields:
-                raise WrongReply("the reply has neither 'predictions' nor 'outputs'")
-            if self._add_batch_id:
-                fields = {name: fields[name] for name in fields if name not in ("message", "batchId")}
-            shares = {name: _shares_of_member(name, text, rows) for name, text in fields.items()}
-        except NotJson as error:
-            raise WrongReply(f"the reply {error}") from error
-        except RecursionError as error:
-            raise WrongReply("the reply is nested too deeply") from error
-        return [
-            RowsReply(members=dict(zip(shares, share, strict=True)))
-            for share in zip(*shares.values(), strict=True)
-        ]
+        return rows_replies.split(reply.body, rows, drop_batch_id=self._add_batch_id)
 
     def join(self, parts: Sequence[RowsReply]) -> RowsReply:
-        """What the parts of a request that was cut got, as if it had not been.
-
-        Raises:
-            WrongReply: if they have not the same members, or differ in what is not dealt out by rows.
-        """
-        return RowsReply(members=_join_each([part.members for part in parts], _join_member))
+        """Join the shares of the parts of one request; see :func:`rows_replies.join`."""
+        return rows_replies.join(parts)
 
     def render(self, reply: RowsReply, request: RowsRequest, *, batch_id: str) -> Content:
-        """The answer to one request."""
+        """Write the answer to one request."""
         fields: dict[str, Parts] = {}
         if self._add_batch_id:
             fields = {"message": quoted(""), "batchId": quoted(batch_id)}
-        return Content(written({**fields, **reply.members}), _JSON)
+        return Content(written({**fields, **reply}), (JSON,))
 
 
 def _read_instances(text: Raw | None) -> _Lists:
@@ -232,75 +190,3 @@ def _read_inputs(text: Raw) -> _Lists:
 def _part(request: RowsRequest, start: int, end: int) -> RowsRequest:
     lists = tuple(each[start:end] for each in request.lists)
     return replace(request, lists=lists, size_bytes=sum(map(len, chain(*lists))))
-
-
-def _deal(rows: list[Raw], counts: Sequence[int]) -> list[list[Raw]]:
-    return [rows[start:end] for start, end in pairwise(accumulate(counts, initial=0))]
-
-
-def _shares_of_member(name: str, text: Raw, counts: Sequence[int]) -> Sequence[Member]:
-    """What each request gets of a member of the reply."""
-    if name == "predictions":
-        return _shares_of_predictions(text, counts)
-    if name == "outputs":
-        if not is_object(text):
-            return _shares_of_output("'outputs'", text, counts)
-        columns = {
-            column: _shares_of_output(f"the column {column!r} of 'outputs'", values, counts)
-            for column, values in members(text).items()
-        }
-        return [{column: shares[at] for column, shares in columns.items()} for at in range(len(counts))]
-    rows = elements(text) if is_list(text) else []
-    return _deal(rows, counts) if len(rows) == sum(counts) else [text] * len(counts)
-
-
-def _shares_of_predictions(text: Raw, counts: Sequence[int]) -> Sequence[Share]:
-    expected = sum(counts)
-    if not is_list(text):
-        raise WrongReply(f"expected a list of {expected} predictions, got no list")
-    rows = elements(text)
-    if len(rows) != expected:
-        raise WrongReply(f"expected {expected} predictions, got {len(rows)}")
-    return _deal(rows, counts)
-
-
-def _shares_of_output(what: str, text: Raw, counts: Sequence[int]) -> Sequence[Share]:
-    """By rows; a list of one is for all. A request that was alone gets whatever there is."""
-    expected = sum(counts)
-    rows = elements(text) if is_list(text) else None
-    if rows is not None and len(rows) == expected:
-        return _deal(rows, counts)
-    if rows is not None and len(rows) == 1:
-        return [Raw(written(rows))] * len(counts)
-    if len(counts) == 1:
-        return [text]
-    got = "no list" if rows is None else f"a list of {len(rows)}"
-    raise WrongReply(
-        f"expected {what} to be a list of {plural(expected, 'value')}, or of one for all, got {got}"
-    )
-
-
-def _join_each(objects: Sequence[dict[str, _T]], join: Callable[[str, list[_T]], _T]) -> dict[str, _T]:
-    """Objects of the same names into one, the values of each name by ``join``."""
-    names = objects[0].keys()
-    if any(each.keys() != names for each in objects):
-        raise WrongReply("the parts of the reply differ in the names of their members")
-    return {name: join(name, [each[name] for each in objects]) for name in names}
-
-
-def _join_member(name: str, parts: list[Member]) -> Member:
-    objects = [part for part in parts if isinstance(part, dict)]
-    if len(objects) == len(parts):
-        return _join_each(objects, _join_share)
-    return _join_share(name, parts)
-
-
-def _join_share(name: str, parts: Sequence[Member]) -> Share:
-    """Rows one after the other; what was given to all must be the same everywhere."""
-    rows = [part for part in parts if isinstance(part, list)]
-    if len(rows) == len(parts):
-        return list(chain(*rows))
-    texts = {written(part) for part in parts}
-    if len(texts) > 1:
-        raise WrongReply(f"the parts of the reply differ in {name!r}, which is not dealt out by rows")
-    return Raw(texts.pop())

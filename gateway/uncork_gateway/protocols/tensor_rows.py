@@ -1,4 +1,4 @@
-"""Tensors as JSON rows and back, for services of our own: every protocol comes down to rows."""
+"""Conversion between tensors and JSON rows, for services of our own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uncork_gateway.protocols.tensors import (
     LENGTH_BYTES,
     MAX_AXES,
     SPACE,
-    Form,
+    DataForm,
     Malformed,
     Tensor,
     between_commas,
@@ -37,9 +37,9 @@ _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def json_rows(tensor: Tensor) -> list[bytes]:
-    """Each row of a checked tensor as one JSON text, nested by the inner shape.
+    """Return each row of a checked tensor as one JSON text, nested by the inner shape.
 
-    JSON values keep their text. Of binary ones, NaN and infinity become null, as JSON has no word for them.
+    JSON values keep their text. Binary NaN and infinity become null, as JSON cannot express them.
 
     Raises:
         Malformed: if there are no values, or an element of BYTES is not UTF-8.
@@ -52,7 +52,7 @@ def json_rows(tensor: Tensor) -> list[bytes]:
         return [msgspec.json.encode(row) for row in _array(tensor).tolist()]
     if tensor.form == "nested":
         return [row.strip(SPACE) for row in between_commas(tensor.data, range(1, rows + 1), leaves(inner))]
-    # Cut into innermost lists, not into values: those are many.
+    # Cut into innermost lists, not into single values: there may be very many.
     width = inner.pop() if inner else 1
     lists = rows * math.prod(inner)
     texts = between_commas(tensor.data, range(1, lists + 1), width) if lists else []
@@ -67,13 +67,13 @@ def json_rows(tensor: Tensor) -> list[bytes]:
 
 
 def output_tensor(body: bytes, form: TensorForm | ListForm, *, rows: int, binary: bool) -> Tensor:
-    """The output tensor of results that are an array.
+    """Return the output tensor of results that are an array.
 
     Args:
-        body: the rows that a worker gave. Numbers and booleans are in the form that the client wants.
+        body: the worker's rows. Numbers and booleans already have the form that the client wants.
         form: how they are written.
         rows: how many there are.
-        binary: whether the client wants binary; strings come as JSON either way.
+        binary: whether the client wants binary data; workers send strings as JSON either way.
     """
     tensor = Tensor(name=OUTPUT, datatype=form.datatype, shape=(rows, *form.shape), form="binary", data=body)
     if isinstance(form, TensorForm):
@@ -86,22 +86,22 @@ def output_tensor(body: bytes, form: TensorForm | ListForm, *, rows: int, binary
 
 
 def tensors_from_rows(rows: Sequence[bytes], *, binary: Callable[[str], bool]) -> list[Tensor]:
-    """Output tensors from the JSON texts of results, one or more.
+    """Return output tensors for the JSON texts of results, one or more.
 
-    Numbers, booleans, strings and lists of one shape are one tensor, :data:`OUTPUT`; objects with the same
-    keys are a tensor for each key; anything else is BYTES of the JSON texts. A tensor has the first datatype
-    of BOOL, INT64, UINT64, FP64 and BYTES that holds its values. null is NaN in binary floats.
+    Numbers, booleans, strings and lists of one shape become one tensor, :data:`OUTPUT`; objects with the same
+    keys become a tensor for each key; anything else becomes BYTES of the JSON texts. A tensor has the first
+    datatype of BOOL, INT64, UINT64, FP64 and BYTES that holds its values. null is NaN in binary floats.
 
     Args:
         rows: the results.
-        binary: whether the tensor of a name is to be binary.
+        binary: whether the client wants the tensor of a name in binary.
     """
     columns = columns_of(rows) or {OUTPUT: list(rows)}
     return [_output(name, texts, binary(name)) for name, texts in columns.items()]
 
 
 def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
-    """JSON texts of objects with the same keys as a list for each key; None if they are not such."""
+    """Return a list of values for each key of objects with the same keys; None for anything else."""
     try:
         objects = _objects_decoder.decode(b"[%b]" % b",".join(rows))
     except msgspec.ValidationError:
@@ -112,9 +112,9 @@ def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
     return {name: [bytes(row[name]) for row in objects] for name in names}
 
 
-def row_texts(joined: bytes) -> list[bytes]:
-    """Each of the JSON texts that are joined by commas."""
-    return [bytes(text) for text in _texts_decoder.decode(b"[%b]" % joined)]
+def row_texts(rows: bytes) -> list[bytes]:
+    """Split JSON texts that are joined by commas."""
+    return [bytes(text) for text in _texts_decoder.decode(b"[%b]" % rows)]
 
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:
@@ -141,12 +141,12 @@ def _output(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
     except (Malformed, msgspec.ValidationError, OverflowError):
         # Not one shape, not one kind, or a number that no datatype holds.
         data = _prefixed(texts) if binary else msgspec.json.encode([text.decode() for text in texts])[1:-1]
-        form: Form = "binary" if binary else "flat"
+        form: DataForm = "binary" if binary else "flat"
         return Tensor(name=name, datatype="BYTES", shape=(len(texts),), form=form, data=data)
 
 
 def _regular(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
-    """A tensor of values.
+    """Return a tensor of the values themselves.
 
     Raises:
         Malformed: if they are not of one shape and kind.
@@ -155,7 +155,7 @@ def _regular(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
     data = b",".join(texts)
     values: list[Any] = msgspec.json.decode(b"[%b]" % data)
     shape = _shape(values)
-    form: Form = "nested" if len(shape) > 1 else "flat"
+    form: DataForm = "nested" if len(shape) > 1 else "flat"
     tensor = Tensor(name=name, datatype="", shape=shape, form=form, data=data)
     check_values(tensor)
     for _ in shape[1:]:
@@ -169,7 +169,7 @@ def _regular(name: str, texts: Sequence[bytes], binary: bool) -> Tensor:
 
 
 def _shape(values: list[Any]) -> tuple[int, ...]:
-    """The shape, if all are like the first."""
+    """Return the shape that the first elements have."""
     shape: list[int] = []
     first: Any = values
     while isinstance(first, list):
@@ -202,7 +202,7 @@ def _holds(datatype: str, kinds: set[type], values: Sequence[Any]) -> bool:
 
 
 def _flattened(text: bytes, shape: Sequence[int]) -> bytes:
-    """Values without the lists around them."""
+    """Return values without the lists around them."""
     if 0 in shape:
         return b""
     if b'"' not in text:

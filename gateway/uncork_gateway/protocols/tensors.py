@@ -1,7 +1,7 @@
-"""Tensors of the Open Inference Protocol V2: counted, cut and joined along their first axis as they came.
+"""Tensors of the Open Inference Protocol V2, counted, cut and joined along their first axis.
 
-Values stay text (JSON, flat or nested in the shape's lists) or bytes (the binary tensor extension). Commas
-tell where a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
+Values stay text (JSON, flat or nested as the shape) or bytes (the binary tensor extension). Commas show where
+a row of JSON ends: a row of n values has n - 1 of them, however it is nested.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from uncork_dispatcher.plural import plural
 from uncork_gateway.errors import BadRequest
 
 SPACE = b" \t\r\n"
-# NumPy's own limit. Without one, a shape could cost more than its tensor.
+# NumPy's limit. Without one, handling a shape could cost more than its tensor.
 MAX_AXES = 64
 LENGTH_BYTES = 4
-Form = Literal["flat", "nested", "binary"]
+DataForm = Literal["flat", "nested", "binary"]
 
-# How the values of a datatype lie in a binary tensor; BF16 is the upper half of an FP32.
+# NumPy dtypes of binary tensors by datatype; BF16 is the upper half of an FP32.
 LAYOUTS = {
     "BOOL": "?",
     **{f"UINT{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
@@ -39,19 +39,19 @@ _ITEM_BYTES = {datatype: np.dtype(layout).itemsize for datatype, layout in LAYOU
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _EMPTY_LIST = re.compile(rb"\[[ \t\r\n]*\]")
-# Numbers, true, false, null: what is left of a list without them is brackets and commas.
+# The characters of numbers, true, false and null. A list without them is brackets and commas.
 _SCALARS = b"0123456789+-.eEtrufalsn" + SPACE
 
 
 class Malformed(BadRequest):
-    """Bytes that are not what the protocol says: 400 if a client sent them, 502 if an upstream did."""
+    """A body violates the protocol: 400 if a client sent it, 502 if a model server did."""
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True):
     """A named tensor.
 
     Attributes:
-        shape: at most ``MAX_AXES`` lengths from 0.
+        shape: at most ``MAX_AXES`` lengths, each 0 or more.
         form: how ``data`` is written.
         data: the bytes of a binary tensor; or the text of a JSON list without its outermost brackets.
         parameters: raw JSON by name, without ``binary_data_size``.
@@ -60,13 +60,13 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     datatype: str
     shape: tuple[int, ...]
-    form: Form
+    form: DataForm
     data: bytes
     parameters: dict[str, bytes] = {}
 
 
 class TensorSpec(NamedTuple):
-    """What the tensors of one name have in common; ``shape`` is that of a row, -1 an axis of any length."""
+    """What tensors of one name have in common; ``shape`` is that of a row, with -1 for any length."""
 
     name: str
     datatype: str
@@ -74,10 +74,10 @@ class TensorSpec(NamedTuple):
 
 
 def check_values(tensor: Tensor) -> None:
-    """Check that the data has as many values as the shape says, and is nested like it or not at all.
+    """Check that the number of values matches the shape, and that they are nested like it or flat.
 
     Raises:
-        Malformed: if it is not so.
+        Malformed: if not.
     """
     wanted = math.prod(tensor.shape)
     unit = "value"
@@ -100,8 +100,8 @@ def check_values(tensor: Tensor) -> None:
         )
 
 
-def deal(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    """Cut a checked tensor along its first axis; ``counts`` are rows from 1 and add up to all of them."""
+def split_rows(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Split a checked tensor along its first axis into pieces of ``counts`` rows, each 1 or more."""
     inner = tensor.shape[1:]
     stops = list(accumulate(counts))
     if tensor.form == "binary":
@@ -116,7 +116,7 @@ def deal(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
 
 
 def concatenate(tensors: Sequence[Tensor]) -> Tensor:
-    """Join along the first axis tensors of one datatype, inner shape and form; the rest is the first's."""
+    """Join tensors of one datatype, inner shape and form along the first axis; the first gives the rest."""
     first = tensors[0]
     separator = b"" if first.form == "binary" else b","
     return msgspec.structs.replace(
@@ -127,12 +127,12 @@ def concatenate(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def leaves(shape: Sequence[int]) -> int:
-    """Lists and values that hold no list with content; a list of n of them has n - 1 commas."""
+    """Return the number of values and empty lists of a shape; n of them have n - 1 commas between them."""
     return math.prod(shape[: shape.index(0)] if 0 in shape else shape)
 
 
 def between_commas(text: bytes, stops: Sequence[int], width: int) -> list[bytes]:
-    """Pieces of a JSON list that end after so many rows of ``width`` values each."""
+    """Cut a JSON list after the rows in ``stops``; a row has ``width`` values."""
     if width == 0:
         return [b""] * len(stops)
     marks = np.frombuffer(without_strings(text), np.uint8)
@@ -143,14 +143,14 @@ def between_commas(text: bytes, stops: Sequence[int], width: int) -> list[bytes]
 
 
 def without_strings(text: bytes) -> bytes:
-    """JSON with digits in the place of strings, so that every comma and bracket has its meaning."""
+    """Replace strings by digits, so that every comma and bracket is structural."""
     if b'"' not in text:
         return text
     return _STRING.sub(lambda string: b"0" * len(string[0]), text)
 
 
 def element_ends(tensor: Tensor) -> list[int]:
-    """Where the elements of a binary BYTES tensor end, each a length in four bytes and as many bytes.
+    """Return the ends of the elements of a binary BYTES tensor: each is a length in four bytes, then data.
 
     Raises:
         Malformed: if the last one is cut short.
@@ -182,7 +182,7 @@ def _check_nested(tensor: Tensor) -> None:
 
 
 def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
-    # That there are as many commas comes first: what is built from the shape is then no larger than the data.
+    # Commas are compared first: what is built from the shape is then no larger than the data.
     if len(shape) < 2 or text.count(b",") + 1 != leaves(shape):
         return False
     brackets = _brackets(shape)
@@ -192,7 +192,7 @@ def _is_nested_like(text: bytes, shape: tuple[int, ...]) -> bool:
 
 
 def _brackets(shape: Sequence[int]) -> bytes:
-    """Brackets and commas of a list nested like the shape, without the outermost brackets."""
+    """Return brackets and commas of a list nested like the shape, without the outermost brackets."""
     length, *inner = shape
     return b",".join([b"[%b]" % _brackets(inner) if inner else b""] * length)
 

@@ -8,14 +8,14 @@ from uuid import uuid4
 import msgspec
 
 from uncork_gateway.protocols import v2_replies
-from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, deal
+from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
 from uncork_gateway.protocols.v2_message import (
     JSON_LENGTH,
+    NULL,
     Message,
     WireTensor,
     decode,
     excerpt,
-    member,
     natural,
     raw_members,
     read,
@@ -25,7 +25,6 @@ from uncork_gateway.protocols.v2_message import (
 from uncork_gateway.protocols.v2_replies import WHOLE_PARAMETERS, InferReply
 from uncork_gateway.protocols.wire import Content, Unmergeable
 
-_NULL = b"null"
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
 _BOOLEANS = {b"true": True, b"false": False}
@@ -50,11 +49,11 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: raw JSON, if there is one.
-        members: of the request but id and inputs, raw JSON by name.
-        wanted: names of outputs asked for, if any are, and whether each is to be binary.
-        binary: whether outputs that ``wanted`` does not name are to be binary.
+        members: everything but id and inputs, raw JSON by name.
+        wanted: names of requested outputs, if the client names any, and whether it wants each in binary.
+        binary: whether the client wants other outputs in binary.
         rows: the length of the first axis of every input.
-        key: requests of the same share calls.
+        key: requests with the same key share calls.
         size_bytes: of the body, or of the inputs of a part.
     """
 
@@ -68,7 +67,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
     def wants_binary(self, output: str) -> bool:
-        """Whether the client wants an output of this name in binary."""
+        """True if the client wants an output of this name in binary."""
         return self.wanted.get(output, self.binary)
 
 
@@ -76,23 +75,23 @@ class V2Wire:
     """Inference requests and replies."""
 
     def parse(self, content: Content) -> InferRequest:
-        """Read a request.
+        """Parse a request.
 
         Raises:
             BadRequest: if it is malformed.
-            Unmergeable: if it belongs to a sequence, refers to shared memory, has no rows, or has inputs of
-                different row counts or with members that the protocol does not know.
+            Unmergeable: if it belongs to a sequence, uses shared memory, has no rows, or its inputs have
+                different numbers of rows or unknown members.
         """
         if natural(content.header(JSON_LENGTH) or b"") == 0:
             raise Unmergeable("the body is one raw tensor, without JSON")
         message = read(content, "inputs")
         parameters = _parameters(message.members)
-        binary = _wish(parameters.get("binary_data_output", b"false"))
+        binary = _boolean(parameters.get("binary_data_output", b"false"))
         wanted = _wanted(message.members, binary)
         inputs = _inputs(message)
         rows = _rows(inputs)
         for tensor in inputs:
-            # One row without data carries parameters only.
+            # A single row without data carries parameters only.
             if tensor.data or tensor.form == "binary" or rows > 1:
                 check_values(tensor)
         return InferRequest(
@@ -107,12 +106,12 @@ class V2Wire:
         )
 
     def cut(self, request: InferRequest, most_rows: int) -> list[InferRequest]:
-        """The request in parts of at most ``most_rows`` rows, in order; itself if it is no larger."""
+        """Cut a request into parts of at most ``most_rows`` rows, in order."""
         if request.rows <= most_rows:
             return [request]
         whole, rest = divmod(request.rows, most_rows)
         counts = [most_rows] * whole + [rest] * (rest > 0)
-        pieces = zip(*[deal(tensor, counts) for tensor in request.inputs], strict=True)
+        pieces = zip(*[split_rows(tensor, counts) for tensor in request.inputs], strict=True)
         return [
             msgspec.structs.replace(
                 request,
@@ -124,32 +123,29 @@ class V2Wire:
         ]
 
     def merge(self, requests: Sequence[InferRequest]) -> Content:
-        """One call for requests of one key. It has an id of its own if there are several.
+        """Merge requests with one key into one call, with a new id if there are several.
 
         KServe's server (0.21) answers 500 to binary inputs without an id.
         """
         first = requests[0]
-        members = [member(name, value) for name, value in first.members.items()]
         inputs, request_id = first.inputs, first.id
         if len(requests) > 1:
             request_id = b'"%b"' % uuid4().hex.encode()
             inputs = [
                 _merged(tensors) for tensors in zip(*[request.inputs for request in requests], strict=True)
             ]
-        if request_id is not None:
-            members.append(member("id", request_id))
-        return write(members, b"inputs", inputs)
+        return write(first.members, request_id, b"inputs", inputs)
 
     def split(self, reply: Content, requests: Sequence[InferRequest]) -> list[InferReply]:
-        """What the reply to a merged call has for each request.
+        """Split the reply to a merged call between its requests.
 
         Raises:
-            WrongReply: if it cannot be read or is not for so many rows.
+            WrongReply: if it cannot be read or is not for that many rows.
         """
         return v2_replies.split(reply, [request.rows for request in requests])
 
     def join(self, parts: Sequence[InferReply]) -> InferReply:
-        """What the parts of a request that was cut got, as if it had not been.
+        """Join the replies to the parts of one request.
 
         Raises:
             WrongReply: if they do not fit together.
@@ -157,8 +153,8 @@ class V2Wire:
         return v2_replies.join(parts)
 
     def render(self, reply: InferReply, request: InferRequest, *, batch_id: str) -> Content:
-        """The answer to one request, with its own id. The protocol has no place for the batch id."""
-        return v2_replies.render(reply, request.id)
+        """Write the answer to one request, with its own id. The protocol has no member for the batch id."""
+        return v2_replies.render(reply.members, request.id, reply.outputs)
 
 
 def _inputs(message: Message) -> list[Tensor]:
@@ -175,8 +171,8 @@ def _inputs(message: Message) -> list[Tensor]:
 
 
 def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
-    """The parameters of a request that may share a call."""
-    parameters = raw_members(decode(_parameters_decoder, members.get("parameters", _NULL), "parameters"))
+    """Return the parameters of a request that may share a call."""
+    parameters = raw_members(decode(_parameters_decoder, members.get("parameters", NULL), "parameters"))
     for name in parameters:
         if name in _SEQUENCE:
             raise Unmergeable(f"the request has the parameter {name}: its order among others matters")
@@ -185,15 +181,15 @@ def _parameters(members: dict[str, bytes]) -> dict[str, bytes]:
 
 def _wanted(members: dict[str, bytes], binary: bool) -> dict[str, bool]:
     wanted = {}
-    for output in decode(_wanted_decoder, members.get("outputs", _NULL), "outputs") or ():
+    for output in decode(_wanted_decoder, members.get("outputs", NULL), "outputs") or ():
         parameters = raw_members(output.parameters)
         _refuse_shared_memory(output.name, parameters)
-        wish = parameters.get("binary_data")
-        wanted[output.name] = binary if wish is None else _wish(wish)
+        own = parameters.get("binary_data")
+        wanted[output.name] = binary if own is None else _boolean(own)
     return wanted
 
 
-def _wish(raw: bytes) -> bool:
+def _boolean(raw: bytes) -> bool:
     if raw not in _BOOLEANS:
         raise Malformed(f"binary_data and binary_data_output must be true or false, got {excerpt(raw)}")
     return _BOOLEANS[raw]
@@ -205,7 +201,7 @@ def _refuse_shared_memory(name: str, parameters: dict[str, bytes] | dict[str, ms
 
 
 def _rows(inputs: Sequence[Tensor]) -> int:
-    """The length of the first axis of all inputs."""
+    """Return the length of the first axis of all inputs."""
     if not inputs:
         raise Unmergeable("the request has no inputs")
     rows = {tensor.shape[0] if tensor.shape else 0 for tensor in inputs}
@@ -216,7 +212,7 @@ def _rows(inputs: Sequence[Tensor]) -> int:
 
 
 def _tensor_key(tensor: Tensor) -> Hashable:
-    # One without data shares calls with its like.
+    # Tensors without data share calls with each other.
     form = tensor.form if tensor.data else None
     if not tensor.parameters:
         return tensor.name, tensor.datatype, tensor.shape[1:], form
@@ -225,7 +221,7 @@ def _tensor_key(tensor: Tensor) -> Hashable:
 
 
 def _merged(tensors: Sequence[Tensor]) -> Tensor:
-    """One tensor for several requests; what they say of their rows becomes a list with a value for each."""
+    """Merge an input of several requests; parameters of rows become lists with a value per request."""
     tensor = concatenate(tensors)
     names = dict.fromkeys(name for each in tensors for name in each.parameters)
     if not names:
@@ -233,7 +229,7 @@ def _merged(tensors: Sequence[Tensor]) -> Tensor:
     parameters = {
         name: tensor.parameters[name]
         if name in WHOLE_PARAMETERS
-        else b"[%b]" % b",".join([each.parameters.get(name, _NULL) for each in tensors])
+        else b"[%b]" % b",".join([each.parameters.get(name, NULL) for each in tensors])
         for name in names
     }
     return msgspec.structs.replace(tensor, parameters=parameters)

@@ -1,4 +1,4 @@
-"""Bodies of the Open Inference Protocol V2: JSON, with the bytes of binary tensors behind it."""
+"""Bodies of the Open Inference Protocol V2: JSON, followed by the bytes of binary tensors."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.protocols.tensors import DATATYPES, MAX_AXES, SPACE, Form, Malformed, Tensor
-from uncork_gateway.protocols.wire import Content
+from uncork_gateway.protocols.tensors import DATATYPES, MAX_AXES, SPACE, DataForm, Malformed, Tensor
+from uncork_gateway.protocols.wire import JSON, Content
 
 JSON_LENGTH = b"inference-header-content-length"
-_NULL = b"null"
-ABSENT = msgspec.Raw(_NULL)
+NULL = b"null"
+ABSENT = msgspec.Raw(NULL)
 _BINARY_SIZE = "binary_data_size"
 # More digits than any body has bytes.
 _MOST_DIGITS = 18
 _EXCERPT_BYTES = 20
 _MOST_ROWS = 2**63 - 1
-_JSON = (b"content-type", b"application/json")
 _OCTETS = (b"content-type", b"application/octet-stream")
 _T = TypeVar("_T")
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class WireTensor(msgspec.Struct):
-    """A tensor as JSON says it."""
+    """A tensor's JSON."""
 
     name: str
     shape: list[int]
@@ -36,13 +35,13 @@ class WireTensor(msgspec.Struct):
 
 
 class Message(NamedTuple):
-    """A body taken apart.
+    """A parsed body.
 
     Attributes:
         id: raw JSON, if there is one.
-        members: of the object, raw JSON by name, without id and tensors.
+        members: the object's other members, raw JSON by name, without the tensors.
         tensors: the JSON of all tensors.
-        blocks: the bytes behind the JSON.
+        blocks: the bytes after the JSON.
     """
 
     id: bytes | None
@@ -52,11 +51,11 @@ class Message(NamedTuple):
 
 
 def read(content: Content, tensors_name: str) -> Message:
-    """Take a body apart whose tensors have this name.
+    """Parse a body whose tensors are the member ``tensors_name``.
 
     Raises:
-        Malformed: if it is not an object with tensors, or not in UTF-8, or its id is not a string, or the
-            header that says where the JSON ends is wrong.
+        Malformed: if it is not an object with tensors, not UTF-8, its id is not a string, or the length of
+            the JSON in its header is wrong.
     """
     text, blocks = _halves(content)
     members = decode(_object_decoder, text, "the body")
@@ -64,13 +63,13 @@ def read(content: Content, tensors_name: str) -> Message:
     if tensors is None:
         raise Malformed(f"expected {tensors_name}, got only {', '.join(members) or 'an empty object'}")
     own_id = bytes(members.pop("id", ABSENT))
-    if own_id != _NULL and not own_id.startswith(b'"'):
+    if own_id != NULL and not own_id.startswith(b'"'):
         raise Malformed(f"id must be a string, got {excerpt(own_id)}")
-    return Message(None if own_id == _NULL else own_id, raw_members(members), tensors, blocks)
+    return Message(None if own_id == NULL else own_id, raw_members(members), tensors, blocks)
 
 
 def decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, name: str) -> _T:
-    """Read JSON that messages call by this name.
+    """Decode JSON; ``name`` is its name in errors.
 
     Raises:
         Malformed: if it is not JSON, or JSON of another kind.
@@ -84,20 +83,20 @@ def decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw, name: s
 
 
 def natural(text: bytes) -> int | None:
-    """A number from 0, or None if the text is not one that a length can be."""
+    """Return a length, or None if the text is none."""
     return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def excerpt(text: bytes) -> str:
-    """The beginning of a text that is wrong, for a message."""
+    """Return the beginning of a wrong text, for an error."""
     return repr(text[:_EXCERPT_BYTES].decode(errors="replace"))
 
 
 def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Tensor]:
-    """Tensors from their JSON and from the bytes behind it. Whether data and shape agree is not looked at.
+    """Read tensors from their JSON and the bytes after it. It does not compare data with shape.
 
     Raises:
-        Malformed: if one says what cannot be, or there are more or fewer bytes than they say.
+        Malformed: if a tensor's description is invalid, or the number of bytes does not match them.
     """
     tensors, at = [], 0
     for wire in described:
@@ -131,31 +130,29 @@ def read_tensors(described: Sequence[WireTensor], blocks: memoryview) -> list[Te
 
 
 def raw_members(members: dict[str, msgspec.Raw] | None) -> dict[str, bytes]:
-    """Members of an object with bytes of their own, which do not keep the body alive."""
+    """Copy the members of an object, so that they do not keep the body alive."""
     return {name: bytes(value) for name, value in members.items()} if members else {}
 
 
-def write(members: Sequence[bytes], tensors_name: bytes, tensors: Sequence[Tensor]) -> Content:
-    """A body: members of its object as JSON, then the tensors under their name."""
-    # Joined at once: large values are copied once.
-    text = [b"{", *[b"%b," % each for each in members], b'"%b":[' % tensors_name]
+def write(
+    members: dict[str, bytes], request_id: bytes | None, tensors_name: bytes, tensors: Sequence[Tensor]
+) -> Content:
+    """Write a body: members as raw JSON, the id if there is one, then the tensors under their name."""
+    if request_id is not None:
+        members = {**members, "id": request_id}
+    # Joined at once, so that large values are copied once.
+    text = [b"{", *[b"%b," % _member(*each) for each in members.items()], b'"%b":[' % tensors_name]
     for at, tensor in enumerate(tensors):
         text += (b"," if at else b"", *_described(tensor))
     text.append(b"]}")
     blocks = [tensor.data for tensor in tensors if tensor.form == "binary"]
     if not blocks:
-        return Content(b"".join(text), (_JSON,))
+        return Content(b"".join(text), (JSON,))
     return Content(b"".join([*text, *blocks]), (_OCTETS, (JSON_LENGTH, b"%d" % sum(map(len, text)))))
 
 
-def member(name: str, value: bytes) -> bytes:
-    """A member of an object; the value is raw JSON."""
+def _member(name: str, value: bytes) -> bytes:
     return b"%b:%b" % (msgspec.json.encode(name), value)
-
-
-def json_object(members: dict[str, bytes]) -> bytes:
-    """An object of raw JSON values."""
-    return b"{%b}" % b",".join([member(name, value) for name, value in members.items()])
 
 
 def _halves(content: Content) -> tuple[bytes, memoryview]:
@@ -170,7 +167,7 @@ def _halves(content: Content) -> tuple[bytes, memoryview]:
             )
         length = number
     text = body[:length]
-    # Values that are only passed on are not decoded, so that nothing else looks at their text.
+    # Values that are only passed on are never decoded, so nothing else checks their text.
     if not text.isascii():
         try:
             text.decode()
@@ -195,7 +192,7 @@ def _check_kind(wire: WireTensor) -> None:
             )
 
 
-def _json_values(wire: WireTensor) -> tuple[Form, bytes]:
+def _json_values(wire: WireTensor) -> tuple[DataForm, bytes]:
     data = bytes(wire.data)
     if not data.startswith(b"["):
         raise Malformed(
@@ -206,7 +203,7 @@ def _json_values(wire: WireTensor) -> tuple[Form, bytes]:
 
 
 def _block_bytes(wire: WireTensor, size: bytes) -> int:
-    if bytes(wire.data) != _NULL:
+    if bytes(wire.data) != NULL:
         raise Malformed(f"tensor {wire.name!r} has data and binary_data_size; only one of them can be")
     number = natural(size)
     if number is None:
@@ -217,7 +214,7 @@ def _block_bytes(wire: WireTensor, size: bytes) -> int:
 
 
 def _described(tensor: Tensor) -> tuple[bytes, ...]:
-    """Pieces of the JSON of a tensor."""
+    """Return the JSON of a tensor in pieces."""
     parameters = tensor.parameters
     if tensor.form == "binary":
         parameters = {**parameters, _BINARY_SIZE: b"%d" % len(tensor.data)}
@@ -225,6 +222,8 @@ def _described(tensor: Tensor) -> tuple[bytes, ...]:
         msgspec.json.encode(tensor.name),
         ",".join(map(str, tensor.shape)).encode(),
         tensor.datatype.encode(),
-        b',"parameters":' + json_object(parameters) if parameters else b"",
+        b',"parameters":{%b}' % b",".join([_member(*each) for each in parameters.items()])
+        if parameters
+        else b"",
     )
     return (start, b"}") if tensor.form == "binary" else (start, b',"data":[', tensor.data, b"]}")

@@ -1,4 +1,4 @@
-"""Replies of the Open Inference Protocol V2: dealt out to the requests of a call, and joined again."""
+"""Replies of the Open Inference Protocol V2: split between the requests of a call, and joined."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from collections.abc import Sequence
 import msgspec
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, deal
+from uncork_gateway.protocols.tensors import Malformed, Tensor, check_values, concatenate, split_rows
 from uncork_gateway.protocols.v2_message import (
+    NULL,
     WireTensor,
     decode,
-    member,
     read,
     read_tensors,
     write,
 )
 from uncork_gateway.protocols.wire import Content, WrongReply
 
-# Say how to read a tensor, and are no values of its rows.
+# Parameters of a tensor as a whole, not values of its rows.
 WHOLE_PARAMETERS = frozenset({"content_type", "headers"})
-_NULL = b"null"
 _outputs_decoder = msgspec.json.Decoder(list[WireTensor])
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class InferReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reply has for one request, or for a part of one.
+    """The share of a reply for one request, or for a part of one.
 
     Attributes:
-        members: all that is not outputs or id, as raw JSON by name.
+        members: everything but outputs and id, as raw JSON by name.
         rows: of the request.
     """
 
@@ -39,10 +38,10 @@ class InferReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
-    """Deal out a reply to requests of so many rows each. A reply to one request stays as it is.
+    """Split a reply between requests with ``rows`` rows each. A reply to one request stays whole.
 
     Raises:
-        WrongReply: if it cannot be read, or its outputs have neither as many rows as the requests nor one.
+        WrongReply: if it cannot be read, or an output has neither as many rows as the requests nor one.
     """
     try:
         message = read(reply, "outputs")
@@ -52,7 +51,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
         if not outputs:
             raise WrongReply(f"expected outputs of {plural(sum(rows), 'row')}, got none")
-        shares = [_deal_output(output, rows) for output in outputs]
+        shares = [_split_output(output, rows) for output in outputs]
     except Malformed as error:
         raise WrongReply(str(error)) from error
     return [
@@ -62,10 +61,10 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
 
 
 def join(parts: Sequence[InferReply]) -> InferReply:
-    """One reply of the replies to the parts of a request, in order.
+    """Join the replies to the parts of a request, in order.
 
     Raises:
-        WrongReply: if they have not the same outputs.
+        WrongReply: if their outputs differ.
     """
     first = parts[0]
     if len(parts) == 1:
@@ -84,34 +83,17 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     return InferReply(members=first.members, outputs=outputs, rows=sum(rows))
 
 
-def render(reply: InferReply, request_id: bytes | None) -> Content:
-    """The answer to a request; its id is raw JSON."""
-    return _rendered(reply.members, request_id, reply.outputs)
+def render(members: dict[str, bytes], request_id: bytes | None, outputs: Sequence[Tensor]) -> Content:
+    """Write the answer to a request; members and id are raw JSON."""
+    return write(members, request_id, b"outputs", outputs)
 
 
-def render_reply(
-    *, model_name: str, model_version: str | None, request_id: bytes | None, outputs: Sequence[Tensor]
-) -> Content:
-    """The answer of a model of our own; the id is raw JSON."""
-    members = {"model_name": msgspec.json.encode(model_name)}
-    if model_version is not None:
-        members["model_version"] = msgspec.json.encode(model_version)
-    return _rendered(members, request_id, outputs)
-
-
-def _rendered(members: dict[str, bytes], request_id: bytes | None, outputs: Sequence[Tensor]) -> Content:
-    written = [member(name, value) for name, value in members.items()]
-    if request_id is not None:
-        written.append(member("id", request_id))
-    return write(written, b"outputs", outputs)
-
-
-def _deal_output(output: Tensor, rows: Sequence[int]) -> list[Tensor]:
+def _split_output(output: Tensor, rows: Sequence[int]) -> list[Tensor]:
     check_values(output)
     total = sum(rows)
     match output.shape:
         case (length, *_) if length == total:
-            pieces = deal(output, rows)
+            pieces = split_rows(output, rows)
         case (1, *_):
             pieces = [output] * len(rows)
         case _:
@@ -121,28 +103,28 @@ def _deal_output(output: Tensor, rows: Sequence[int]) -> list[Tensor]:
             )
     if not output.parameters:
         return pieces
-    parameters = _deal_parameters(output.parameters, rows)
+    parameters = _split_parameters(output.parameters, rows)
     return [
         msgspec.structs.replace(piece, parameters=own) for piece, own in zip(pieces, parameters, strict=True)
     ]
 
 
-def _deal_parameters(parameters: dict[str, bytes], rows: Sequence[int]) -> list[dict[str, bytes]]:
-    dealt: list[dict[str, bytes]] = [{} for _ in rows]
+def _split_parameters(parameters: dict[str, bytes], rows: Sequence[int]) -> list[dict[str, bytes]]:
+    shares: list[dict[str, bytes]] = [{} for _ in rows]
     for name, value in parameters.items():
-        for own, share in zip(dealt, _deal_parameter(name, value, rows), strict=True):
-            if share != _NULL:
+        for own, share in zip(shares, _split_parameter(name, value, rows), strict=True):
+            if share != NULL:
                 own[name] = share
-    return dealt
+    return shares
 
 
-def _deal_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes]:
-    """A list is dealt out, to the requests or to their rows; anything else goes to every request."""
+def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes]:
+    """Split a list between requests, or between their rows; every request gets anything else whole."""
     values = None if name in WHOLE_PARAMETERS else _raw_list(value)
     if values is None:
         return [value] * len(rows)
     if len(values) <= len(rows):
-        return values + [_NULL] * (len(rows) - len(values))
+        return values + [NULL] * (len(rows) - len(values))
     if len(values) != sum(rows):
         return [value] * len(rows)
     shares, at = [], 0
@@ -171,18 +153,18 @@ def _join_output(pieces: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
 
 
 def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> dict[str, bytes]:
-    """What is equal in all parts; a list, if each part has a value for each of its rows; or the first's."""
-    joined = {}
+    """Join parameters: equal ones once, lists with a value per row end to end, else the first."""
+    parameters = {}
     for name, first in parts[0].items():
-        values = [part.get(name, _NULL) for part in parts]
+        values = [part.get(name, NULL) for part in parts]
         equal = all(value == first for value in values)
         by_row = None if equal or name in WHOLE_PARAMETERS else _by_row(values, rows)
-        joined[name] = _list(by_row) if by_row else first
-    return joined
+        parameters[name] = _list(by_row) if by_row else first
+    return parameters
 
 
 def _by_row(values: Sequence[bytes], rows: Sequence[int]) -> list[bytes] | None:
-    """The values of all rows; None if some part has not one for each of its rows."""
+    """Return the values of all rows; None if a part lacks a value for each of its rows."""
     by_row: list[bytes] = []
     for value, count in zip(values, rows, strict=True):
         listed = _raw_list(value)

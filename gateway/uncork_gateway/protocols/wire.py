@@ -1,6 +1,6 @@
-"""What a protocol must be able to do so that its requests share a call, and the reply is dealt out to them.
+"""The interface of a protocol whose requests can share a call.
 
-Bodies are cut and joined as they came, byte by byte: nothing is read as a number or text and written again.
+Bodies are cut and joined as bytes: no number or text is decoded and written again.
 """
 
 from __future__ import annotations
@@ -10,45 +10,47 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from uncork_gateway.headers import Header
 
+JSON = (b"content-type", b"application/json")
+
 
 class Content(NamedTuple):
-    """A body, and the headers that say how to read it: content type, length of the JSON before tensors.
+    """A body, and the headers that say how to read it: content type, and length of the JSON.
 
-    Names are in lower case.
+    Header names are in lower case.
     """
 
     body: bytes
     headers: tuple[Header, ...] = ()
 
     def header(self, name: bytes) -> bytes | None:
-        """The value of a header; None if it is not there."""
+        """Return the value of a header; None if there is none."""
         return next((value for key, value in self.headers if key == name), None)
 
 
 class Unmergeable(Exception):
-    """A request that must not share a call with others; the message says why."""
+    """The request cannot share a call with others; the message says why."""
 
 
 class WrongReply(Exception):
-    """A reply to a merged call cannot be dealt out to its requests; the message says why."""
+    """The reply to a merged call cannot be split between its requests; the message says why."""
 
 
 class Mergeable(Protocol):
-    """A request that was read. Only requests of one ``key`` share a call."""
+    """A parsed request. Only requests with the same ``key`` share a call."""
 
     @property
     def rows(self) -> int:
-        """How many rows it has, from 1."""
+        """The number of rows, at least 1."""
         ...
 
     @property
     def key(self) -> Hashable:
-        """All that must be equal in requests that share a call."""
+        """Everything that must be equal in requests that share a call."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its body."""
+        """The size of the body."""
         ...
 
 
@@ -57,35 +59,35 @@ R = TypeVar("R")
 
 
 class Wire(Protocol[Q, R]):
-    """One protocol: ``Q`` is a request in it that was read, ``R`` what a reply has for one request."""
+    """One protocol: ``Q`` is a parsed request, ``R`` the share of a reply that belongs to one request."""
 
     def parse(self, content: Content) -> Q:
-        """Read a request.
+        """Parse a request.
 
         Raises:
             BadRequest: if it is malformed.
-            Unmergeable: if it must be sent on as it is, alone.
+            Unmergeable: if it must be passed on unchanged, alone.
         """
         ...
 
     def cut(self, request: Q, most_rows: int) -> list[Q]:
-        """The request in parts of at most ``most_rows`` rows, in order; itself if it is no larger."""
+        """Cut a request into parts of at most ``most_rows`` rows, in order."""
         ...
 
     def merge(self, requests: Sequence[Q]) -> Content:
-        """One call for requests of one key, their rows in order."""
+        """Merge requests with one key into one call, their rows in order."""
         ...
 
     def split(self, reply: Content, requests: Sequence[Q]) -> list[R]:
-        """What the reply to a merged call has for each request.
+        """Split the reply to a merged call between its requests.
 
         Raises:
-            WrongReply: if it is not a reply to so many rows.
+            WrongReply: if it is not a reply to that many rows.
         """
         ...
 
     def join(self, parts: Sequence[R]) -> R:
-        """What the parts of a request that was cut got, as if it had not been.
+        """Join the shares of the parts of one request.
 
         Raises:
             WrongReply: if they do not fit together.
@@ -93,5 +95,5 @@ class Wire(Protocol[Q, R]):
         ...
 
     def render(self, reply: R, request: Q, *, batch_id: str) -> Content:
-        """The answer to one request."""
+        """Write the answer to one request."""
         ...

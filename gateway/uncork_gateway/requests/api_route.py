@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
-from uncork_gateway.dialects.base import Dialect, Reply, RowsReply
-from uncork_gateway.errors import GatewayError, Refused
+from uncork_gateway.dialects.base import Dialect, Reply, RequestResult
+from uncork_gateway.errors import GatewayError, Refused, Unavailable
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.batch_headers import BatchHeaders
@@ -27,7 +27,7 @@ class ApiRoute:
         api: str,
         *,
         dialect: Dialect,
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply],
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult],
         tally: ApiTally,
         max_body_bytes: int,
         batch_headers: BatchHeaders,
@@ -39,6 +39,7 @@ class ApiRoute:
         self.tally = tally
         self.max_body_bytes = max_body_bytes
         self.batch_headers = batch_headers
+        self.removed = False
         self._fair_by = fair_by
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
@@ -57,6 +58,10 @@ class ApiRoute:
         """Create the request of a head."""
         return ApiRequest(self, connection, head, keep_alive=keep_alive)
 
+    def remove(self) -> None:
+        """Reject requests that are still arriving: the dispatcher and the metrics have forgotten the API."""
+        self.removed, self.tally = True, ApiTally()
+
     def error(self, status: int, detail: str) -> Reply:
         """Return header lines and body of an error reply."""
         return self.dialect.error(status, detail)
@@ -68,7 +73,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
     _number = 0
     _payload: Marshalled
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: Answer[RequestResult]) -> None:
         route, result = self._route, answer.result
         if result.status != 200 and not result.content_type:
             raise Refused(result.body.decode(), result.status)
@@ -88,6 +93,8 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             self._span.set_attribute("uncork.rows", payload.rows)
             payload = payload._replace(span=self._span)
         route, self._payload, self._rows = self._route, payload, payload.rows
+        if route.removed:
+            raise Unavailable("this api was removed", retry_after_s=1)
         self._number = route.dispatcher.submit(
             self,
             route.api,

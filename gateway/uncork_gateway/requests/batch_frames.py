@@ -1,11 +1,11 @@
-"""A batch in the dispatcher's terms and in those of the frames to the workers."""
+"""Conversion of batches between the dispatcher and the frames of workers."""
 
 from __future__ import annotations
 
 from uncork_dispatcher import Job, Ran, WorkerLost
 from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import AcceptKey, Marshalled
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_workers.wire.frames import Batch, RowResult, for_each, shared
 from uncork_workers.wire.schema import ApiSettings
 
@@ -13,7 +13,7 @@ from uncork_workers.wire.schema import ApiSettings
 def to_frame(
     job: Job[Marshalled], settings: ApiSettings, *, batch_id: str, trace: tuple[str, str] | None = None
 ) -> tuple[Batch, list[bytes]]:
-    """What a worker is told to run, and the bodies that go with it."""
+    """Return the frame of a batch, and the bodies that follow it."""
     key = job.start.key
     bodies = [asked.body for asked in job.payloads]
     raw = [asked.raw for asked in job.payloads]
@@ -38,13 +38,13 @@ def to_frame(
     return batch, bodies
 
 
-def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RowsReply] | WorkerLost:
-    """What came of a batch."""
+def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[RequestResult] | WorkerLost:
+    """Return the result of a batch from the worker's reply."""
     if isinstance(outcome, WorkerLost):
         return outcome
     reply = outcome.reply
     forms = for_each(reply.forms, len(reply.statuses))
-    results = list(map(RowsReply, reply.statuses, outcome.bodies, forms))
+    results = list(map(RequestResult, reply.statuses, outcome.bodies, forms))
     if reply.content_types is not None:
         headers = reply.headers or [[]] * len(results)
         results = [
@@ -60,11 +60,11 @@ def from_frame(job: Job[Marshalled], outcome: Executed | WorkerLost) -> Ran[Rows
     return Ran(
         results,
         outcome="worked" if reply.worked and reply.chunks else "failed",
-        # To parse and to write results is work of a batch too.
+        # These seconds include parsing the requests and writing the results.
         chunks=[(start.rows, reply.seconds)] if whole else reply.chunks,
     )
 
 
-def result_of_row(row: RowResult) -> RowsReply:
-    """The result of a warm-up as that of a request of one row."""
-    return RowsReply(200, row.body, row.form)
+def result_of_row(row: RowResult) -> RequestResult:
+    """Return a warm-up's result as that of a request of one row."""
+    return RequestResult(200, row.body, row.form)

@@ -1,4 +1,4 @@
-"""What clients and logs are told of a batch."""
+"""Response headers that describe the batch of a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from uncork_dispatcher import BatchFacts
 
 
 class BatchHeaders:
-    """Header lines that say which batch an answer comes from, and where its time went."""
+    """Writes the id, size and times of a batch as header lines.
+
+    ``instance`` begins all ids, so that those of two gateways differ.
+    """
 
     def __init__(self, instance: str) -> None:
         self._instance = instance
@@ -14,11 +17,11 @@ class BatchHeaders:
         self._lines = (b"", b"")
 
     def id_of(self, batch: int) -> str:
-        """What callers and logs know a batch by."""
+        """Return the id under which clients and logs know a batch."""
         return f"{self._instance}-{batch}"
 
     def lines(self, batch: BatchFacts, held_s: float) -> bytes:
-        """Return the lines for one answer of a batch."""
+        """Return the lines of one response."""
         if batch is not self._batch:
             self._batch = batch
             self._lines = (
@@ -30,7 +33,7 @@ class BatchHeaders:
         return b"%b%.2f%b" % (before, held_s * 1000, after)
 
     def opening_lines(self, batch: int, rows: int, held_s: float) -> bytes:
-        """The lines for an answer that begins before its batch has ended."""
+        """Return the lines of a response that begins before its batch has ended."""
         return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
             self.id_of(batch).encode(),
             rows,

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from uncork_gateway.backends.http_server import CONNECT_S, describe, end_to_end, make_transport
 from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
 from uncork_gateway.backends.merged_calls import Relayed
+from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.rows import error_body
@@ -38,16 +39,15 @@ class PassThrough:
         timeout_s: seconds without a byte from a server after which a request fails.
     """
 
-    def __init__(self, servers: HttpServers, *, timeout_s: float) -> None:
+    def __init__(self, servers: HttpServers, listener: ListenerContext, *, timeout_s: float) -> None:
         self._servers = servers
+        self._listener = listener
         self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
         # A pool of its own: long streams must not occupy the connections of merged calls.
         self._limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
         )
         self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
-        self.draining = False
-        """Whether new requests are rejected."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay the reply of a server piece by piece."""
@@ -106,7 +106,7 @@ class PassThrough:
     async def _send(
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes] | None
     ) -> httpx.Response:
-        if self.draining:
+        if self._listener.closing:
             raise Unavailable("the server is shutting down", 1.0)
         url = self._servers.least_loaded()
         if url is None:

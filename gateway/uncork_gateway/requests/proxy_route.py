@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from uncork_dispatcher import Answer, AsyncDispatcher
 from uncork_gateway.backends.known_models import KnownModels
-from uncork_gateway.backends.merged_calls import Outcome, Part, Relayed, Sent, with_trace
+from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
@@ -81,7 +81,7 @@ class ProxyRoute:
         most_rows: int,
         header_rules: HeaderRules,
         models: KnownModels,
-        dispatcher: AsyncDispatcher[Sent, Outcome],
+        dispatcher: AsyncDispatcher[Sent, CallResult],
         relay: Relay,
         max_body_bytes: int,
         batch_headers: BatchHeaders,
@@ -195,7 +195,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
 
     # Results
 
-    def part_answered(self, at: int, answer: Answer[Outcome]) -> None:
+    def part_answered(self, at: int, answer: Answer[CallResult]) -> None:
         """Reply when all parts are answered, or one was relayed as the whole request."""
         if isinstance(answer.result, Part):
             self._replies[at] = answer.result.reply
@@ -208,7 +208,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
         super().failed(error)
         self._withdraw()
 
-    def _finish(self, answer: Answer[Outcome]) -> None:
+    def _finish(self, answer: Answer[CallResult]) -> None:
         batch_headers, batch = self._route.batch_headers, answer.batch
         if isinstance(answer.result, Relayed):
             status, headers, body = answer.result
@@ -253,7 +253,7 @@ class _PartWaiter:
         self._request = request
         self._at = at
 
-    def answered(self, answer: Answer[Outcome]) -> None:
+    def answered(self, answer: Answer[CallResult]) -> None:
         self._request.part_answered(self._at, answer)
 
     def failed(self, error: Exception) -> None:

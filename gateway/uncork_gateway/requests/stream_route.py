@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from uncork_dispatcher import Answer
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.errors import CLIENT_GONE, Refused
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_route import ApiRequest, ApiRoute
@@ -68,7 +68,7 @@ class StreamRequest(ApiRequest):
         elif data:  # an empty chunk would be the last
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _finish(self, answer: Answer[RowsReply]) -> None:
+    def _finish(self, answer: Answer[RequestResult]) -> None:
         status, reason = answer.result.status, answer.result.body
         if status != _OK:
             raise Refused(reason.decode(), status)
@@ -106,7 +106,7 @@ class StreamRequest(ApiRequest):
 
     def _begin_reply(self, head: AnswerHead) -> bool:
         """Send the head; return False if that fails, after an error reply."""
-        said = RowsReply(head.status, b"", content_type=head.content_type, headers=head.headers)
+        said = RequestResult(head.status, b"", content_type=head.content_type, headers=head.headers)
         try:
             lines, _ = self._route.dialect.write(said, self._payload, batch_id=self._id)
         except Exception as error:

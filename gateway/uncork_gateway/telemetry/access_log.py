@@ -1,4 +1,4 @@
-"""A line for each request and each batch, for whoever asks for them."""
+"""Log lines for requests and batches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _batches = logging.getLogger("uncork.batches")
 
 
 class AccessLog:
-    """Logs a line at level info when a request has its answer, or its client has left (499)."""
+    """Logs a line at level info when a request is answered, or its client has disconnected (499)."""
 
     def request(
         self, method: str, target: bytes, status: int, seconds: float, *, size: int, batch_id: str = ""
     ) -> None:
-        """Log a request; ``size`` is the bytes of its body, ``batch_id`` empty if it was in none."""
+        """Log a request; ``size`` is the bytes of its body, ``batch_id`` is empty if it had none."""
         path = target.partition(b"?")[0].decode("ascii", "backslashreplace")
         _requests.info(
             "%s %s %d %.2f ms, %d bytes%s",
@@ -35,19 +35,18 @@ class AccessLog:
 
 
 class BatchLog:
-    """An observer that logs a line at level debug when a batch has ended.
+    """An observer that logs a line at level debug when a batch ends.
 
-    ``id_of`` turns the number of a batch into the id that clients and logs know it by.
+    ``id_of`` returns the id under which clients and logs know the batch with a number.
     """
 
     def __init__(self, id_of: Callable[[int], str]) -> None:
         self._id_of = id_of
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
-        """Its end tells of it."""
+        """Do nothing: a batch is logged when it ends."""
 
     def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
-        """Log all that is known of it."""
         start = batch.start
         fields: dict[str, Any] = {
             "batch": self._id_of(start.batch),
@@ -64,9 +63,9 @@ class BatchLog:
         _batches.debug("%s", text, extra=fields)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """Was in no batch."""
+        """Do nothing: the request was in no batch."""
 
 
 def batch_observers(id_of: Callable[[int], str]) -> list[Observer]:
-    """A :class:`BatchLog` if somebody reads it: nothing is worked out for nobody."""
+    """Return a :class:`BatchLog` if the logger's level is debug."""
     return [BatchLog(id_of)] if _batches.isEnabledFor(logging.DEBUG) else []

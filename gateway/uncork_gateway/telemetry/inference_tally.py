@@ -1,4 +1,4 @@
-"""Counts for Triton's statistics that ``/metrics`` lacks: sums by outcome, and batches by size."""
+"""Counts for Triton's statistics that ``/metrics`` lacks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections import Counter, defaultdict
 
 from uncork_dispatcher import BatchFacts
 
-# A client chooses how many rows its request has, and so how many sizes there are.
+# Clients choose the rows of a request, and so the number of sizes.
 _MOST_SIZES = 1000
 _FIRST_ERROR = 400
 
 
 class InferenceTally:
-    """Sums over one api since the gateway started. Times in seconds.
+    """Sums over one API since the gateway started. Times in seconds.
 
     Attributes:
-        last_release: when the last batch was released, since the epoch; 0 before the first.
-        rows: those of requests that were answered without an error.
-        succeeded_s: from request to reply, of requests that were answered without an error.
-        failed_s: the same, of all others.
-        ran: requests in batches that worked.
-        run_s: how long they ran with their batches.
-        batches: how many worked, by rows; sizes beyond the first 1000 are not counted.
-        batches_s: how long they took, by rows.
+        last_release: time of the last release, since the epoch; 0 before the first.
+        rows: rows of requests that were answered without an error.
+        succeeded_s: time from request to reply of requests that were answered without an error.
+        failed_s: time from request to reply of all others.
+        ran: requests in batches that succeeded.
+        run_s: total time that these requests spent in their batches.
+        batches: batches that succeeded, by rows; sizes beyond the first 1000 are not counted.
+        batches_s: execution time of these batches, by rows.
     """
 
     def __init__(self) -> None:
@@ -35,14 +35,7 @@ class InferenceTally:
         self.batches: Counter[int] = Counter()
         self.batches_s: defaultdict[int, float] = defaultdict(float)
 
-    def copy(self) -> InferenceTally:
-        """Return one that does not change when this one counts on."""
-        copied = InferenceTally()
-        vars(copied).update(vars(self), batches=self.batches.copy(), batches_s=self.batches_s.copy())
-        return copied
-
     def answered(self, status: int, seconds: float, rows: int) -> None:
-        """Count the reply to a request of so many rows."""
         if is_success(status):
             self.succeeded_s += seconds
             self.rows += rows
@@ -50,7 +43,6 @@ class InferenceTally:
             self.failed_s += seconds
 
     def worked(self, batch: BatchFacts) -> None:
-        """Count a batch that worked."""
         requests = len(batch.start.requests)
         self.ran += requests
         self.run_s += requests * batch.seconds
@@ -60,5 +52,5 @@ class InferenceTally:
 
 
 def is_success(status: int) -> bool:
-    """Whether a reply of this status is an answer, not an error."""
+    """Return whether a response with this status is not an error."""
     return status < _FIRST_ERROR

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from tests.gateway.backends.fake_server import Call, Reply
-from uncork_gateway.backends.merged_calls import Outcome, Relayed, Sent
+from uncork_gateway.backends.merged_calls import CallResult, Relayed, Sent
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 TEXT = (b"content-type", b"text/plain")
@@ -86,7 +86,7 @@ def shout(call: Call) -> Reply:
     return Reply(call.body.upper(), 200, (TEXT, (b"x-of-the-call", b"1")))
 
 
-def bodies(outcomes: Sequence[Outcome]) -> list[str]:
+def bodies(outcomes: Sequence[CallResult]) -> list[str]:
     """What each request got: lines, or the status and the body of an answer that is relayed."""
     return [
         f"{one.status} {one.body.decode()}" if isinstance(one, Relayed) else one.reply.decode()

@@ -9,24 +9,24 @@ from typing import Any
 
 from tests.gateway.backends.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.lines import shout
-from tests.gateway.backends.servers_stage import Permits, assert_no_task_left
+from tests.gateway.backends.servers_stage import Slots, assert_no_task_left
 from uncork_dispatcher import Job, Ran, Start, WorkerLost
 from uncork_gateway.backends.http_servers import HttpServers
-from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
+from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 
 NOW = 1000.0
 """What the clock says."""
 
 
 class Stage:
-    """A runner, the server that it calls, and the permits, in the place of the dispatcher."""
+    """A runner, the server that it calls, and the slots, in the place of the dispatcher."""
 
-    def __init__(self, merged: MergedCalls, server: FakeServer, permits: Permits) -> None:
+    def __init__(self, merged: MergedCalls, server: FakeServer, slots: Slots) -> None:
         self.merged = merged
         self.server = server
-        self.permits = permits
+        self.slots = slots
 
-    async def run(self, *batch: Sent) -> Ran[Outcome]:
+    async def run(self, *batch: Sent) -> Ran[CallResult]:
         """What comes of a batch.
 
         Raises:
@@ -37,16 +37,16 @@ class Stage:
             raise outcome
         return outcome
 
-    def start(self, *batch: Sent) -> asyncio.Future[Ran[Outcome] | Exception]:
-        """Begin a batch on the oldest permit."""
-        permit = self.permits.out[0]
+    def start(self, *batch: Sent) -> asyncio.Future[Ran[CallResult] | Exception]:
+        """Begin a batch on the oldest slot."""
+        slot = self.slots.out[0]
         rows = [one.request.rows for one in batch]
-        start = Start(7, permit, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
-        ended: asyncio.Future[Ran[Outcome] | Exception] = asyncio.get_running_loop().create_future()
+        start = Start(7, slot, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
+        ended: asyncio.Future[Ran[CallResult] | Exception] = asyncio.get_running_loop().create_future()
 
-        def end(outcome: Ran[Outcome] | Exception) -> None:
+        def end(outcome: Ran[CallResult] | Exception) -> None:
             if isinstance(outcome, WorkerLost):
-                self.permits.out.remove(permit)
+                self.slots.out.remove(slot)
             ended.set_result(outcome)
 
         self.merged.start(Job(start, list(batch), rows, list(map(float, rows)), [1.0] * len(rows)), end)
@@ -60,15 +60,15 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def stage(script: Script = shout, **options: Any) -> AsyncIterator[Stage]:
-    """One server with one permit."""
-    permits = Permits()
+    """One server with one slot."""
+    slots = Slots()
     async with fake_server(script) as server:
-        servers = HttpServers([server.url], concurrency=1, timeout_s=60, listener=permits)
+        servers = HttpServers([server.url], concurrency=1, timeout_s=60, listener=slots)
         merged = MergedCalls(servers, **{"clock": lambda: NOW} | options)
         servers.start()
-        await permits.number(1)
+        await slots.number(1)
         try:
-            yield Stage(merged, server, permits)
+            yield Stage(merged, server, slots)
         finally:
             await merged.close()
             await servers.close()

@@ -1,4 +1,4 @@
-"""A worker pool on a real socket, with a listener that writes down what it is told."""
+"""A worker pool on a real socket, with a listener that records its notifications."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ News = tuple[str, object]
 
 
 class Listener:
-    """Writes down what it is told."""
+    """Records notifications."""
 
     def __init__(self) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
@@ -28,35 +28,35 @@ class Listener:
         self.connected: list[int] = []
         self.dropped: list[int] = []
         self.batches: Counter[int] = Counter()
-        """How many each process has finished."""
+        """Finished batches by process."""
 
     def worker_imported(self, files: list[str]) -> None:
         """Keep the files."""
         self.files += files
 
     def worker_described(self, service: ServiceDescription) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("described", service))
 
     def worker_ready(self, worker: int, index: int) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("ready", worker))
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
-        """Note it, unless there is nothing in it."""
+        """Record it, unless it is empty."""
         if ready.profile:
             self.news.put_nowait(("profiled", (worker, ready.profile)))
 
     def worker_lost(self, worker: int, index: int) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("lost", worker))
 
     def worker_connected(self, index: int) -> None:
-        """Note it."""
+        """Record it."""
         self.connected.append(index)
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("warms up", (index, api, rows)))
 
     def batch_finished(self, pid: int) -> None:
@@ -64,44 +64,44 @@ class Listener:
         self.batches[pid] += 1
 
     def worker_dropped(self, pid: int) -> None:
-        """Note it."""
+        """Record it."""
         self.dropped.append(pid)
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("failed standby" if standby else "failed", failed))
 
     def worker_stands_by(self, pid: int) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("stands by", pid))
 
     def worker_retired(self, pid: int) -> None:
-        """Note it."""
+        """Record it."""
         self.news.put_nowait(("retired", pid))
 
 
 class Stage:
-    """A pool that listens, its listener, and the workers that come."""
+    """A listening pool, its listener, and the workers that connect."""
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, listener: Listener, *, ping_interval_s: float) -> None:
         self.socket_path = socket_path
         self.standby_path = f"{socket_path}2"
-        self.listener = Listener()
-        self.pool = WorkerPool(self.listener)
+        self.listener = listener
+        self.pool = WorkerPool(self.listener, ping_interval_s=ping_interval_s)
         self._workers: list[FakeWorker] = []
 
     async def news(self) -> News:
-        """The next thing that the listener is told."""
+        """Return the next notification."""
         return await self.listener.news.get()
 
     async def connect(self) -> FakeWorker:
-        """A worker that has said nothing yet."""
+        """Connect a worker that has sent nothing yet."""
         worker = await FakeWorker.connect(self.socket_path)
         self._workers.append(worker)
         return worker
 
     async def standby(self, *, index: int = 0, pid: int = 2) -> FakeWorker:
-        """A worker that is ready to take over."""
+        """Connect a worker that is ready to take over."""
         worker = await FakeWorker.connect(self.standby_path)
         self._workers.append(worker)
         worker.send(Hello(index=index, pid=pid, service=service()))
@@ -110,7 +110,7 @@ class Stage:
         return worker
 
     async def ready(self, *, index: int = 0, pid: int = 1) -> tuple[FakeWorker, int]:
-        """A worker that takes batches, and its number."""
+        """Connect a worker that accepts batches, and return its number too."""
         worker = await self.connect()
         worker.send(Hello(index=index, pid=pid, service=service()))
         worker.send(Ready())
@@ -123,7 +123,7 @@ class Stage:
     def execute(
         self, number: int, batch: Batch = BATCH, *, on_piece: OnPiece | None = None
     ) -> asyncio.Future[Executed]:
-        """Have a worker run a batch."""
+        """Run a batch on a worker."""
         future: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Executed | WorkerLost) -> None:
@@ -146,9 +146,11 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
-    """A pool on a socket in a folder."""
-    made = Stage(str(folder / "s"))
+async def stage(
+    folder: Path, listener: Listener | None = None, *, ping_interval_s: float = 10.0
+) -> AsyncIterator[Stage]:
+    """Run a pool on a socket in a folder."""
+    made = Stage(str(folder / "s"), listener or Listener(), ping_interval_s=ping_interval_s)
     await made.pool.listen(made.socket_path)
     await made.pool.listen(made.standby_path, standby=True)
     try:

@@ -1,4 +1,4 @@
-"""Servers behind the proxy, with a listener that keeps the permits; on sockets, or on virtual time."""
+"""Servers behind the proxy, with a listener that keeps the slots; on sockets, or on virtual time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 
-from uncork_gateway.backends.http_server import Response
+from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.protocols.wire import Content
 
 _OF_FAKE_SERVERS = ("FakeServer", "_accept_connection")
 
 
-class Permits:
-    """The permits that are out, in the order in which they came."""
+class Slots:
+    """The slots that are out, in the order in which they came."""
 
     def __init__(self) -> None:
         self.out: list[int] = []
@@ -45,25 +45,25 @@ class Permits:
 
 
 class Stage:
-    """Servers and permits, in the place of the dispatcher."""
+    """Servers and slots, in the place of the dispatcher."""
 
-    def __init__(self, servers: HttpServers, permits: Permits) -> None:
+    def __init__(self, servers: HttpServers, slots: Slots) -> None:
         self.servers = servers
-        self.permits = permits
+        self.slots = slots
 
     async def call(
-        self, permit: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
-    ) -> Response:
-        """A batch of one call on a permit, which is lost with it if it breaks."""
-        self.servers.take(permit)
+        self, slot: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
+    ) -> ServerResponse:
+        """A batch of one call on a slot, which is lost with it if it breaks."""
+        self.servers.take(slot)
         try:
-            return await self.servers.call(permit, target, Content(body), idempotent=idempotent)
+            return await self.servers.call(slot, target, Content(body), idempotent=idempotent)
         except BaseException:
-            self.servers.drop(permit)
-            self.permits.out.remove(permit)
+            self.servers.drop(slot)
+            self.slots.out.remove(slot)
             raise
         finally:
-            self.servers.give_back(permit)
+            self.servers.give_back(slot)
 
 
 def assert_no_task_left() -> None:
@@ -76,15 +76,15 @@ def assert_no_task_left() -> None:
 @contextlib.asynccontextmanager
 async def stage(*urls: str, **options: Any) -> AsyncIterator[Stage]:
     """Servers that are being checked."""
-    permits = Permits()
+    slots = Slots()
     arguments: dict[str, Any] = {"concurrency": 1, "timeout_s": 60.0, **options}
-    servers = HttpServers(urls, listener=permits, **arguments)
+    servers = HttpServers(urls, listener=slots, **arguments)
     servers.start()
     try:
-        yield Stage(servers, permits)
+        yield Stage(servers, slots)
     finally:
         await servers.close()
-        assert permits.out == []
+        assert slots.out == []
         assert_no_task_left()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.backends.fake_server import Call, FakeServer, Reply, fake_server
-from tests.gateway.backends.servers_stage import Permits, stage
+from tests.gateway.backends.servers_stage import Slots, stage
 from tests.gateway.running import run, turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.http_servers import HttpServers
@@ -21,7 +21,7 @@ def echo(call: Call) -> Reply:
     return Reply(call.body)
 
 
-def test_healthy_servers_give_permits() -> None:
+def test_healthy_servers_give_slots() -> None:
     """As many as they may run calls; a server that takes connections is healthy."""
 
     async def scenario() -> None:
@@ -30,7 +30,7 @@ def test_healthy_servers_give_permits() -> None:
             fake_server(echo) as two,
             stage(one.url, two.url, concurrency=3) as on,
         ):
-            await on.permits.number(6)
+            await on.slots.number(6)
             assert [(each.url, each.healthy, each.running) for each in on.servers.stats()] == [
                 (one.url, True, 0),
                 (two.url, True, 0),
@@ -45,8 +45,8 @@ def test_a_call_says_what_it_is_told_to_say() -> None:
     async def scenario() -> None:
         reply = Reply(b"\x00\xff", 207, ((b"X-Model", b"m"), (b"connection", b"X-Hop"), (b"x-hop", b"1")))
         async with fake_server(lambda call: reply) as server, stage(server.url) as on:
-            (permit,) = await on.permits.number(1)
-            on.servers.take(permit)
+            (slot,) = await on.slots.number(1)
+            on.servers.take(slot)
             headers = (
                 (b"Content-Type", b"text/plain"),
                 (b"accept-encoding", b"gzip"),
@@ -55,8 +55,8 @@ def test_a_call_says_what_it_is_told_to_say() -> None:
                 (b"connection", b"close"),
             )
             target = b"/v1/a%2fb/%7Em|\"?q='%20&x=1"
-            response = await on.servers.call(permit, target, Content(b"body", headers), [(b"x-more", b"2")])
-            on.servers.give_back(permit)
+            response = await on.servers.call(slot, target, Content(b"body", headers), [(b"x-more", b"2")])
+            on.servers.give_back(slot)
 
             assert response == (207, ((b"x-model", b"m"),), b"\x00\xff")
             (call,) = server.calls
@@ -79,8 +79,8 @@ def test_connections_are_kept_and_nothing_else_is() -> None:
         reply = Reply(b"", 302, ((b"location", b"/elsewhere"), (b"set-cookie", b"a=1")))
         async with fake_server(lambda call: reply) as server, stage(server.url) as on:
             for _ in range(3):
-                (permit,) = await on.permits.number(1)
-                assert (await on.call(permit, b"x")).status == 302
+                (slot,) = await on.slots.number(1)
+                assert (await on.call(slot, b"x")).status == 302
                 await turns()
             assert [(call.connection, call.target, call.header(b"cookie")) for call in server.calls] == [
                 (1, b"/", None)
@@ -94,7 +94,7 @@ def test_each_place_has_a_connection_of_its_own() -> None:
 
     async def scenario() -> None:
         async with fake_server(lambda call: None) as server, stage(server.url, concurrency=2) as on:
-            calls = [asyncio.ensure_future(on.call(permit)) for permit in await on.permits.number(2)]
+            calls = [asyncio.ensure_future(on.call(slot)) for slot in await on.slots.number(2)]
             while len(server.calls) < 2:
                 server.called.clear()
                 await server.called.wait()
@@ -114,12 +114,12 @@ def test_a_connection_that_breaks_is_a_worker_lost(reply: Reply) -> None:
 
     async def scenario() -> None:
         async with fake_server(lambda call: reply) as server, stage(server.url) as on:
-            (permit,) = await on.permits.number(1)
+            (slot,) = await on.slots.number(1)
             with pytest.raises(WorkerLost, match=f"{server.url}: RemoteProtocolError"):
-                await on.call(permit)
+                await on.call(slot)
 
-            (another,) = await on.permits.number(1)
-            assert another != permit
+            (another,) = await on.slots.number(1)
+            assert another != slot
             server.script = echo
             assert (await on.call(another, b"x")).body == b"x"
 
@@ -127,24 +127,24 @@ def test_a_connection_that_breaks_is_a_worker_lost(reply: Reply) -> None:
 
 
 def test_a_server_that_is_gone_is_a_worker_lost() -> None:
-    """Its other permits are taken back, and come again when it is there again."""
+    """Its other slots are taken back, and come again when it is there again."""
 
     async def scenario() -> None:
         async with fake_server(echo) as server, stage(server.url, concurrency=3) as on:
-            first = await on.permits.number(3)
+            first = await on.slots.number(3)
             await server.stop()
             with pytest.raises(WorkerLost, match="ConnectError"):
                 await on.call(first[0])
-            assert on.permits.out == []
+            assert on.slots.out == []
             assert "ConnectError" in on.servers.stats()[0].fault
 
             await server.start()
-            assert not set(first) & set(await on.permits.number(3))
+            assert not set(first) & set(await on.slots.number(3))
 
     run(scenario())
 
 
-def test_a_server_that_is_not_there_yet_gives_no_permits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogCaptureFixture) -> None:
     """The log says so, once."""
 
     async def scenario() -> None:
@@ -154,9 +154,9 @@ def test_a_server_that_is_not_there_yet_gives_no_permits(caplog: pytest.LogCaptu
         async with stage(server.url) as on:
             while not on.servers.stats()[0].fault.startswith("ConnectionRefusedError"):
                 await turns(1)
-            assert on.permits.out == []
+            assert on.slots.out == []
             await server.start()
-            await on.permits.number(1)
+            await on.slots.number(1)
         await server.stop()
 
     run(scenario())
@@ -174,7 +174,7 @@ def test_a_check_does_not_wait_for_calls() -> None:
             fake_server(script) as server,
             stage(server.url, health_path="/health?full=1", health_interval_s=0.001) as on,
         ):
-            call = asyncio.ensure_future(on.call((await on.permits.number(1))[0]))
+            call = asyncio.ensure_future(on.call((await on.slots.number(1))[0]))
             while [call.method for call in server.calls][-1:] != [b"POST"]:
                 await turns(1)
             server.called.clear()
@@ -202,7 +202,7 @@ def test_arguments_that_make_no_sense_are_told(wrong: dict[str, Any], message: s
     async def scenario() -> None:
         arguments: dict[str, Any] = {"concurrency": 1, "timeout_s": 1.0, **wrong}
         with pytest.raises(ValueError, match=message):
-            HttpServers(["http://a"], listener=Permits(), **arguments)
+            HttpServers(["http://a"], listener=Slots(), **arguments)
 
     run(scenario())
 
@@ -211,7 +211,7 @@ def test_they_can_be_closed_before_they_are_started(caplog: pytest.LogCaptureFix
     """As when something else fails at start."""
 
     async def scenario() -> None:
-        await HttpServers(["http://a"], concurrency=1, timeout_s=1.0, listener=Permits()).close()
+        await HttpServers(["http://a"], concurrency=1, timeout_s=1.0, listener=Slots()).close()
 
     run(scenario())
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -26,14 +26,14 @@ def test_a_server_that_says_it_is_ill_gets_nothing_until_it_is_well(
     async def scenario() -> None:
         servers = VirtualServers(ok)
         async with servers.stage("a", "b", health_interval_s=10) as on:
-            await on.permits.number(2)
+            await on.slots.number(2)
             servers.ill = {"a"}
-            (permit,) = await on.permits.number(1)
+            (slot,) = await on.slots.number(1)
             for _ in range(3):
-                assert (await on.call(permit)).body == b"b"
+                assert (await on.call(slot)).body == b"b"
             await asyncio.sleep(25)
             servers.ill = set()
-            await on.permits.number(2)
+            await on.slots.number(2)
 
         checks = [at for host, at in servers.checks if host == "a"]
         assert checks == [0, 10, 10, 10.1, 10.3, 10.7, 11.5, 13.1, 16.3, 21.3, 26.3, 31.3, 36.3]
@@ -74,15 +74,15 @@ def test_a_server_that_breaks_every_call_is_left_alone_longer_each_time() -> Non
         async with servers.stage("a", health_interval_s=1000) as on:
             for _ in range(4):
                 with pytest.raises(WorkerLost):
-                    await on.call((await on.permits.number(1))[0])
+                    await on.call((await on.slots.number(1))[0])
             broken = False
-            await on.call((await on.permits.number(1))[0])
+            await on.call((await on.slots.number(1))[0])
             await turns()
             broken = True
             for _ in range(2):
                 with pytest.raises(WorkerLost):
-                    await on.call((await on.permits.number(1))[0])
-            await on.permits.number(1)
+                    await on.call((await on.slots.number(1))[0])
+            await on.slots.number(1)
         return [at for _, at in servers.calls]
 
     # Each call is made twice: the first time the connection may have been closed while it was idle.
@@ -105,16 +105,16 @@ def test_a_server_that_asks_for_rest_gets_it(status: int, retry_after: str | Non
 
         servers = VirtualServers(overloaded)
         async with servers.stage("a", "b", health_interval_s=2) as on:
-            permits = await on.permits.number(2)
-            assert (await on.call(permits[0])).status == status
+            slots = await on.slots.number(2)
+            assert (await on.call(slots[0])).status == status
             await turns()
-            assert len(on.permits.out) == (1 if back_at else 2)
+            assert len(on.slots.out) == (1 if back_at else 2)
             if back_at:
                 for _ in range(3):
-                    assert (await on.call(on.permits.out[0])).status == 200
+                    assert (await on.call(on.slots.out[0])).status == 200
                 await asyncio.sleep(back_at - 0.001)
-                assert len(on.permits.out) == 1
-            await on.permits.number(2)
+                assert len(on.slots.out) == 1
+            await on.slots.number(2)
             await turns()
             assert asyncio.get_running_loop().time() == pytest.approx(back_at)
 
@@ -131,11 +131,11 @@ def test_the_longest_rest_counts() -> None:
             return httpx.Response(503, headers={"retry-after": path[1:]})
 
         async with VirtualServers(overloaded).stage("a", concurrency=3) as on:
-            permits = await on.permits.number(3)
-            calls = zip(permits, answered_at, strict=True)
-            await asyncio.gather(*(on.call(permit, target=path.encode()) for permit, path in calls))
-            await on.permits.number(0)
-            await on.permits.number(3)
+            slots = await on.slots.number(3)
+            calls = zip(slots, answered_at, strict=True)
+            await asyncio.gather(*(on.call(slot, target=path.encode()) for slot, path in calls))
+            await on.slots.number(0)
+            await on.slots.number(3)
             assert asyncio.get_running_loop().time() == pytest.approx(9.5)
 
     run_virtually(scenario())
@@ -151,11 +151,11 @@ def test_what_is_heard_during_a_check_counts_more_than_the_check() -> None:
         servers = VirtualServers(overloaded)
         servers.check_s = 1
         async with servers.stage("a", health_interval_s=10) as on:
-            (permit,) = await on.permits.number(1)
+            (slot,) = await on.slots.number(1)
             await asyncio.sleep(10.5)
-            await on.call(permit)
-            await on.permits.number(0)
-            await on.permits.number(1)
+            await on.call(slot)
+            await on.slots.number(0)
+            await on.slots.number(1)
             assert asyncio.get_running_loop().time() == pytest.approx(1 + 10.5 + 9 + 1)
         assert [at for _, at in servers.checks] == [0, 11, 20.5]
 
@@ -179,13 +179,13 @@ def test_a_connection_that_was_closed_while_idle_costs_nothing(
 
         servers = VirtualServers(script)
         async with servers.stage("a", health_interval_s=1000) as on:
-            [permit] = await on.permits.number(1)
+            [slot] = await on.slots.number(1)
             if idempotent:
-                assert (await on.call(permit)).status == 200
-                assert on.permits.out == [permit]
+                assert (await on.call(slot)).status == 200
+                assert on.slots.out == [slot]
             else:
                 with pytest.raises(WorkerLost):
-                    await on.call(permit, idempotent=False)
+                    await on.call(slot, idempotent=False)
             assert len(servers.calls) == 1 + idempotent
 
     run_virtually(scenario())
@@ -200,10 +200,10 @@ def test_calls_that_break_together_are_one_failure() -> None:
             raise httpx.ReadError("")
 
         async with VirtualServers(breaks).stage("a", concurrency=4) as on:
-            calls = [on.call(permit) for permit in await on.permits.number(4)]
+            calls = [on.call(slot) for slot in await on.slots.number(4)]
             ends = await asyncio.gather(*calls, return_exceptions=True)
             assert [type(end) for end in ends] == [WorkerLost] * 4
-            await on.permits.number(4)
+            await on.slots.number(4)
             assert asyncio.get_running_loop().time() == 2
 
     run_virtually(scenario())
@@ -218,7 +218,7 @@ def test_retry_after_means_nothing_elsewhere(status: int) -> None:
             return httpx.Response(status, headers={"retry-after": "7"})
 
         async with VirtualServers(script).stage("a") as on:
-            await on.call((await on.permits.number(1))[0])
+            await on.call((await on.slots.number(1))[0])
             await turns()
             assert [server.healthy for server in on.servers.stats()] == [True]
 
@@ -234,7 +234,7 @@ def test_a_silent_server_is_given_up_but_is_not_ill() -> None:
 
         async with VirtualServers(silent).stage("a", timeout_s=9) as on:
             with pytest.raises(BatchTimedOut, match="http://a was silent for 9 s"):
-                await on.call((await on.permits.number(1))[0])
-            await on.permits.number(1)
+                await on.call((await on.slots.number(1))[0])
+            await on.slots.number(1)
 
     run_virtually(scenario())

@@ -10,8 +10,8 @@ from tests.gateway.running import run, turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Job, Ran, TaskRunner
 from uncork_gateway.backends import known_models
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.telemetry.recorder import Recorder
 
 HOUR_S = 3600.0
 
@@ -34,9 +34,16 @@ class Stage:
             lambda name: ApiRules(name=name),
             dispatcher=self.dispatcher,
             metrics=self.metrics,
-            recorder=self.recorder,
+            forget_api=self._forget,
             clock=lambda: self.now,
         )
+
+    def _forget(self, model: str) -> bool:
+        if not self.dispatcher.remove_api(model):
+            return False
+        self.metrics.forget(model)
+        self.recorder.forget(model)
+        return True
 
     async def _execute(self, job: Job[str]) -> Ran[str]:
         await self.gate.wait()

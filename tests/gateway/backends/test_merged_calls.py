@@ -30,7 +30,7 @@ def test_a_batch_is_one_call() -> None:
             assert call.header(b"content-type") == b"text/plain"
             assert call.header(b"authorization") == b"me"
             assert call.header(b"x-request-timeout-ms") is None
-            assert on.permits.out == [1]
+            assert on.slots.out == [1]
 
     run(scenario())
 
@@ -179,14 +179,14 @@ def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
 # What goes wrong on the way
 
 
-def test_a_connection_that_breaks_loses_the_batch_and_the_permit() -> None:
-    """There is another permit as soon as the server is found healthy."""
+def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
+    """There is another slot as soon as the server is found healthy."""
 
     async def scenario() -> None:
         async with stage(lambda call: Reply(b"A", missing=1)) as on:
             with pytest.raises(WorkerLost, match="RemoteProtocolError"):
                 await on.run(sent("a"))
-            assert await on.permits.number(1) == [2]
+            assert await on.slots.number(1) == [2]
             on.server.script = shout
             assert (await on.run(sent("b"))).results == [Part(b"B")]
 
@@ -218,7 +218,7 @@ def test_a_fault_of_ours_ends_the_batch() -> None:
             with pytest.raises(KeyError, match="ours"):
                 await on.run(sent("a")._replace(wire=BrokenWire()))  # type: ignore[arg-type]
             assert (await on.run(sent("b"))).results == [Part(b"B")]
-            assert on.permits.out == [1]
+            assert on.slots.out == [1]
 
     run(scenario())
 
@@ -239,16 +239,16 @@ def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
 
 
 def test_a_batch_that_is_abandoned_hangs_up() -> None:
-    """Its end is not told, and there is another permit."""
+    """Its end is not told, and there is another slot."""
 
     async def scenario() -> None:
         async with stage(lambda call: None) as on:
             ended = on.start(sent("a"))
             await on.server.called.wait()
             on.merged.abandon(7, 1)
-            on.permits.out.remove(1)
+            on.slots.out.remove(1)
             await on.server.hung_up.wait()
-            assert await on.permits.number(1) == [2]
+            assert await on.slots.number(1) == [2]
             assert not ended.done()
 
             on.server.script = shout
@@ -258,14 +258,14 @@ def test_a_batch_that_is_abandoned_hangs_up() -> None:
 
 
 def test_a_batch_can_be_abandoned_before_it_has_begun() -> None:
-    """Its permit is not forgotten."""
+    """Its slot is not forgotten."""
 
     async def scenario() -> None:
         async with stage() as on:
             ended = on.start(sent("a"))
             on.merged.abandon(7, 1)
-            on.permits.out.remove(1)
-            assert await on.permits.number(1) == [2]
+            on.slots.out.remove(1)
+            assert await on.slots.number(1) == [2]
             await turns()
             assert (ended.done(), on.asked) == (False, [])
 

@@ -15,7 +15,7 @@ from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import stage
 from tests.gateway.running import run
 from uncork_dispatcher import Ran
-from uncork_gateway.backends.merged_calls import Outcome, Part, Relayed, bisect
+from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, bisect
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
@@ -34,7 +34,7 @@ def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None:
             assert ran.outcome == "failed"
             assert len(on.asked) == 13
             assert on.asked[-1] == f"b\n{status}\nc"
-            assert on.permits.out == [1]
+            assert on.slots.out == [1]
 
     run(scenario())
 
@@ -100,13 +100,13 @@ def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
     count, culprit = case
     asked: list[range] = []
 
-    async def ask(group: range) -> list[Outcome] | Relayed:
+    async def ask(group: range) -> list[CallResult] | Relayed:
         asked.append(group)
         return _refusal(len(group)) if culprit in group else [Part(at) for at in group]
 
     answers = asyncio.run(bisect(count, _refusal(count), ask))
 
-    expected: list[Outcome] = [Part(at) for at in range(count)]
+    expected: list[CallResult] = [Part(at) for at in range(count)]
     expected[culprit] = _refusal(1)
     assert answers == expected
     assert len(asked) <= 2 * math.ceil(math.log2(count))
@@ -121,7 +121,7 @@ def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> 
     told: dict[int, bytes] = dict.fromkeys(range(count), b"%d" % count)
     calls = Counter[int]()
 
-    async def ask(group: range) -> list[Outcome] | Relayed:
+    async def ask(group: range) -> list[CallResult] | Relayed:
         calls.update(group)
         if not culprits.intersection(group):
             return [Part(at) for at in group]

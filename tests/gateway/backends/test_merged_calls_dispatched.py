@@ -11,37 +11,37 @@ import pytest
 
 from tests.gateway.backends.fake_server import Call, Reply, fake_server
 from tests.gateway.backends.lines import bodies, sent, shout
-from tests.gateway.backends.servers_stage import Permits, assert_no_task_left
+from tests.gateway.backends.servers_stage import Slots, assert_no_task_left
 from tests.gateway.running import run
 from uncork_dispatcher import Answer, ApiRules, AsyncDispatcher, BatchTimedOut
 from uncork_gateway.backends.http_servers import HttpServers
-from uncork_gateway.backends.merged_calls import MergedCalls, Outcome, Sent
+from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 
 
 class Listener:
     """Tells a dispatcher that is made later, and knows when there is somebody to work."""
 
     def __init__(self) -> None:
-        self.dispatcher: AsyncDispatcher[Sent, Outcome] | None = None
-        self.permits = Permits()
+        self.dispatcher: AsyncDispatcher[Sent, CallResult] | None = None
+        self.slots = Slots()
 
     def worker_ready(self, worker: int) -> None:
         """Pass it on."""
         assert self.dispatcher is not None
         self.dispatcher.worker_ready(worker)
-        self.permits.worker_ready(worker)
+        self.slots.worker_ready(worker)
 
     def worker_lost(self, worker: int) -> None:
         """Pass it on."""
         assert self.dispatcher is not None
         self.dispatcher.worker_lost(worker)
-        self.permits.worker_lost(worker)
+        self.slots.worker_lost(worker)
 
 
 @contextlib.asynccontextmanager
 async def dispatching(
     *urls: str, concurrency: int = 1, timeout_s: float = 60
-) -> AsyncIterator[tuple[AsyncDispatcher[Sent, Outcome], Listener]]:
+) -> AsyncIterator[tuple[AsyncDispatcher[Sent, CallResult], Listener]]:
     """A dispatcher in front of servers."""
     listener = Listener()
     servers = HttpServers(urls, concurrency=concurrency, timeout_s=60, listener=listener)
@@ -51,7 +51,7 @@ async def dispatching(
         ApiRules(name="api", goal_s=60, max_batch_rows=8, policy="fixed:1", timeout_s=timeout_s)
     )
     servers.start()
-    await listener.permits.number(concurrency * len(urls))
+    await listener.slots.number(concurrency * len(urls))
     try:
         yield dispatcher, listener
     finally:
@@ -61,7 +61,7 @@ async def dispatching(
         assert_no_task_left()
 
 
-async def ask(dispatcher: AsyncDispatcher[Sent, Outcome], *texts: str) -> list[str]:
+async def ask(dispatcher: AsyncDispatcher[Sent, CallResult], *texts: str) -> list[str]:
     """What each caller gets, or the name of the error."""
     calls = (dispatcher.call("api", one, rows=one.request.rows) for one in map(sent, texts))
     ends = await asyncio.gather(*calls, return_exceptions=True)
@@ -137,7 +137,7 @@ def test_many_callers_over_several_servers_get_their_own_answers() -> None:
             assert len(one.calls) > 5
             assert len(two.calls) > 5
             assert max(call.connection for call in one.calls + two.calls) <= 2
-            assert listener.permits.lost == []
+            assert listener.slots.lost == []
 
     run(scenario())
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from uncork_gateway.backends.worker_failures import Start, Troubles
+from uncork_gateway.backends.worker_failures import WorkerFailures, WorkerStartup
 
 
-class Watched(Troubles):
+class Watched(WorkerFailures):
     """With a clock that the test sets."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ def test_a_long_warm_up_is_told(on: Watched) -> None:
     on.warming_up(0, "predict", 32)
     on.now += 3
     assert on.starts() == {
-        0: Start("warm-up of predict", " with 32 rows", 1007),
-        1: Start("setup", "", 1005),
+        0: WorkerStartup("warm-up of predict", " with 32 rows", 1007),
+        1: WorkerStartup("setup", "", 1005),
     }
     on.ready(1)
     assert on.text() == "worker 0 is in warm-up of predict with 32 rows for 3 s"

@@ -1,5 +1,6 @@
 """The gateway's end of the workers' sockets, with fake workers on real ones."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -262,14 +263,14 @@ def test_closing_before_listening_does_nothing() -> None:
 
 
 def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
-    """It is stopped, or hangs: better known now than by the batch that it would not run."""
+    """A hung worker is dropped before a batch is released to it."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
             worker, number = await on.ready(index=4)
-            on.pool.look()
+            on.pool.ping_idle()
             assert on.listener.dropped == []
-            on.pool.look()
+            on.pool.ping_idle()
             assert (await worker.frame()).message == Ping()
             await worker.dropped()
 
@@ -280,13 +281,13 @@ def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> N
 
 
 def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
-    """However often it is asked."""
+    """A worker that answers every ping is kept."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
             worker, _ = await on.ready(index=4)
             for _ in range(3):
-                on.pool.look()
+                on.pool.ping_idle()
                 assert (await worker.frame()).message == Ping()
                 worker.send(Pong())
                 await turns(20)
@@ -296,8 +297,8 @@ def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_worker_that_runs_a_batch_is_not_asked(tmp_path: Path) -> None:
-    """It has its timeout; nor is one that sets itself up, which may take long."""
+def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
+    """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
 
     async def scenario() -> None:
         async with stage(tmp_path) as on:
@@ -305,12 +306,35 @@ def test_a_worker_that_runs_a_batch_is_not_asked(tmp_path: Path) -> None:
             starting.send(Hello(index=5, pid=2, service=service()))
             await on.news()
             _, number = await on.ready(index=4)
-            on.pool.look()
+            on.pool.ping_idle()
             on.pool.execute(number, BATCH, BODIES, lambda outcome: None)
             for _ in range(3):
-                on.pool.look()
+                on.pool.ping_idle()
             await turns(20)
 
             assert (on.listener.dropped, sorted(on.pool.states())) == ([], ["busy", "starting"])
+
+    run(scenario())
+
+
+def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
+    """The listener fails on the first worker that is dropped; the next one is still dropped."""
+
+    class FailingListener(Listener):
+        def worker_dropped(self, pid: int) -> None:
+            raise ProcessLookupError(pid)
+
+    async def scenario() -> None:
+        errors: list[BaseException] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: errors.append(context["exception"])
+        )
+        async with stage(tmp_path, FailingListener(), ping_interval_s=0.01) as on:
+            workers = [(await on.ready(index=index, pid=index))[0] for index in (1, 2)]
+            for worker in workers:
+                assert (await worker.frame()).message == Ping()
+                await worker.dropped()
+
+        assert [str(error) for error in errors] == ["1", "2"]
 
     run(scenario())

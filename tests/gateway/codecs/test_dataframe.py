@@ -15,7 +15,7 @@ from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.csv import read_lines, read_table, write_header
 from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.tensors import Form, Tensor
+from uncork_gateway.protocols.tensors import DataForm, Tensor
 from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.adapters.dataframe import DataFrame
 from uncork_workers.wire.frames import TableForm
@@ -180,12 +180,12 @@ def test_json_of_any_form_becomes_the_same_rows(body: bytes) -> None:
 
 
 def test_a_single_row_is_answered_as_one() -> None:
-    """Without the list around it."""
+    """The answer to a single row has no list around it."""
     marshalled = AB.decode(b' {"b": 1, "a": null} ')
 
     assert marshalled == Marshalled(b'{"b": 1, "a": null}', rows=1, key=None, single=True)
-    assert AB.encode(b"5", single=True) == b"5"
-    assert AB.encode(b"5,6", single=False) == b"[5,6]"
+    assert marshalled.json_answer(b"5") == b"5"
+    assert marshalled._replace(single=False).json_answer(b"5,6") == b"[5,6]"
 
 
 ROWS = st.integers(1, 3).flatmap(
@@ -302,7 +302,7 @@ def test_rows_of_other_protocols_are_rows() -> None:
     )
     with pytest.raises(BadRequest, match="the body must be rows that are objects"):
         AB.marshal([b"[1,2]"])
-    forms: dict[Form, bytes] = {"flat": b"1,2", "binary": b"\1\2"}
+    forms: dict[DataForm, bytes] = {"flat": b"1,2", "binary": b"\1\2"}
     for form, data in forms.items():
         tensor = Tensor(name="a", datatype="INT8", shape=(2,), form=form, data=data)
         with pytest.raises(BadRequest, match="the body must be rows that are objects"):

@@ -56,7 +56,7 @@ def test_rows_are_counted_and_come_back_as_they_were(case: Case, data: st.DataOb
 
     assert (marshalled.rows, marshalled.single) == (len(case.rows), case.single)
     assert json.loads(b"[" + marshalled.body + b"]") == case.rows
-    answer = case.codec.encode(marshalled.body, single=marshalled.single)
+    answer = marshalled.json_answer(marshalled.body)
     assert json.loads(answer) == case.value
 
 

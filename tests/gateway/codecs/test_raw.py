@@ -80,5 +80,5 @@ def test_bodies_are_weighed(cost: float | str | None, expected: tuple[float | No
 
 
 def test_an_answer_is_one_value() -> None:
-    """Of the handlers that answer with JSON."""
-    assert RawCodec(accepts=["*"]).encode(b"[1]", single=True) == b"[1]"
+    """A handler's JSON result is not wrapped into a list."""
+    assert RawCodec(accepts=["*"]).decode(b"a", "a/b").json_answer(b"[1]") == b"[1]"

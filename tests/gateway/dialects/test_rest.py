@@ -17,7 +17,7 @@ from tests.gateway.running import run, turns
 from tests.gateway.stage import Stage
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Rest
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.errors import BadRequest
 
 CODEC = make_codec({"kind": "json"}, None)
@@ -28,7 +28,7 @@ EXPLAINS = Rest(CODEC, results="explanations", kserve=True)
 def said(dialect: Rest, body: bytes, *results: bytes) -> Any:
     """What a client is told, if a handler returns this for its rows."""
     asked = dialect.read(body, ())
-    answer = dialect.write(RowsReply(200, b",".join(results or [asked.body])), asked, batch_id="g-1")
+    answer = dialect.write(RequestResult(200, b",".join(results or [asked.body])), asked, batch_id="g-1")
     assert answer.head == b"content-type: application/json\r\n"
     return json.loads(answer.body)
 
@@ -75,7 +75,7 @@ def test_rows_of_columns_are_objects() -> None:
 def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> None:
     """Large numbers, escapes and spaces come through byte for byte, both ways."""
     asked = KSERVE.read(b'{"instances":' + listed(rows, comma) + b"}", ())
-    answer = KSERVE.write(RowsReply(200, asked.body), asked, batch_id="g-1")
+    answer = KSERVE.write(RequestResult(200, asked.body), asked, batch_id="g-1")
 
     assert (asked.rows, asked.body) == (len(rows), b",".join(rows))
     assert parts(fields(answer.body)["predictions"]) == rows
@@ -153,7 +153,7 @@ def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int) -> No
 
     async def scenario() -> None:
         stage = Stage(dialect=dialect)
-        stage.runner.reply = lambda body: RowsReply(status, b'no "rows" of that')
+        stage.runner.reply = lambda body: RequestResult(status, b'no "rows" of that')
 
         assert error(await stage.reply(b'{"instances": [1]}'), status) == 'no "rows" of that'
         assert error(await stage.reply(b"{"), 400).startswith("the body is not valid JSON")

@@ -20,7 +20,7 @@ from tests.gateway.running import run, turns
 from tests.gateway.stage import Stage
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import V2
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.wire import Content
 from uncork_workers.wire.frames import ListForm, RowsForm, TensorForm
@@ -43,7 +43,7 @@ def read(speaks: V2, content: Content) -> Marshalled:
 
 def answer(speaks: V2, asked: Marshalled, reply: bytes, form: RowsForm = None) -> tuple[Any, list[Written]]:
     """What a client is told, if a handler returns this: other members, and the outputs."""
-    head, body = speaks.write(RowsReply(200, reply, form), asked, batch_id="g-1")
+    head, body = speaks.write(RequestResult(200, reply, form), asked, batch_id="g-1")
     headers = []
     for line in head.splitlines():
         name, _, value = line.partition(b": ")
@@ -345,7 +345,7 @@ def test_requests_share_a_batch_and_get_their_own() -> None:
         flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
         nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
         binary = v2_bodies.request(doubles(1, 2), id="binary")
-        stage.runner.reply = lambda body: RowsReply(200, body if body.startswith(b"[") else b"[7],[8]")
+        stage.runner.reply = lambda body: RequestResult(200, body if body.startswith(b"[") else b"[7],[8]")
         replies = await stage.ask(flat, binary, nested)
 
         assert stage.runner.batches == [[b"[1,2],[3,4]", struct.pack("<2d", 1, 2), b"[5,6]"]]
@@ -391,7 +391,9 @@ def test_an_error_is_an_object_with_its_true_status(status: int) -> None:
 
     async def scenario() -> None:
         stage = Route(dialect())
-        stage.runner.reply = lambda body: RowsReply(200, body) if body == b"1" else RowsReply(status, b"no")
+        stage.runner.reply = lambda body: (
+            RequestResult(200, body) if body == b"1" else RequestResult(status, b"no")
+        )
         bad, good, unread, unsaid = await stage.ask(
             v2_bodies.request(ints(2)),
             v2_bodies.request(ints(1)),

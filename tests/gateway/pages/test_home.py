@@ -71,7 +71,7 @@ def test_programs_are_told_that_the_server_is_alive(tmp_path: Path, accept: str 
                 assert (reply.status_code, reply.json()) == (200, {"status": "alive"})
                 assert reply.headers["vary"] == "accept"
                 if step == 0:
-                    on.gateway.retire()
+                    on.gateway.front_end.retire()
             assert (await on.http.head("/", headers=headers)).status_code == 200
 
     run(scenario())
@@ -133,7 +133,7 @@ def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
             assert "<title>Uncork</title>" in page.text
             assert "no worker is ready: workers are starting" in page.text
             (await on.connect()).send(Hello(index=0, pid=1, service=SERVICE))
-            await on.gateway.described
+            await on.gateway.events.described
             page = await on.http.get("/", headers=BROWSER)
             assert "<title>Iris</title>" in page.text
             assert "no worker is ready" in page.text
@@ -180,7 +180,7 @@ def test_operators_with_a_port_of_their_own_have_a_page_there(tmp_path: Path) ->
     """Each page leads where its reader can go."""
 
     async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on, operator(on.gateway.admin_app) as admin:
+        async with gateway(tmp_path, admin=True) as on, operator(on.gateway.front_end.admin_app) as admin:
             await on.worker(serves=SERVICE)
             page = await on.http.get("/", headers=BROWSER)
             assert links(page)[:2] == ["docs", "openapi.json"]
@@ -207,7 +207,7 @@ def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
                 await on.http.get("/", headers=headers)
             assert [call.target for call in model.calls] == [b"/", b"/"]
             if admin:
-                async with operator(on.proxy.admin_app) as admin_client:
+                async with operator(on.proxy.front_end.admin_app) as admin_client:
                     assert links(await admin_client.get("/", headers=BROWSER)) == [
                         "dashboard",
                         "status",

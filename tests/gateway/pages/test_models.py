@@ -149,7 +149,7 @@ def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
         async with gateway(tmp_path) as on:
             await check(on, known=False, ready=False)
             (await on.connect()).send(Hello(index=0, pid=1, service=service()))
-            await on.gateway.described
+            await on.gateway.events.described
             await check(on, known=True, ready=False)
             worker = await on.worker(index=1)
             await check(on, known=True, ready=True)
@@ -277,7 +277,7 @@ def test_metadata_knows_what_a_warm_up_returned(
             worker = await on.connect()
             worker.send(Hello(index=0, pid=1, service=service()))
             worker.send(Ready(results={"echo": result, "other": result}))
-            await on.gateway.ready.wait()
+            await on.gateway.front_end.ready.wait()
 
             assert await outputs_told(on, "fake") == expected
 
@@ -501,7 +501,7 @@ def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
             assert error(early, 503) == "no worker is ready: workers are starting"
             assert early.headers["retry-after"] == "1"
             (await on.connect()).send(Hello(index=0, pid=1, service=service()))
-            await on.gateway.described
+            await on.gateway.events.described
             later = await on.http.post(path, json=body)
             assert error(later, 503) == "no worker is ready"
             assert later.headers["retry-after"] == "1"

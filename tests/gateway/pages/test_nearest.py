@@ -96,7 +96,7 @@ def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
     """And that those for clients are elsewhere."""
 
     async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on, of(on.gateway.admin_app) as admin:
+        async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
             await on.worker(serves=SERVES)
 
             elsewhere = "routes for clients are on another port"
@@ -114,7 +114,7 @@ def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> Non
     """What a page or the router says of a path with a parameter stays."""
 
     async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on, of(on.gateway.admin_app) as admin:
+        async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
             await on.worker(serves=SERVES)
             [*_, model] = on.gateway.models
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.gateway.codecs.bodies import mutated
 from tests.gateway.protocols.rows_stage import GOOD_BODIES, fields
-from uncork_gateway.protocols.rows import RowsReply, RowsWire, parse_rows
+from uncork_gateway.protocols.rows import RowsWire, parse_rows
+from uncork_gateway.protocols.rows_replies import RowsReply
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 V1 = RowsWire(add_batch_id=True)

@@ -19,7 +19,14 @@ from uncork_gateway.protocols.tensor_rows import (
     row_texts,
     tensors_from_rows,
 )
-from uncork_gateway.protocols.tensors import Form, Malformed, Tensor, check_values, concatenate, deal
+from uncork_gateway.protocols.tensors import (
+    DataForm,
+    Malformed,
+    Tensor,
+    check_values,
+    concatenate,
+    split_rows,
+)
 from uncork_workers.wire.frames import ListForm, TensorForm
 
 DTYPES = {
@@ -32,7 +39,7 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3)
 FINITE = {"allow_nan": False, "allow_infinity": False}
 
 
-def tensor(data: bytes, *shape: int, form: Form = "flat", datatype: str = "FP32") -> Tensor:
+def tensor(data: bytes, *shape: int, form: DataForm = "flat", datatype: str = "FP32") -> Tensor:
     """A tensor of the name x."""
     return Tensor(name="x", datatype=datatype, shape=shape, form=form, data=data)
 
@@ -54,7 +61,9 @@ def arrays(draw: st.DrawFn) -> tuple[str, Any]:
 def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
     """A tensor of any form and the array that it is."""
     datatype, array = draw(arrays())
-    form: Form = draw(st.sampled_from(["flat", "nested", "binary"] if array.ndim > 1 else ["flat", "binary"]))
+    form: DataForm = draw(
+        st.sampled_from(["flat", "nested", "binary"] if array.ndim > 1 else ["flat", "binary"])
+    )
     if form == "binary":
         return binary(array, datatype), array
     separators = (draw(st.sampled_from([",", " , ", ",\n"])), ":")
@@ -82,7 +91,7 @@ def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataO
     while sum(counts) < len(array):
         counts.append(data.draw(st.integers(1, len(array) - sum(counts))))
 
-    pieces = deal(one, counts)
+    pieces = split_rows(one, counts)
 
     assert [piece.shape[0] for piece in pieces] == counts
     at = 0
@@ -217,7 +226,7 @@ def test_strings_become_the_tensor_that_they_were(
         one = output_tensor(text, ListForm("BYTES", inner), rows=2, binary=binary)
 
         check_values(one)
-        form: Form = "binary" if binary else "flat"
+        form: DataForm = "binary" if binary else "flat"
         assert one == Tensor(name="output-0", datatype="BYTES", shape=(2, *inner), form=form, data=data)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.gateway.codecs.bodies import mutated
 from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, mergeable, read
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.v2_replies import InferReply, join, render, render_reply, split
+from uncork_gateway.protocols.v2_replies import InferReply, join, render, split
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 
@@ -27,7 +27,7 @@ def answers(content: Content, *rows: int) -> list[dict[str, Any]]:
 
 def as_json(part: InferReply) -> dict[str, Any]:
     """A reply to one request without an id."""
-    result = json.loads(render(part, None).body)
+    result = json.loads(render(part.members, None, part.outputs).body)
     assert isinstance(result, dict)
     return result
 
@@ -257,19 +257,20 @@ def test_parts_with_values_missing_do_not_fit_together() -> None:
 
 
 def test_the_reply_of_a_model_of_our_own() -> None:
-    """Name and version, the client's id as it wrote it, and tensors in the form that they have."""
+    """It has the members, the client's id verbatim, and tensors in their own form."""
     outputs = [
         Tensor(name="a", datatype="INT8", shape=(2,), form="flat", data=b"1,2"),
         Tensor(name="b", datatype="INT8", shape=(2,), form="binary", data=b"\1\2"),
     ]
+    named = {"model_name": '"mé"'.encode(), "model_version": b'"1"'}
 
-    content = render_reply(model_name="mé", model_version="1", request_id=rb'"\u0061"', outputs=outputs)
+    content = render(named, rb'"\u0061"', outputs)
     members, tensors = read(content, "outputs")
 
     assert members == {"model_name": "mé", "model_version": "1", "id": "a"}
     assert rb'"id":"\u0061"' in content.body
     assert [tensor.form for tensor in tensors] == ["flat", "binary"]
     assert dict(content.headers)[b"content-type"] == b"application/octet-stream"
-    plain = render_reply(model_name="m", model_version=None, request_id=None, outputs=outputs[:1])
+    plain = render({"model_name": b'"m"'}, None, outputs[:1])
     assert json.loads(plain.body).keys() == {"model_name", "outputs"}
     assert plain.headers == ((b"content-type", b"application/json"),)

@@ -9,7 +9,7 @@ from tests.gateway.running import turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Ended, Job, Ran
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.telemetry.metrics import Metrics
@@ -22,7 +22,7 @@ LIMIT_BYTES = 100
 class Streaming:
     """One request at its worker."""
 
-    def __init__(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+    def __init__(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
         self.body = job.payloads[0].body
         self.cancelled = 0
         self._sink = job.payloads[0].sink
@@ -44,7 +44,7 @@ class Streaming:
 
     def end(self, status: int = 200, body: bytes = b"") -> None:
         """Reply."""
-        self._ended(Ran([RowsReply(status, body)], "failed"))
+        self._ended(Ran([RequestResult(status, body)], "failed"))
 
     def fail(self, error: Exception) -> None:
         """End the batch otherwise, for example by losing the worker."""
@@ -60,7 +60,9 @@ class StreamStage:
     def __init__(self, *, timeout_s: float = 60, workers: int = 1) -> None:
         self.running: list[Streaming] = []
         self.metrics = Metrics()
-        dispatcher: AsyncDispatcher[Marshalled, RowsReply] = AsyncDispatcher(self, observers=(self.metrics,))
+        dispatcher: AsyncDispatcher[Marshalled, RequestResult] = AsyncDispatcher(
+            self, observers=(self.metrics,)
+        )
         rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=timeout_s)
         dispatcher.set_api(rules)
         for worker in range(workers):
@@ -91,7 +93,7 @@ class StreamStage:
 
     # The dispatcher's runner
 
-    def start(self, job: Job[Marshalled], ended: Ended[RowsReply]) -> None:
+    def start(self, job: Job[Marshalled], ended: Ended[RequestResult]) -> None:
         """Pass the batch to the test."""
         streaming = Streaming(job, ended)
         self.running.append(streaming)

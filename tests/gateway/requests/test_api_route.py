@@ -12,7 +12,7 @@ from tests.gateway.client import JSON, Client, Connection, Reply, request
 from tests.gateway.running import run, turns
 from tests.gateway.stage import RULES, Stage, detail
 from uncork_dispatcher.core import Dispatcher
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 
 
 def test_an_answer_says_where_it_comes_from() -> None:
@@ -46,10 +46,10 @@ def test_times_are_told_in_milliseconds() -> None:
     async def scenario() -> None:
         now = 100.0
 
-        def reply_after_1500_ms(body: bytes) -> RowsReply:
+        def reply_after_1500_ms(body: bytes) -> RequestResult:
             nonlocal now
             now += 1.5
-            return RowsReply(200, body)
+            return RequestResult(200, body)
 
         stage = Stage(clock=lambda: now)
         stage.runner.reply = reply_after_1500_ms

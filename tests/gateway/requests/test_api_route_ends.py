@@ -14,7 +14,7 @@ from tests.gateway.running import run, turns
 from tests.gateway.stage import RULES, Stage, detail
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_workers.wire.schema import JSON as JSON_TYPE
@@ -26,7 +26,7 @@ def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
 
     async def scenario() -> None:
         stage = Stage()
-        stage.runner.reply = lambda body: RowsReply(status if body == b"1" else 200, "é".encode())
+        stage.runner.reply = lambda body: RequestResult(status if body == b"1" else 200, "é".encode())
 
         refused, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
 
@@ -43,7 +43,7 @@ def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.L
 
     async def scenario() -> None:
         stage = Stage()
-        stage.runner.reply = lambda body: RowsReply(400 if body == b"1" else 200, b"\xff")
+        stage.runner.reply = lambda body: RequestResult(400 if body == b"1" else 200, b"\xff")
 
         failed, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
 
@@ -58,17 +58,17 @@ def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.L
 @pytest.mark.parametrize(
     ("reply", "error", "counted"),
     [
-        (RowsReply(500, b"oops"), None, {500: 1}),
-        (RowsReply(503, b"my database is down"), None, {503: 1}),
-        (RowsReply(500, b"oops", content_type="text/plain"), None, {500: 1}),
-        (RowsReply(422, b"no"), None, {}),
-        (RowsReply(200, b"1"), None, {}),
-        (RowsReply(200, b"1"), WorkerLost("worker 0 died"), {502: 1}),
-        (RowsReply(200, b"1"), KeyError("ours"), {500: 1}),
+        (RequestResult(500, b"oops"), None, {500: 1}),
+        (RequestResult(503, b"my database is down"), None, {503: 1}),
+        (RequestResult(500, b"oops", content_type="text/plain"), None, {500: 1}),
+        (RequestResult(422, b"no"), None, {}),
+        (RequestResult(200, b"1"), None, {}),
+        (RequestResult(200, b"1"), WorkerLost("worker 0 died"), {502: 1}),
+        (RequestResult(200, b"1"), KeyError("ours"), {500: 1}),
     ],
 )
 def test_an_error_is_counted_as_one(
-    reply: RowsReply, error: Exception | None, counted: dict[int, int]
+    reply: RequestResult, error: Exception | None, counted: dict[int, int]
 ) -> None:
     """A 5xx that is not the gateway's refusal counts; a client's error does not."""
 

@@ -11,7 +11,7 @@ from tests.gateway.client import JSON, Connection, request
 from tests.gateway.proxy_stage import merging, rows_body
 from tests.gateway.running import run, turns
 from tests.gateway.stage import Stage, detail
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 
 
 @pytest.mark.parametrize("mark", ["\r\nx: y", "\n", "\r", "\0"])
@@ -25,7 +25,7 @@ def test_a_handlers_header_is_one_line(mark: str, where: str) -> None:
 
     async def scenario() -> None:
         stage = Stage()
-        stage.runner.reply = lambda body: RowsReply(
+        stage.runner.reply = lambda body: RequestResult(
             200, b"", content_type=content_type, headers=[("before", "b"), (name, value)]
         )
         assert detail(await stage.reply(b"1"), 500) == "the answer has a header that is more than one line"

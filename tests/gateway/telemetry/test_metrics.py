@@ -23,7 +23,9 @@ from uncork_dispatcher import (
     WorkerLost,
 )
 from uncork_dispatcher.api import Api
-from uncork_gateway.telemetry.metrics import CONTENT_TYPE, Distribution, LiveState, Metrics
+from uncork_gateway.telemetry.distribution import Distribution
+from uncork_gateway.telemetry.live_state import LiveState
+from uncork_gateway.telemetry.metrics import CONTENT_TYPE, Metrics
 
 API = {"api": "echo"}
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from uncork.cli.serve import startup_progress as starting
 from uncork.cli.serve.startup_progress import StartProgress
-from uncork_gateway.backends.worker_failures import Start
+from uncork_gateway.backends.worker_failures import WorkerStartup
 
 
 class Workers:
@@ -20,10 +20,10 @@ class Workers:
 
     def __init__(self) -> None:
         self.draining = False
-        self.said: dict[int, Start] = {}
+        self.said: dict[int, WorkerStartup] = {}
         self.are_ready: set[int] = set()
 
-    def starts(self) -> dict[int, Start]:
+    def starts(self) -> dict[int, WorkerStartup]:
         """What they have said."""
         return self.said
 
@@ -52,11 +52,11 @@ def test_a_line_says_what_each_does_and_for_how_long() -> None:
     clock, workers = Clock(), Workers()
     progress = StartProgress(workers, 3, console=console(terminal=True), clock=clock)
     clock.now += 4
-    workers.said = {1: Start("setup", "", 101.5)}
+    workers.said = {1: WorkerStartup("setup", "", 101.5)}
     assert progress.line() == "worker 0: import, 4 s · worker 1: setup, 2 s · worker 2: import, 4 s"
 
     workers.are_ready = {0, 2}
-    workers.said = {1: Start("warm-up of predict", " with 32 rows", 103.0)}
+    workers.said = {1: WorkerStartup("warm-up of predict", " with 32 rows", 103.0)}
     assert progress.line() == "2 of 3 workers ready · worker 1: warm-up of predict with 32 rows, 1 s"
 
 
@@ -68,7 +68,7 @@ def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> 
     progress = StartProgress(workers, 2, console=console(terminal=False))
     stages = [None, "setup", "setup", "warm-up of a", "warm-up of a"]
     for number, stage in enumerate(stages):
-        workers.said = {} if stage is None else {0: Start(stage, f" with {number} rows", 0)}
+        workers.said = {} if stage is None else {0: WorkerStartup(stage, f" with {number} rows", 0)}
         progress.tell()
     workers.are_ready = {0, 1}
     progress.tell()

@@ -21,6 +21,7 @@ from uncork.server.listeners import Doors, open_doors
 from uncork.server.serving import Drain, log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_dispatcher.plural import plural
+from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.proxy import Proxy, ProxySettings
 
 log = logging.getLogger("uncork.gateway")
@@ -55,17 +56,17 @@ async def _serve(
     drain: Drain,
 ) -> int:
     try:
-        front = Proxy(urls, replace(settings, keys=doors.keys, admin=doors.admin is not None))
+        proxy = Proxy(urls, replace(settings, keys=doors.keys, admin=doors.admin is not None))
     except ValueError as error:
         raise in_options(error, OPTIONS) from None
-    front.start()
+    proxy.start()
     async with listening(doors.port, _refuse_reload):
         return await serve_until_signal(
-            front,
+            proxy.front_end,
             doors,
-            announcing=_announce(front, _banner(urls, settings, doors, imported)),
+            announcing=_announce(proxy.front_end, _banner(urls, settings, doors, imported)),
             drain=drain,
-            close=lambda hurry: front.close(),
+            close=lambda hurry: proxy.close(),
             reload=lambda: log.warning("SIGHUP: %s", _NOTHING_TO_RELOAD),
         )
 
@@ -74,7 +75,7 @@ async def _refuse_reload() -> Outcome:
     return Outcome(2, _NOTHING_TO_RELOAD)
 
 
-async def _announce(front: Proxy, lines: Sequence[banner.Line]) -> None:
+async def _announce(front: FrontEnd, lines: Sequence[banner.Line]) -> None:
     """Say what is served, and when a server is there."""
     started = time.monotonic()
     banner.print_lines(lines)

@@ -28,7 +28,7 @@ from uncork.server.reloading import Reloader
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.service import ServiceUnusable
+from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.supervision.gpus import GPU_VARIABLE, gpus_here, missing_gpus
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
@@ -111,7 +111,7 @@ async def _serve(
     await gateway.listen(str(folder / _WORKERS))
     await gateway.listen(str(folder / _STANDBYS), standby=True)
     supervisor.start()
-    gateway.expect_workers(options.workers)
+    gateway.events.expect_workers(options.workers)
     if options.reload:
         beside.append(asyncio.create_task(reloader.watch()))
     if options.recycling.any:
@@ -119,7 +119,7 @@ async def _serve(
     try:
         async with listening(doors.port, reloader.wished):
             return await serve_until_signal(
-                gateway,
+                gateway.front_end,
                 doors,
                 announcing=_announce(gateway, options, doors, beside, progress),
                 drain=options.drain,
@@ -143,14 +143,16 @@ def _make(
             traces=traces,
             **options.front_settings,
         ),
-        kill_worker=lambda pid: supervisor.kill(pid),
-        restarts=lambda: supervisor.restarts,
-        stands_by=lambda pid: supervisor.stands_by(pid),
-        finished_batch=lambda pid: supervisor.finished_batch(pid),
+        SupervisorActions(
+            kill=lambda pid: supervisor.kill(pid),
+            restarts=lambda: supervisor.restarts,
+            stands_by=lambda pid: supervisor.stands_by(pid),
+            finished_batch=lambda pid: supervisor.finished_batch(pid),
+        ),
     )
 
     def exited(end: WorkerExit) -> None:
-        gateway.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
+        gateway.events.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
 
     supervisor = Supervisor(
         options.service,
@@ -160,7 +162,7 @@ def _make(
         log_level=options.log_level,
         on_exit=exited,
         take_over=gateway.take_over,
-        explain=gateway.why_no_standby,
+        explain=gateway.events.failures.why_no_standby,
         gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
         arguments=worker_arguments(options),
@@ -191,11 +193,11 @@ async def _announce(
     started = time.monotonic()
     watching = asyncio.create_task(progress.run())
     try:
-        service = await gateway.described
+        service = await gateway.events.described
         lines = banner.of_service(service, workers=options.workers, gpus=options.gpu_names, doors=doors)
         progress.hide()
         banner.print_lines(lines)
-        await gateway.ready.wait()
+        await gateway.front_end.ready.wait()
         progress.hide()
         banner.tell_ready(time.monotonic() - started)
         await asyncio.gather(watching, *beside)

@@ -14,7 +14,7 @@ from rich.status import Status
 from rich.text import Text
 
 from uncork_dispatcher.plural import plural
-from uncork_gateway.backends.worker_failures import Start
+from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_workers.process.logs import is_watched
 
 log = logging.getLogger("uncork.gateway")
@@ -27,9 +27,12 @@ _IMPORT = "import"
 class Workers(Protocol):
     """Who knows what they do."""
 
-    draining: bool
+    @property
+    def draining(self) -> bool:
+        """Whether the server is stopping."""
+        ...
 
-    def starts(self) -> Mapping[int, Start]:
+    def starts(self) -> Mapping[int, WorkerStartup]:
         """What those do that are not ready, by index, as far as they have said it."""
         ...
 
@@ -83,7 +86,7 @@ class StartProgress:
         now, starts, ready = self._clock(), self._workers.starts(), self._workers.ready_workers()
         parts = [f"{len(ready)} of {plural(len(self._indexes), 'worker')} ready"] if ready else []
         for index in self._indexes:
-            start = starts.get(index, Start(_IMPORT, "", self._began))
+            start = starts.get(index, WorkerStartup(_IMPORT, "", self._began))
             if index not in ready:
                 parts.append(f"worker {index}: {start.doing}, {now - start.since:.0f} s")
         return " · ".join(parts)

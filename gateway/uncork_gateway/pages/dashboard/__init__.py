@@ -1,1 +1,1 @@
-"""The page at ``/dashboard``: what goes on, live, for people who look."""
+"""The page at ``/dashboard``: the live status of a front end."""

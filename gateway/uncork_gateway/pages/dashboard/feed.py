@@ -1,4 +1,4 @@
-"""The events of the dashboard: made once for all who look, and not at all when nobody does."""
+"""The dashboard's events: encoded once for all viewers, and not at all without one."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from typing import Protocol
 
 import msgspec
 
-from uncork_gateway.pages.status.document import Batch, Event, Status
+from uncork_gateway.pages.status.document import Event, Status
+from uncork_gateway.telemetry.recorder import FinishedBatch
 
 log = logging.getLogger("uncork.gateway")
 
 _INTERVAL_S = 1.0
 _MOST_VIEWERS = 16
-# Of each api, in an event and in the first one. More points on a page would only lie on each other.
+# Batches of each API in an event, and in the first one. More points would overlap in the charts.
 _MOST_BATCHES = 10
 _MOST_PAST_BATCHES = 600
-# A viewer who is so many events behind does not read; what waits for it must not grow.
+# A viewer with this many unread events does not read; its queue must not grow.
 _MOST_UNREAD = 8
 
 
 class Source(Protocol):
-    """What is told."""
+    """What the feed reads."""
 
     def status(self) -> Status:
-        """How things are."""
+        """Return the current status."""
         ...
 
-    def batches_after(self, number: int) -> Sequence[Batch]:
-        """Batches that are still known and have a higher number, by number."""
+    def batches_after(self, number: int) -> Sequence[FinishedBatch]:
+        """Return the recorded batches with a higher number, in order."""
         ...
 
 
 class Feed:
-    """Sends events to viewers, as frames of a stream of server-sent events.
+    """Sends events to viewers, as frames of server-sent events.
 
-    Each is encoded once, whoever looks. A batch may be in the first frame of a viewer and in the next.
+    A viewer may receive a batch twice, in its first frame and in the next.
 
     Args:
-        source: what is told.
-        interval_s: seconds from event to event.
+        source: the status and the batches.
+        interval_s: seconds between events.
     """
 
     def __init__(self, source: Source, *, interval_s: float = _INTERVAL_S) -> None:
@@ -55,7 +56,7 @@ class Feed:
 
     @property
     def why_no_more(self) -> str | None:
-        """Why there may not be one more viewer; None if there may."""
+        """Why another viewer is not admitted; None if one is."""
         if self._closed:
             return "the server is shutting down"
         if len(self._viewers) >= _MOST_VIEWERS:
@@ -63,7 +64,7 @@ class Feed:
         return None
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """What one viewer gets, until it leaves, reads nothing for a while, or the feed is closed."""
+        """Yield the frames of one viewer, until it disconnects, stops reading, or the feed is closed."""
         if self.why_no_more:
             return
         viewer = _Viewer()
@@ -81,7 +82,7 @@ class Feed:
                 self._ticking = None
 
     def close(self) -> None:
-        """Tell all how it is a last time, and end."""
+        """Send a last event to all viewers, and end their streams."""
         if self._viewers and not self._closed:
             self._send()
         self._closed = True
@@ -94,14 +95,14 @@ class Feed:
             self._send()
 
     def _first(self) -> bytes:
-        """For a viewer who knows nothing yet; others stay as they are."""
+        """Return the first frame of a new viewer."""
         batches = self._source.batches_after(-1)
         if len(self._viewers) == 1:
             self._number = _last(batches, self._number)
         return _frame(self._source.status(), _thinned(batches, _MOST_PAST_BATCHES))
 
     def _send(self) -> None:
-        """Send an event to all viewers. One that cannot be made is logged; its batches are in the next."""
+        """Send an event to all viewers. After an error, the next event has its batches too."""
         try:
             batches = self._source.batches_after(self._number)
             frame = _frame(self._source.status(), _thinned(batches, _MOST_BATCHES))
@@ -114,7 +115,7 @@ class Feed:
 
 
 class _Viewer:
-    """Frames that one viewer has not taken yet; None is the end."""
+    """The unread frames of one viewer; None ends the stream."""
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -130,18 +131,18 @@ class _Viewer:
         self._frames.put_nowait(None)
 
 
-def _last(batches: Sequence[Batch], before: int) -> int:
+def _last(batches: Sequence[FinishedBatch], before: int) -> int:
     return batches[-1].number if batches else before
 
 
-def _thinned(batches: Sequence[Batch], most: int) -> list[Batch]:
-    """At most so many of each api, at even distances, the latest among them."""
-    by_api: defaultdict[str, list[Batch]] = defaultdict(list)
+def _thinned(batches: Sequence[FinishedBatch], most: int) -> list[FinishedBatch]:
+    """Return at most ``most`` batches of each API, evenly spaced, including the latest."""
+    by_api: defaultdict[str, list[FinishedBatch]] = defaultdict(list)
     for batch in reversed(batches):
         by_api[batch.api].append(batch)
     kept = [batch for own in by_api.values() for batch in own[:: -(-len(own) // most)]]
     return sorted(kept, key=lambda batch: batch.number)
 
 
-def _frame(status: Status, batches: list[Batch]) -> bytes:
+def _frame(status: Status, batches: list[FinishedBatch]) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(Event(status=status, batches=batches))

@@ -22,13 +22,13 @@ _RETRY_S = "5"
 class Dashboard:
     """The page, its files and its events.
 
-    Only the events tell something of the server: a browser that is told to open a page sends no API key, so
-    the page and its files may be had by everybody.
+    A browser that opens a page sends no API key, so the page and its files require none. Only the events
+    reveal anything about the server.
 
     Args:
-        source: what it shows.
+        source: the status and the batches to show.
         error: writes an answer from path, status, detail and headers.
-        apart: whether the page is on another port than the apis.
+        apart: whether the page is on another port than the APIs.
     """
 
     def __init__(
@@ -45,27 +45,27 @@ class Dashboard:
         plotly = package_folder("plotly") / "package_data/plotly.min.js"
         self._assets = Assets(f"{PREFIX}/files", {**ours, _PLOTLY: plotly})
         self.close = self._feed.close
-        """End the streams of events, with a last one."""
+        """End the streams of events after a last one."""
 
     def page_routes(self) -> list[Route]:
-        """What tells nothing of the server."""
+        """Return the routes that reveal nothing about the server."""
         return [Route(PREFIX, self._page), self._assets.route()]
 
     def event_routes(self) -> list[Route]:
-        """What tells what goes on."""
+        """Return the route of the events."""
         return [Route(f"{PREFIX}/events", self._events)]
 
     async def _page(self, request: Request) -> Response:
         urls = {name: f"{PREFIX[1:]}/{url}" for name, url in (await self._assets.urls()).items()}
         html = Template((_OURS / "index.html").read_text())
-        # Commands on the page name the address that a client would use, which the page cannot know there.
+        # Commands on the page contain the address for clients, which is unknown on an admin port.
         return html_page(html.substitute(urls, origin="http://GATEWAY" if self._apart else ""))
 
     async def _events(self, request: Request) -> Response:
         refusal = self._feed.why_no_more
         if refusal:
             return self._error(request.url.path, 503, refusal, {"retry-after": _RETRY_S})
-        # No proxy on the way may wait for more before it hands an event on.
+        # A proxy must not buffer events.
         headers = {
             "cache-control": "no-store",
             "x-accel-buffering": "no",

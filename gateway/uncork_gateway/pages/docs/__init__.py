@@ -1,4 +1,4 @@
-"""The page at ``/docs``: what the service offers, to be read and tried out, by Swagger UI."""
+"""The page at ``/docs``: Swagger UI, to read about the service's APIs and try them out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OURS = Path(__file__).parent
 
 
 class DocsPage:
-    """Swagger UI over ``/openapi.json``, with all its files. Nothing of it depends on the service.
+    """Swagger UI over ``/openapi.json`` and its files, the same for every service.
 
-    A browser that is told to open a page sends no API key with that. So the page itself is for everybody; the
-    document that it shows is not, and the page asks for the key.
+    A browser that opens a page sends no API key. So the page itself requires none; it asks for the key and
+    sends it with the request for the document.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class DocsPage:
         )
 
     def routes(self) -> list[Route]:
-        """Where it is."""
+        """Return the routes of the page and its files."""
         return [Route(PREFIX, self._page), self._assets.route()]
 
     async def _page(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The page at ``/``: liveness as JSON for programs; apis and links for browsers."""
+"""The page at ``/``: liveness as JSON for programs, APIs and links for browsers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from uncork_workers.wire.schema import JSON, ApiDescription
 
 FOR_OPERATORS = {"Dashboard": "dashboard", "Status": "status", "Metrics": "metrics"}
 FOR_CLIENTS = {"Docs": "docs", "OpenAPI": "openapi.json"}
-"""Pages by what they are called, with their paths."""
+"""Paths of pages by title."""
 
 _PREFIX = "/docs/home"
 _OURS = Path(__file__).parent
 _DASHBOARD = _OURS.parent / "dashboard/files"
 _HTML = "text/html"
-# What KServe's own servers say here.
+# The answer of KServe's servers.
 _ALIVE = {"status": "alive"}
 _NAME = "Uncork"
 _HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
@@ -38,10 +38,7 @@ _LOCKED = (
 
 
 class Home(NamedTuple):
-    """What a page shows.
-
-    ``trouble`` is why requests cannot be answered now, empty if they can.
-    """
+    """The content of the page; ``trouble`` is why requests cannot be answered now, empty if they can."""
 
     name: str | None
     text: str = ""
@@ -51,12 +48,12 @@ class Home(NamedTuple):
 
 
 class HomePage:
-    """The page, and its files.
+    """The page and its files.
 
     Args:
-        home: gives what it shows now.
-        links: the pages that its reader can open, by what they are called.
-        keys: the keys one of which its reader must have; None if it needs none.
+        home: returns the current content.
+        links: paths of the pages that the reader can open, by title.
+        keys: API keys, one of which the full page requires; None if it requires none.
     """
 
     def __init__(self, home: Callable[[], Home], links: dict[str, str], *, keys: ApiKeys | None) -> None:
@@ -68,7 +65,7 @@ class HomePage:
         self._assets = Assets(_PREFIX, shared | own)
 
     def routes(self) -> list[Route]:
-        """Return the page and its files; none of them needs a key."""
+        """Return the routes of the page and its files; none of them requires a key."""
         return [Route("/", self._answer), self._assets.route()]
 
     async def _answer(self, request: Request) -> Response:
@@ -95,7 +92,7 @@ class HomePage:
         return Template((_OURS / "home.html").read_text()).substitute(parts, **files)
 
     def _parts(self, home: Home, *, base_url: str) -> dict[str, str]:
-        """What the page has in it, as HTML."""
+        """Return the parts of the page as HTML."""
         sections = [_api(api, base_url, wants_key=self._keys is not None) for api in home.apis]
         if home.models:
             sections.append(_models(home.models))
@@ -133,6 +130,6 @@ def _first_line(text: str) -> str:
 
 
 def _base_url(request: Request) -> str:
-    """The server's address from the Host header; a script replaces it with the browser's."""
+    """Return the server's URL from the Host header; a script replaces it with the browser's."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'GATEWAY'}"

@@ -1,4 +1,4 @@
-"""The apis of a service as models of other protocols: their names, their paths, what is told of them."""
+"""The APIs of a service as models of other protocols: names, paths and metadata."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/", "/v2/")
-"""Where the paths of these protocols begin; ``/v2`` itself is one, too."""
+"""Prefixes of these protocols' paths; ``/v2`` itself is one, too."""
 
 PLATFORM = "uncork"
 
 _MAIN, _EXPLAIN = "predict", "explain"
-
-
 _TF_DTYPES = {
     **{f"{kind}INT{bits}": f"DT_{kind}INT{bits}" for kind in ("", "U") for bits in (8, 16, 32, 64)},
     "BOOL": "DT_BOOL",
@@ -38,9 +36,9 @@ _TF_DTYPES = {
 
 
 class Model(NamedTuple):
-    """An api under a name that clients of other protocols know.
+    """An API under its name in other protocols.
 
-    ``explainer`` explains what it says. ``outputs`` are those of the api, which its models share.
+    ``explainer`` answers ``:explain``. The models of one API share its ``outputs``.
     """
 
     name: str
@@ -50,9 +48,9 @@ class Model(NamedTuple):
 
 
 def models_of(service: ServiceDescription) -> dict[str, Model]:
-    """The models of a service: its own name in lower case means ``predict``, or its only api.
+    """Return the models of a service; its name in lower case means ``predict``, or its only API.
 
-    Those that stream are none: other protocols have no words for it.
+    APIs that stream are left out: other protocols cannot express it.
     """
     apis = {api.name: api for api in service.apis if not api.streams}
     name = service.name.lower()
@@ -67,7 +65,7 @@ def models_of(service: ServiceDescription) -> dict[str, Model]:
 
 
 def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
-    """The paths of a model, the api that each leads to, and what is spoken there."""
+    """Yield the paths of a model, each with its API and dialect."""
     api, version = model.api, f"versions/{VERSION}"
     codec = make_codec(api.input, api.settings.cost)
     yield f"/v1/models/{model.name}:predict", api, Rest(codec, kserve=True)
@@ -89,7 +87,7 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
 
 
 class ModelPages:
-    """What is told of models, to those who ask with GET."""
+    """The GET routes of models: lists, states, metadata."""
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class ModelPages:
         self._extensions = ["binary_tensor_data", *extensions]
 
     def routes(self) -> list[Route]:
-        """Where it is told."""
+        """Return the routes."""
         v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
         named = f"/versions/{VERSION}"
         return [
@@ -131,12 +129,12 @@ class ModelPages:
         return JSONResponse({"models": sorted(self._models())})
 
     async def _status(self, request: Request) -> Response:
-        """What both KServe and TensorFlow Serving say of a model: they ask at one path."""
+        """Answer KServe and TensorFlow Serving, which use the same path, in one document."""
         model, ready = self._model(request), self._ready()
         state = {"version": VERSION, "state": "AVAILABLE" if ready else "LOADING"}
         status = {**state, "status": {"error_code": "OK", "error_message": ""}}
-        told = {"name": model.name, "ready": ready, "model_version_status": [status]}
-        return JSONResponse(told, 200 if ready else 503)
+        document = {"name": model.name, "ready": ready, "model_version_status": [status]}
+        return JSONResponse(document, 200 if ready else 503)
 
     async def _tf_metadata(self, request: Request) -> Response:
         model = self._model(request)
@@ -152,8 +150,7 @@ class ModelPages:
     # Open Inference Protocol V2
 
     async def _server(self, request: Request) -> Response:
-        said = {"name": "uncork", "version": self._version, "extensions": self._extensions}
-        return JSONResponse(said)
+        return JSONResponse({"name": "uncork", "version": self._version, "extensions": self._extensions})
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -197,7 +194,7 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
-    """A tensor in the JSON of TensorFlow's TensorInfo."""
+    """Describe a tensor as TensorFlow's TensorInfo."""
     dims = [{"size": str(length), "name": ""} for length in (-1, *spec.shape)]
     return {
         "name": spec.name,

@@ -1,4 +1,4 @@
-"""The output tensors of an api, learned from its results: no declaration says what a handler returns."""
+"""The output tensors of an API, learned from its results, because handlers do not declare them."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.dialects.base import RowsReply
+from uncork_gateway.dialects.base import RequestResult
 from uncork_gateway.protocols.tensor_rows import OUTPUT, row_texts, tensors_from_rows
 from uncork_gateway.protocols.tensors import Tensor, TensorSpec
 
 _OK = 200
-# Reading the JSON of a result takes the event loop about 20 ms per megabyte.
+# Reading the JSON of a result blocks the event loop for about 20 ms per megabyte.
 _MOST_BYTES = 2**20
 
 
 class Outputs:
-    """The outputs that V2 clients of an api get.
+    """The outputs that V2 clients of an API get.
 
-    They hold for the first answer, or the warm-up, and for every V2 answer since. Where answers differ in
-    the length of an axis, it is -1. An output is left out for good once an answer lacks it, or has it with
-    another datatype or number of axes: the protocols cannot describe that.
+    They describe the warm-up or the first answer, and every V2 answer since. An axis whose length differs
+    between answers is -1. An output is dropped for good once an answer lacks it or has it with another
+    datatype or number of axes, which the protocols cannot describe.
     """
 
     def __init__(self) -> None:
         self._known: tuple[TensorSpec, ...] | None = None
 
     def known(self) -> tuple[TensorSpec, ...]:
-        """The outputs; none before the first answer."""
+        """Return the outputs; none before the first answer."""
         return self._known or ()
 
     def saw(self, tensors: Sequence[Tensor]) -> None:
@@ -36,8 +36,8 @@ class Outputs:
         if seen != self._known:
             self._learn(seen)
 
-    def saw_results(self, replies: Sequence[RowsReply]) -> None:
-        """Learn from the first result among these, if nothing is known yet."""
+    def saw_results(self, replies: Sequence[RequestResult]) -> None:
+        """Learn from the first successful result, if nothing is known yet."""
         if self._known is not None:
             return
         rows = (reply for reply in replies if reply.status == _OK and not reply.content_type)
@@ -49,12 +49,12 @@ class Outputs:
         elif 0 < len(first.body) <= _MOST_BYTES:
             self._saw_json(first)
 
-    def _saw_json(self, reply: RowsReply) -> None:
+    def _saw_json(self, reply: RequestResult) -> None:
         try:
             rows = row_texts(reply.body)
             tensors = tensors_from_rows(rows, binary=lambda name: False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return  # a V2 client whose answer this is gets the error
+            return  # if a V2 client asked, it gets the error
         self.saw(tensors)
 
     def _learn(self, seen: tuple[TensorSpec, ...]) -> None:

@@ -18,7 +18,7 @@ from uncork_gateway.pages.models.triton_statistics import statistics_of
 from uncork_gateway.telemetry.metrics import ApiTally
 
 CONFIGURATION, STATISTICS = "model_configuration", "statistics"
-"""Extensions in the server's metadata. Not the repository's: only its index is served."""
+"""Extensions in the server's metadata; the repository's is missing, because only its index is served."""
 
 _MOST_INDEX_BYTES = 1024
 
@@ -31,9 +31,9 @@ class TritonPages:
     """Model configuration, statistics, and the index of the repository.
 
     Args:
-        models: by name.
-        tally: gives the counts of an api.
-        unready: why no model can be used now; empty if all can.
+        models: returns the models by name.
+        tally: returns the counts of an API.
+        unready: returns why no model can be used now; empty if all can.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class TritonPages:
         self._unready = unready
 
     def routes(self) -> list[Route]:
-        """For clients."""
+        """Return the routes for clients."""
         return [
             *[Route(f"{path}/config", self._config) for path in _PATHS],
             Route("/v2/repository/index", self._index, methods=["POST"]),
         ]
 
     def statistics_routes(self) -> list[Route]:
-        """Return the routes for clients that may read the metrics."""
+        """Return the routes for clients that may read metrics."""
         one = [Route(f"{path}/stats", self._statistics) for path in _PATHS]
         return [Route("/v2/models/stats", self._all_statistics), *one]
 
@@ -77,8 +77,8 @@ class TritonPages:
         if wanted.ready and reason:
             return JSONResponse([])
         state = "UNAVAILABLE" if reason else "READY"
-        said: dict[str, Any] = {"version": VERSION, "state": state, "reason": reason}
-        return JSONResponse([{"name": name, **said} for name in sorted(self._models())])
+        entry: dict[str, Any] = {"version": VERSION, "state": state, "reason": reason}
+        return JSONResponse([{"name": name, **entry} for name in sorted(self._models())])
 
 
 _PATHS = ("/v2/models/{model}", f"/v2/models/{{model}}/versions/{VERSION}")

@@ -1,4 +1,4 @@
-"""The configuration of a model as Triton has it: what is in force, in the JSON of its ``ModelConfig``."""
+"""The configuration of a model in the JSON of Triton's ``ModelConfig``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from uncork_workers.wire.schema import ApiSettings
 
 
 def config_of(model: Model) -> dict[str, Any]:
-    """Return the configuration of a model under the settings in force.
-
-    Shapes are those of a row. Outputs are those known so far.
-    """
+    """Return the configuration of a model, with shapes of one row and the outputs known so far."""
     settings = model.api.settings
     batching = _dynamic_batching(settings)
     return {
@@ -39,16 +36,15 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _most_rows(settings: ApiSettings) -> int:
-    """The most rows in a batch. Where each row has a cost of its own it is that of rows that cost 1."""
+    """Return the most rows in a batch; where each row has a cost of its own, of rows that cost 1."""
     cost = settings.cost if isinstance(settings.cost, int | float) else 1
     return max(1, int(settings.limit_rows // cost))
 
 
 def _dynamic_batching(settings: ApiSettings) -> dict[str, Any] | None:
-    """How batches are made; None if each request is one.
+    """Describe how batches are formed; None if each request is one.
 
-    A preferred size is released at once. ``fixed`` waits for its time; other policies decide how long, and
-    none waits beyond the goal.
+    Only the policy ``fixed`` has a preferred size and a delay of its own; others hold at most until the goal.
     """
     policy = make_policy(settings.policy, limit_rows=settings.limit_rows)
     if isinstance(policy, NonePolicy):

@@ -1,4 +1,4 @@
-"""The statistics of a model as Triton has them, from what is counted of its api."""
+"""The statistics of a model in Triton's form, from the counts of its API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NS = 10**9
 
 
 class DurationSum(msgspec.Struct, frozen=True):
-    """How often something was measured, and how long it took in all."""
+    """A number of measurements, and the sum of their durations."""
 
     count: int = 0
     ns: int = 0
@@ -21,8 +21,8 @@ class DurationSum(msgspec.Struct, frozen=True):
 class InferenceStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over requests.
 
-    The gateway only knows the worker's total time, which it gives as ``compute_infer``. Clients expect the
-    same count in all three.
+    The gateway only knows a worker's total time, reported as ``compute_infer``. Clients expect the same count
+    in all three ``compute`` fields.
     """
 
     success: DurationSum
@@ -45,12 +45,12 @@ class BatchStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one model, since the gateway started.
+    """The statistics of one model since the gateway started.
 
     Attributes:
         last_inference: when the last batch was released, in milliseconds since 1970; 0 before the first.
-        inference_count: rows that were answered.
-        execution_count: batches that worked.
+        inference_count: answered rows.
+        execution_count: batches that succeeded.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def statistics_of(model: str, tally: ApiTally) -> ModelStatistics:
-    """Return the statistics of the model of a name whose api has these counts."""
+    """Return the statistics of a model from its API's counts."""
     inference = tally.inference
     answered = sum(count for status, count in tally.statuses.items() if is_success(status))
     others = tally.statuses.total() - answered

@@ -1,4 +1,4 @@
-"""What the service serves, as an OpenAPI document (3.1)."""
+"""The OpenAPI document (3.1) of a service."""
 
 from uncork_gateway.pages.openapi.document import make_openapi
 

@@ -1,10 +1,9 @@
-"""What bodies of requests look like, with examples that people can send as they are."""
+"""Request bodies in the OpenAPI document, with examples that work as they are."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,10 +14,10 @@ from uncork_workers.wire.schema import JSON, ApiDescription
 Schema = dict[str, Any]
 
 _BINARY: Schema = {"type": "string", "format": "binary"}
-_FILE = "file"
-_MULTIPART = "multipart/form-data"
-# Kinds of input whose JSON may be one row, or many with a leading axis.
-_ONE_OR_MANY = ("ndarray", "dataframe")
+MULTIPART = "multipart/form-data"
+ONE_OR_MANY = ("ndarray", "dataframe")
+"""Kinds of input whose JSON may be one row, or many with a leading axis."""
+
 _KINDS = {
     "ndarray": "One row, or a list of rows: as JSON, or as a file of NumPy's.",
     "dataframe": "A table: CSV with a header, or JSON. That may be one row, a list of rows, an object of "
@@ -29,7 +28,7 @@ _KINDS = {
 
 
 def body_of(api: ApiDescription, row: Schema) -> Schema:
-    """The body of requests at the api's own route; ``row`` is the schema of a row."""
+    """Describe the body of requests at the API's own route; ``row`` is the schema of a row."""
     describes = _describe_raw if api.input["kind"] == "raw" else _describe_rows
     accepts = api.input.get("accepts") or make_codec(api.input).accepts
     description = _KINDS.get(api.input["kind"])
@@ -44,7 +43,7 @@ def body_of(api: ApiDescription, row: Schema) -> Schema:
 
 
 def media_content(media_type: str, *, schema: Schema) -> Schema:
-    """What is in a body of a type: by ``schema`` if it is JSON, else text or bytes."""
+    """Describe the content of a media type: by ``schema`` for JSON, else as text or bytes."""
     if media_type == JSON:
         return {"schema": schema}
     if media_type.startswith("text/") or media_type == "application/csv":
@@ -53,29 +52,37 @@ def media_content(media_type: str, *, schema: Schema) -> Schema:
 
 
 def example_of(api: ApiDescription) -> Any:
-    """The example, a row; of an api that has none, :data:`msgspec.UNSET`."""
+    """Return the example, a row; :data:`msgspec.UNSET` if the API has none."""
     return msgspec.json.decode(api.example) if api.example else msgspec.UNSET
 
 
+def form_fields(schema: Schema) -> list[str]:
+    """Return the field names of a multipart form; one field ``file`` if the schema names none."""
+    return list(schema.get("properties", ())) or ["file"]
+
+
 def _describe_rows(api: ApiDescription, media_type: str, row: Schema) -> Schema:
-    """A body of one of the types in which rows come."""
-    several = api.input["kind"] in _ONE_OR_MANY
+    """Describe a body of rows."""
+    several = api.input["kind"] in ONE_OR_MANY
     many = {"type": "array", "items": row, "minItems": 1}
     content = media_content(media_type, schema={"anyOf": [row, many]} if several else row)
     example = example_of(api)
     if example is msgspec.UNSET or content["schema"] is _BINARY:
         return content
-    write: Callable[[Any], Any] = _csv if media_type.endswith("csv") else _as_it_is
     if not several:
-        return {**content, "example": write(example)}
-    rows = {"one row": write(example), "two rows": write([example] * 2)}
-    return {**content, "examples": {name: {"value": value} for name, value in rows.items()}}
+        return {**content, "example": example}
+    rows = {"one row": example, "two rows": [example] * 2}
+    is_csv = media_type.endswith("csv")
+    return {
+        **content,
+        "examples": {name: {"value": _csv(value) if is_csv else value} for name, value in rows.items()},
+    }
 
 
 def _describe_raw(api: ApiDescription, media_type: str, row: Schema) -> Schema:
-    """A body that the worker reads: a file, the parts of a form, or what the example is."""
-    if media_type == _MULTIPART:
-        names = list(row.get("properties", ())) or [_FILE]
+    """Describe a body that the worker reads: a form, or any file."""
+    if media_type == MULTIPART:
+        names = form_fields(row)
         form = {"type": "object", "properties": dict.fromkeys(names, _BINARY), "required": names}
         return {"schema": form}
     content = media_content(media_type, schema=row)
@@ -84,12 +91,8 @@ def _describe_raw(api: ApiDescription, media_type: str, row: Schema) -> Schema:
     return content
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 def _csv(rows: dict[str, Any] | list[dict[str, Any]]) -> str:
-    """A header, and a line for each row."""
+    """Write a header, and a line for each row."""
     rows = rows if isinstance(rows, list) else [rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The document: its apis at their own routes, and as models of other protocols."""
+"""The document: APIs at their own routes, and as models of other protocols."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from uncork_gateway.pages.models.metadata import Model
-from uncork_gateway.pages.openapi.bodies import body_of
+from uncork_gateway.pages.openapi.bodies import Schema, body_of
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
 from uncork_gateway.pages.openapi.replies import PROBLEM, responses_of
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
-
-Schema = dict[str, Any]
 
 _TIMEOUT = {
     "name": "X-Request-Timeout-Ms",
@@ -23,15 +21,13 @@ _KEYS: Schema = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
     "Bearer": {"type": "http", "scheme": "bearer"},
 }
-
-
 _ERRORS_ARE = "Errors are problem documents (RFC 9457), where an api is called at its own route."
 
 
 def make_openapi(
     service: ServiceDescription, models: Mapping[str, Model], *, version: str, wants_keys: bool = False
 ) -> Schema:
-    """Return the document for a service and its models. With ``wants_keys`` clients need an API key."""
+    """Return the document of a service and its models; with ``wants_keys`` clients need an API key."""
     schemas: Schema = {"Problem": PROBLEM}
     paths = {api.route: {"post": _operation(api, service.name, schemas)} for api in service.apis}
     of_models = paths_of_models(models)
@@ -67,7 +63,7 @@ def _operation(api: ApiDescription, tag: str, schemas: Schema) -> Schema:
 
 
 def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:
-    """A schema whose own definitions have become components, named after the api."""
+    """Move a schema's definitions to the components, prefixed by the API's name, and return the rest."""
     definitions = schema.get("$defs", {})
     names = {f"#/$defs/{name}": f"#/components/schemas/{api}.{name}" for name in definitions}
     for name, definition in definitions.items():
@@ -77,7 +73,7 @@ def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:
 
 
 def _referring(value: Any, names: Mapping[str, str]) -> Any:
-    """The same with other references."""
+    """Replace references."""
     if isinstance(value, dict):
         return {
             key: names.get(inner, inner)

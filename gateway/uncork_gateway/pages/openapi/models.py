@@ -1,4 +1,4 @@
-"""The apis as models of other protocols: one path for all models, with an example for each."""
+"""APIs as models of other protocols: one path for all models, with an example for each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uncork_gateway.dialects.v2 import VERSION
-from uncork_gateway.pages.models.inputs import inputs_of
+from uncork_gateway.pages.models.inputs import INPUT, inputs_of
 from uncork_gateway.pages.models.metadata import Model, metadata_of
-from uncork_gateway.pages.openapi.bodies import example_of
+from uncork_gateway.pages.openapi.bodies import Schema, example_of
 from uncork_gateway.pages.openapi.replies import REPLY_HEADERS
 from uncork_workers.wire.schema import JSON, ApiDescription
-
-Schema = dict[str, Any]
 
 _V1, _V2 = "KServe V1 and TensorFlow Serving", "Open Inference Protocol V2"
 TAGS = [
@@ -35,7 +33,7 @@ _DATATYPES: Mapping[type, str] = {bool: "BOOL", int: "INT64", float: "FP64", str
 
 
 def paths_of_models(models: Mapping[str, Model]) -> Schema:
-    """Empty if no api can be a model: one whose bodies only the worker can read cannot."""
+    """Describe the paths of models; empty if only workers can read the bodies of every API."""
     known = {name: model.api for name, model in sorted(models.items()) if model.api.input["kind"] != "raw"}
     if not known:
         return {}
@@ -72,7 +70,7 @@ def _post(
         if api.example and (body := write(api, example_of(api))) is not None
     }
     content = {"schema": {"type": "object"}, **({"examples": examples} if examples else {})}
-    # The first is what people are offered first.
+    # Swagger UI preselects the first.
     operation = _operation(tag, name, summary, [*examples, *(one for one in known if one not in examples)])
     operation["requestBody"] = {"required": True, "content": {JSON: content}}
     operation["responses"]["200"]["headers"] = REPLY_HEADERS
@@ -109,12 +107,12 @@ def _instances(api: ApiDescription, row: Any) -> Schema:
 
 
 def _tensors(api: ApiDescription, row: Any) -> Schema | None:
-    """One row as tensors: an array, a value, or the fields of an object; None if it cannot be said so."""
+    """Write one row as tensors: an array, a value, or the fields of an object; None if that is impossible."""
     if api.input["kind"] == "ndarray":
         [(name, datatype, _)] = inputs_of(api)
         shape = [1, *_lengths(row)]
         return {"inputs": [{"name": name, "datatype": datatype, "shape": shape, "data": [row]}]}
-    fields = row if isinstance(row, dict) else {"input-0": row}
+    fields = row if isinstance(row, dict) else {INPUT: row}
     # A single tensor is the row itself, not an object with one field.
     if (isinstance(row, dict) and len(row) < 2) or any(
         type(value) not in _DATATYPES for value in fields.values()

@@ -1,14 +1,11 @@
-"""What an api may answer: results, and errors by status."""
+"""Answers in the OpenAPI document: results, and errors by status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from uncork_gateway.pages.openapi.bodies import media_content
+from uncork_gateway.pages.openapi.bodies import Schema, media_content
 from uncork_workers.wire.schema import ApiDescription
-
-Schema = dict[str, Any]
 
 _PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
 PROBLEM: Schema = {
@@ -51,7 +48,7 @@ REPLY_HEADERS = {
         "schema": {"type": "string"},
     },
 }
-# Those that some errors carry beside content type and length.
+# Headers of errors besides content type and length.
 _ERROR_HEADERS: Mapping[str, Schema] = {
     "401": {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
     "415": {
@@ -83,7 +80,7 @@ _STREAM: Schema = {
 
 
 def responses_of(api: ApiDescription) -> Schema:
-    """By status, those that a client can meet at the route of an api."""
+    """Return the answers at the route of an API, by status."""
     own = {"description": "Another status that the handler has chosen.", "content": {"*/*": {}}}
     return {
         "200": _STREAM if api.streams else _OWN if api.answers_each else _results(api.offers),

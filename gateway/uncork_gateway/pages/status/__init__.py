@@ -1,1 +1,1 @@
-"""What goes on in a gateway, in figures and in sentences."""
+"""The status of a front end, in figures and in sentences."""

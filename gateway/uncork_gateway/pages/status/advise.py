@@ -1,4 +1,4 @@
-"""What to do about it: pure functions of an api's figures. Each advice has a code that never changes."""
+"""Advice, as pure functions of an API's figures. Each kind has a stable code."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from uncork_gateway.pages.status.figures import A_FEW, Figures
 from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, times
 from uncork_gateway.pages.status.health import what_failed
 
-# Below this gain batches are hardly worth it.
+# Below this gain batching is hardly worthwhile.
 _WORTH = 1.2
 _NOISY = 0.5
-# A batch that is this much smaller than it may be was not full of rows.
+# A full batch below this share of the row cap is full of bytes.
 _NOT_FULL = 0.9
 _ENOUGH_BATCHES = 20
 
 
 def advise(figures: Figures, names: Names) -> list[Advice]:
-    """All there is to advise, the most urgent first; little, if there were too few requests."""
+    """Return all advice, the most urgent first; after too few requests only what rests on facts."""
     given = [
         (code, say(figures, names))
         for code, say in _ADVICE.items()
@@ -249,4 +249,4 @@ _ADVICE: dict[str, Callable[[Figures, Names], str | None]] = {
 }
 _RESTS_ON_FACTS = {"no_worker", "errors", "goal_out_of_reach", "policy_none", "client_deadline"}
 CODES = tuple(_ADVICE)
-"""Every code that there is."""
+"""All codes."""

@@ -1,8 +1,7 @@
-"""The document that ``/status`` answers, and that the dashboard shows.
+"""The document of ``/status``, which the dashboard shows too.
 
-All of it is of one moment. Figures called recent are of the api's window, and each thing has one figure:
-sentences and advice quote the fields. Where an api gives a cost, its rows are units of cost everywhere but in
-``batches``.
+It describes one moment. Recent figures are those of the API's window. Sentences and advice quote the fields.
+Where an API defines a cost, its rows are units of cost everywhere but in ``batches``.
 """
 
 from __future__ import annotations
@@ -11,24 +10,26 @@ from typing import Literal
 
 import msgspec
 
+from uncork_gateway.telemetry.recorder import FinishedBatch
+
 ApiState = Literal["ok", "degraded", "failing"]
-"""How many of the recent requests ended in an error or were refused: at most 1 %, more, or at least half."""
+"""By the share of recent requests that failed or were refused: at most 1 %, more, or at least half."""
 State = Literal["starting", "ready", "degraded", "failing", "not_ready", "draining"]
-"""Whether requests are taken; where they are, the worst state of an api, ``ready`` if all are ``ok``."""
+"""Whether requests are accepted, and if so the worst state of an API; ``ready`` if all are ``ok``."""
 Limit = Literal["nothing", "workers", "goal", "cap"]
-"""What keeps an api from answering more, or sooner: too few workers for the load, a goal that is shorter than
-what a batch needs, or the largest batch that the user allows."""
+"""What keeps an API from answering more, or sooner: too few workers, a goal too short for larger batches, or
+the batch cap."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted time of a batch from release to reply: ``intercept_ms + slope_ms * rows``.
 
-    It is smoothed for people, and scaled to what recent batches took. The dispatcher's own, which follows
-    every batch, is in ``/metrics``.
+    It is smoothed, and scaled to recent batches. The dispatcher's own, which follows every batch, is in
+    ``/metrics``.
 
     Attributes:
         spread: relative standard deviation of batch times around the line.
-        rows: the batch sizes, smallest and largest, of which it knows.
+        rows: the smallest and largest batch sizes that it rests on.
     """
 
     intercept_ms: float
@@ -38,7 +39,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """From request to reply, recent, as the buckets of ``uncork_request_duration_seconds`` tell it."""
+    """Recent time from request to reply, from the buckets of ``uncork_request_duration_seconds``."""
 
     p50_ms: float
     p95_ms: float
@@ -46,12 +47,12 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeShares(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of a request goes, recent means.
+    """Where the time of a request goes, as recent means.
 
     Attributes:
         queue_ms: in the queue.
-        batch_ms: with its batch, from release to reply.
-        transport_ms: all else: reading the request and writing the answer.
+        batch_ms: in its batch, from release to reply.
+        transport_ms: the rest: reading the request and writing the answer.
     """
 
     queue_ms: float
@@ -59,40 +60,15 @@ class TimeShares(msgspec.Struct, frozen=True, kw_only=True):
     transport_ms: float
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished batch.
-
-    Attributes:
-        number: rises from batch to batch, over all apis.
-        ended: seconds since 1970.
-        rows: of all its requests; ``cost`` is the same, or their cost if the api gives one.
-        waited_ms: how long the request was held that waited longest.
-        worker: index of the worker that ran it, -1 if it had gone; in a proxy, number of the call's permit.
-    """
-
-    number: int
-    ended: float
-    api: str
-    rows: int
-    cost: float
-    requests: int
-    reason: str
-    waited_ms: float
-    predicted_ms: float
-    actual_ms: float
-    worked: bool
-    worker: int
-
-
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The exception that a handler raised last.
+    """The last exception of a handler.
 
     Attributes:
         error: the name of its class.
-        place: file and line of the service's code; empty if none of it was running.
-        message: its text, which may quote requests; None where clients may read this document.
-        error_id: of the last answer; the log has the traceback under it.
-        requests: that got 500 for this error at this place since ``first``.
+        place: file and line in the service's code; empty if the exception came from elsewhere.
+        message: its text, which may quote requests; None if clients can read this document.
+        error_id: id in the last answer; the log has the traceback under it.
+        requests: requests that got 500 for this error at this place since ``first``.
         first, last: seconds since 1970.
     """
 
@@ -106,42 +82,38 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, and why; ``code`` is for programs and never changes for the same cause."""
+    """What to do, and why; ``code`` is stable, for programs."""
 
     code: str
     text: str
 
 
 class Api(msgspec.Struct, frozen=True, kw_only=True):
-    """One api, or one model behind a proxy.
+    """One API, or one model behind a proxy.
 
     Attributes:
         streams: whether answers are streamed, so that nothing is batched.
-        counts: what estimates, limits and rates of the api count: its rows, or their cost.
+        counts: the unit of estimates, limits and rates: rows, or their cost.
         goal_ms: None if there is none.
-        max_batch_rows: the cap of a batch; that of the policy, if it has a lower one.
-        state: how many of the recent requests got no answer.
-        sentence: what happens, in words.
-        waits_for: what the policy waits for now, in words.
-        why_this_size: why batches are as large as they are, in words.
-        why_refused: why recent requests were refused, in words; None if none was.
-        limited_by: what limits it.
-        window_s: how long the window is: 30 s, up to a tenth more; less if nothing happened before that.
+        max_batch_rows: the batch cap, or the policy's if that is lower.
+        sentence, waits_for, why_this_size: the recent past, what the queue waits for now, and the reason for
+            the size of batches, in words.
+        why_refused: the reasons of recent refusals, in words; None if there were none.
+        window_s: length of the window: 30 s, up to a tenth more; less if nothing happened before that.
         too_few_requests: fewer than 20 requests were answered in the window, or it is shorter than a second.
             Figures that would be chance are None then.
-        answered: recent answers, without 4xx, which are the client's doing. ``errors``, by status, and
-            ``refused`` are of these, ``error_share`` and ``refused_share`` their shares; None without an
+        answered: recent answers without 4xx, which are the client's fault. ``errors``, by status, and
+            ``refused`` are among these, ``error_share`` and ``refused_share`` their shares; None without an
             answer.
-        failure: None if no handler raised since the start, or in a proxy.
+        failure: None if no handler raised since the start, and in a proxy.
         requests: recent answers by status; ``releases`` and ``sheds``: recent, by reason.
-        rate_rows: rows that arrived per second, recent, also those that were refused.
-        capacity_rows: rows per second that all workers together can answer within the goal, or late if
-            not even one row can be; None if too few batches have run to tell. It counts on no batches of more
-            than four times the rows of the largest so far: where more are allowed, ``capacity_is_least`` is
-            true.
-        balanced_rows: rows in a batch at which batches are done as quickly as rows arrive; None if there is
-            no such size.
-        estimate: None if too few batches have run to tell.
+        rate_rows: recent arrivals in rows per second, including refused ones.
+        capacity_rows: rows per second that all workers together can answer within the goal, or late if not
+            even one row can meet it; None if too few batches have run. It counts on batches of at most four
+            times the rows of the largest so far; ``capacity_is_least`` is true where more are allowed.
+        balanced_rows: rows in a batch at which batches finish as quickly as rows arrive; None if there is no
+            such size.
+        estimate: None if too few batches have run.
         mean_batch_rows, latency, shares: recent; None without a batch or an answer.
         queued_requests, queued_rows, queued_bytes: the queue now; ``oldest_ms``: how long its oldest request
             has waited.
@@ -187,15 +159,15 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker, or one permit for a call to a server behind a proxy.
+    """One worker, or one slot for a call to a server behind a proxy.
 
     Attributes:
-        index: of its place; its replacement has the same.
-        pid: of the process; None where it is not ours.
-        url: of the server; None for our own.
-        state: ``starting``, ``idle``, ``busy``, or ``lost``: it ended and was not started again yet, or the
-            server is not healthy.
-        doing: what it does, in words: ``runs 32 rows of predict, for 12 ms now``.
+        index: its replacement has the same.
+        pid: of the process; None in a proxy.
+        url: of the server; None for a worker.
+        state: ``starting``, ``idle``, ``busy``, or ``lost``: the worker is not restarted yet, or the server
+            is not healthy.
+        doing: in words, such as ``runs 32 rows of predict, for 12 ms now``.
     """
 
     index: int
@@ -206,15 +178,15 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes on.
+    """The whole document.
 
     Attributes:
-        server: name of the service, or ``proxy``; None until a worker has said it.
+        server: name of the service, or ``proxy``; None until a worker has connected.
         time: seconds since 1970.
-        uptime_s: since the gateway was made.
-        window_s: over which recent figures are taken, at most.
-        sentence: how it is as a whole, in words.
-        restarts: workers that were started again since the start.
+        uptime_s: since the gateway was created.
+        window_s: the longest window of recent figures.
+        sentence: the state as a whole, in words.
+        restarts: workers that were restarted since the start.
     """
 
     version: str
@@ -230,7 +202,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What the dashboard is sent, about once a second; ``batches`` are those since the event before."""
+    """An event of the dashboard, about once a second, with the batches since the one before."""
 
     status: Status
-    batches: list[Batch]
+    batches: list[FinishedBatch]

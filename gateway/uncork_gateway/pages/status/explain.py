@@ -1,49 +1,59 @@
-"""What happens to an api, in words: pure functions of its figures."""
+"""Sentences about the traffic, limits and times of an API, as pure functions of its figures."""
 
 from __future__ import annotations
 
-from uncork_dispatcher import Estimate, Holding, HoldReason
+from uncork_dispatcher import Estimate, HoldReason
 from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.figures import A_FEW, Figures
-from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, plus_minus, times, were
+from uncork_gateway.pages.status.formatting import (
+    Names,
+    are,
+    count,
+    ms,
+    number,
+    percent,
+    plus_minus,
+    times,
+    were,
+)
 from uncork_gateway.pages.status.health import state_of, what_failed
-from uncork_gateway.pages.status.recent import ENOUGH_REQUESTS, WINDOW_S
+from uncork_gateway.telemetry.recent import ENOUGH_REQUESTS, WINDOW_S
 
-# From this gain on, a larger batch is worth asking for.
+# From this gain on, larger batches are worth recommending.
 _WORTH = 1.2
 _SOME_GAIN = 1.1
 MOSTLY = 0.5
-"""From this share on something is the rule."""
+"""From this share on, something counts as the rule."""
 
 MANY_REQUESTS = 2
-"""A mean batch with as many requests is not small."""
+"""From this many requests on, a mean batch does not count as small."""
 
-# With less of the workers' time than this taken one by one, the next request finds an idle worker.
+# Below this load, with requests run one at a time, the next request usually finds an idle worker.
 _THIN = 0.7
 _CLOSED = 0.9
-# A balance of fewer rows than these is no news.
+# A balance of fewer rows is not worth mentioning.
 _SOME_ROWS = 2
-# A part of a batch's time below this share is not worth a number.
+# A smaller part of a batch's time is left out of the sentence.
 _NEGLIGIBLE = 0.02
 
 
 def rows(figures: Figures, value: float) -> str:
-    """Rows, or units of cost."""
+    """Format rows, or units of cost."""
     return count(value, "unit of cost", "units of cost") if figures.weighs else count(value, "row")
 
 
 def rate(figures: Figures, per_second: float) -> str:
-    """Rows per second."""
+    """Format rows per second."""
     return f"{number(per_second)} {'units of cost' if figures.weighs else 'rows'}/s"
 
 
 def workers(figures: Figures, names: Names) -> str:
-    """How many there are."""
+    """Format the number of workers."""
     return count(figures.work.workers, names.worker, names.workers)
 
 
 def able(figures: Figures, names: Names) -> str:
-    """The capacity in words; empty if it is not known."""
+    """Describe the capacity; empty if it is unknown."""
     if figures.capacity is None:
         return ""
     least = "at least " if figures.capacity_is_least else ""
@@ -51,7 +61,7 @@ def able(figures: Figures, names: Names) -> str:
 
 
 def load(figures: Figures, names: Names) -> str:
-    """Arrivals compared with the capacity; empty if either is not known."""
+    """Compare arrivals with the capacity; empty if either is unknown."""
     if figures.recent.is_few or figures.capacity is None:
         return ""
     return (
@@ -60,7 +70,7 @@ def load(figures: Figures, names: Names) -> str:
 
 
 def too_much(figures: Figures, names: Names) -> str:
-    """Why requests were too many to answer; empty if that is not known."""
+    """Explain why there were too many requests; empty if it is unknown."""
     compared = load(figures, names)
     in_bursts = figures.capacity is not None and figures.recent.rate <= figures.capacity
     if compared and in_bursts and not _others(figures, names):
@@ -69,7 +79,7 @@ def too_much(figures: Figures, names: Names) -> str:
 
 
 def is_thin(figures: Figures) -> bool:
-    """Whether a request is usually done before the next one comes."""
+    """Return True if a request usually finishes before the next one arrives."""
     if not figures.recent.batches or not figures.work.workers:
         return False
     taken = figures.seconds(figures.recent.rows_per_request) / figures.recent.gap_s
@@ -77,23 +87,23 @@ def is_thin(figures: Figures) -> bool:
 
 
 def is_closed_loop(figures: Figures) -> bool:
-    """Whether nearly all requests come from clients that wait for an answer most of the time."""
+    """Return True if nearly all requests come from clients that mostly wait for answers."""
     stats = figures.stats
     if stats.returning_share < _CLOSED or not stats.clients:
         return False
-    # As many as wait at a time: arrivals by the time that an answer takes (Little's law).
+    # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
     return figures.recent.duration.mean / figures.recent.gap_s >= MOSTLY * stats.clients
 
 
 def caps_batches(figures: Figures) -> bool:
-    """Whether most batches are as large as they may be, and larger ones could do more."""
+    """Return True if most batches reach the cap, and larger ones would increase throughput."""
     if figures.recent.is_few or not figures.merges:
         return False
     return figures.recent.share_of_releases("full") >= MOSTLY and figures.gain_of_cap >= _SOME_GAIN
 
 
 def limited_by(figures: Figures) -> Limit:
-    """What keeps an api from answering more, or sooner."""
+    """Return what keeps an API from answering more, or sooner."""
     if not figures.work.workers:
         return "workers"
     if figures.is_out_of_reach and figures.recent.batches:
@@ -108,7 +118,7 @@ def limited_by(figures: Figures) -> Limit:
 
 
 def waits_for(figures: Figures, names: Names) -> str:
-    """What its policy waits for now."""
+    """Describe what the queue waits for now."""
     stats, work = figures.stats, figures.work
     if not stats.queued_requests:
         return "nothing is queued"
@@ -118,7 +128,8 @@ def waits_for(figures: Figures, names: Names) -> str:
         return f"{names.free}: {_busy(figures, names)}; {_next_free(figures)}"
     if figures.draining or stats.holding is None:
         return "nothing: the queue is being released"
-    return _HOLDS[stats.holding.reason].format(time=_for(stats.holding))
+    longest = f"for at most {ms(max(0.0, stats.holding.seconds))}"
+    return _HOLDS[stats.holding.reason].format(time=longest)
 
 
 _HOLDS: dict[HoldReason, str] = {
@@ -131,13 +142,9 @@ _HOLDS: dict[HoldReason, str] = {
 }
 
 
-def _for(holding: Holding) -> str:
-    return f"for at most {ms(max(0.0, holding.seconds))}"
-
-
 def _busy(figures: Figures, names: Names) -> str:
-    workers_, running = figures.work.workers, {batch.api for batch in figures.work.running}
-    busy = names.one_busy if workers_ == 1 else names.all_busy.format(n=workers_)
+    total, running = figures.work.workers, {batch.api for batch in figures.work.running}
+    busy = names.one_busy if total == 1 else names.all_busy.format(n=total)
     others = ", ".join(sorted(running - {figures.stats.name}))
     some = "" if running == {others} else "some "
     return f"{busy}{f', {some}with {others}' if others else ''}"
@@ -152,7 +159,7 @@ def _next_free(figures: Figures) -> str:
 
 
 def sentence(figures: Figures, names: Names) -> str:
-    """Say how an api did in its window: errors, traffic, where time went, batch times, what limits it."""
+    """Describe an API in its window: errors, traffic, where time goes, batch times, limits."""
     failed = what_failed(figures, names)
     parts = [
         f"{failed}." if failed else "",
@@ -178,8 +185,7 @@ def _traffic(figures: Figures) -> str:
         running = sum(batch.requests for batch in figures.work.running if batch.api == figures.stats.name)
         waiting = figures.stats.queued_requests + running
         if waiting:
-            verb = "is" if waiting == 1 else "are"
-            now = f"{count(waiting, 'request')} {verb} queued or running"
+            now = f"{count(waiting, 'request')} {are(waiting)} queued or running"
             return f"No answer in the last {WINDOW_S:g} s: {now}."
         return f"No request in the last {WINDOW_S:g} s."
     if recent.is_few:
@@ -220,7 +226,7 @@ def _batch_time(figures: Figures, names: Names) -> str:
 
 
 def _line(figures: Figures, estimate: Estimate, known: tuple[float, float]) -> str:
-    """The estimate, without the parts that are unknown, or negligible for the sizes that were seen."""
+    """Describe the estimate without parts that are unknown, or negligible for the sizes seen."""
     scatter, unit = plus_minus(estimate.spread), "unit of cost" if figures.weighs else "row"
     if known[0] == known[1]:
         size = rows(figures, known[0])
@@ -270,7 +276,7 @@ def _others(figures: Figures, names: Names) -> str:
 
 
 def compared_with_goal(figures: Figures, names: Names) -> str:
-    """The 99th percentile beside the goal."""
+    """Compare the 99th percentile with the goal."""
     p99 = f"p99 was {ms(figures.recent.p99_s)}"
     if figures.goal_s is None:
         return p99

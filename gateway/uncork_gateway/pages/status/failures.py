@@ -1,4 +1,4 @@
-"""The exceptions that handlers raised, for operators who do not read the log."""
+"""Counts of the exceptions that handlers raise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uncork_gateway.pages.status.document import Failure
 from uncork_workers.wire.frames import Raised
 
-# Of each api; the one that was not raised for longest goes first.
+# Kinds kept for each API; the least recently raised one is dropped.
 _MOST_KINDS = 16
 
 
@@ -27,7 +27,7 @@ class Failures:
     """Counts exceptions by class and place, and keeps the last of each.
 
     Args:
-        show_messages: whether to pass on the messages of exceptions, which may quote requests.
+        show_messages: whether to include the messages of exceptions, which may quote requests.
         clock: seconds since 1970.
     """
 
@@ -47,12 +47,12 @@ class Failures:
         kind = kinds.pop(key, None) or _Kind(raised, 0, now, now)
         kind.latest, kind.last = raised, now
         kind.requests += raised.requests
-        kinds[key] = kind  # as the last
+        kinds[key] = kind  # at the end: the most recent
         if len(kinds) > _MOST_KINDS:
             del kinds[next(iter(kinds))]
 
     def last(self, api: str) -> Failure | None:
-        """Return the exception that the handler of an api raised last; None if it raised none."""
+        """Return the last exception that the handler of an API raised; None if it raised none."""
         kinds = self._kinds.get(api)
         if not kinds:
             return None

@@ -1,4 +1,4 @@
-"""The figures on one api that words are made from, and what follows from them. No clock, no I/O."""
+"""The figures of one API that sentences and advice use. No clock, no I/O."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
 from uncork_gateway.pages.status.document import Failure
-from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.telemetry.recent import Recent
 
-# Where more arrives than this share of what the workers can do, queues grow beyond all bounds in bursts.
+# Above this share of the capacity, bursts make queues grow without bound.
 _FULL_LOAD = 0.95
-# What workers that were added should have left, for bursts.
+# The load that added workers should have, to leave room for bursts.
 _HEADROOM = 0.8
-# Times of batches of more than so many times the rows of the largest that was seen are mere guesses.
+# Batch times are not extrapolated beyond this multiple of the largest batch seen.
 _FORESIGHT = 4
-# So many of the requests may be refused or late by chance.
+# Up to this share of requests may be refused or late by chance.
 A_FEW = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """One api at one moment. Rows are their cost, where the api gives one.
+    """One API at one moment. Rows are units of cost where the API defines one.
 
     Attributes:
-        stats: what the dispatcher says of it now.
-        recent: what was counted in its window.
-        work: which workers there are, and what they run.
+        stats: the dispatcher's current state of the API.
+        recent: counts in its window.
+        work: the workers and the batches that they run.
         goal_s: None if there is none.
-        weighs: whether the api gives a cost, so that rows are units of it.
+        weighs: whether the API defines a cost.
         streams: whether answers are streamed, so that nothing can be merged.
-        others_share: share of the workers' time that batches of other apis took lately.
-        busiest_other: the api that took most of that; None if there is none.
+        others_share: share of the workers' recent time that other APIs took.
+        busiest_other: the API that took most of that; None if there is none.
         draining: whether new requests are refused.
         trouble: why no worker is ready, if none is.
-        failure: the exception that the handler raised last, if that was in the window.
+        failure: the last exception that the handler raised, if it is in the window.
     """
 
     stats: ApiStats
@@ -51,37 +51,37 @@ class Figures:
 
     @property
     def is_late(self) -> bool:
-        """Whether more than a few of the recent requests were answered after the goal."""
+        """True if more than a few recent requests were answered after the goal."""
         return self.goal_s is not None and not self.recent.is_few and self.recent.p99_s > self.goal_s
 
     # Capacity
 
     @property
     def estimate(self) -> Estimate | None:
-        """Of batch times, for people; None if too few batches have run to tell."""
+        """The displayed estimate of batch times; None if too few batches have run."""
         return self.recent.estimate if self.stats.known_rows is not None else None
 
     def seconds(self, rows: float) -> float:
-        """Predicted time of a batch; 0 if that is not known."""
+        """Return the predicted time of a batch; 0 if it is unknown."""
         return 0.0 if self.estimate is None else self.estimate.seconds(rows)
 
     @property
     def needed_s(self) -> float:
-        """Predicted time of the smallest request by itself; 0 if that is not known."""
+        """The predicted time of the smallest request alone; 0 if it is unknown."""
         return self.seconds(self.stats.smallest_rows) if self.stats.smallest_rows else 0.0
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether not even the smallest request can be answered within the goal."""
+        """True if not even the smallest request can be answered within the goal."""
         return self.goal_s is not None and self.needed_s > self.goal_s
 
     @property
     def goal_rows(self) -> float:
-        """Rows of the largest batch that is all but surely done within the goal; below 1 if none is."""
+        """The rows of the largest batch that almost surely meets the goal; below 1 if none does."""
         return self.rows_within(self.goal_s)
 
     def rows_within(self, goal_s: float | None) -> float:
-        """The same for another goal."""
+        """Return the same for another goal."""
         if goal_s is None or self.estimate is None:
             return math.inf
         allowed_s = goal_s / (1 + 2 * self.estimate.spread) - self.estimate.intercept_s
@@ -91,17 +91,17 @@ class Figures:
 
     @property
     def merges(self) -> bool:
-        """Whether its policy puts several requests into a batch, if they come."""
+        """True if the policy puts several requests into a batch."""
         return not self.streams and self.stats.limit_rows > 1
 
     @property
     def cap(self) -> float:
-        """The most rows in a batch, as things are set."""
+        """The most rows in a batch under the settings."""
         return min(self.stats.limit_rows, self.stats.rules.max_batch_rows)
 
     @property
     def best_rows(self) -> float:
-        """Rows of the largest batch that is allowed; the cap if the goal cannot be met anyway."""
+        """The rows of the largest allowed batch; the cap if the goal cannot be met anyway."""
         return self.best_of(self.cap, self.goal_s)
 
     @property
@@ -110,32 +110,32 @@ class Figures:
         return math.floor(self.best_rows + 1e-9)
 
     def best_of(self, cap: float, goal_s: float | None) -> float:
-        """The same for another cap and goal."""
+        """Return the same for another cap and goal."""
         fits = self.rows_within(goal_s)
         return max(1.0, min(cap, fits if fits >= 1 else cap))
 
     def throughput(self, rows: float) -> float:
-        """Rows per second that one worker can do in batches of ``rows`` rows; 0 if that is not known."""
+        """Return the rows per second of one worker in batches of ``rows`` rows; 0 if unknown."""
         seconds = self.seconds(rows)
         return rows / seconds if seconds > 0 else 0.0
 
     @property
     def throughput_of_worker(self) -> float:
-        """Rows per second that one worker can answer within the goal; 0 if that is not known.
+        """The rows per second that one worker can answer within the goal; 0 if unknown.
 
-        It counts on no batches that are much larger than any so far.
+        It does not count on batches much larger than any seen.
         """
         return self.throughput(min(self.best_rows, self._foreseen_rows))
 
     @property
     def capacity(self) -> float | None:
-        """The same for all workers together; None if it is not known."""
+        """The same for all workers together; None if unknown."""
         each = self.throughput_of_worker
         return self.work.workers * each if each > 0 else None
 
     @property
     def capacity_is_least(self) -> bool:
-        """Whether larger batches than those that the capacity counts on are allowed."""
+        """True if larger batches are allowed than the capacity counts on."""
         return self.best_rows > self._foreseen_rows
 
     @property
@@ -145,7 +145,7 @@ class Figures:
 
     @property
     def balanced_rows(self) -> float | None:
-        """Rows in a batch with which workers just keep up; None if there are none, or nothing arrives."""
+        """The rows in a batch at which workers just keep up; None without such a size or arrivals."""
         if self.estimate is None or self.recent.rate <= 0:
             return None
         left = self.work.workers - self.recent.rate * self.estimate.slope_s
@@ -156,7 +156,7 @@ class Figures:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether more arrives than the workers can do in the time that other apis leave."""
+        """True if more arrives than the workers can answer in the time that other APIs leave."""
         if self.recent.is_few:
             return False
         if self.recent.refused_for_load > A_FEW or self.waits_for_workers:
@@ -168,12 +168,12 @@ class Figures:
 
     @property
     def waits_for_workers(self) -> bool:
-        """Whether requests wait longer than they run, though the policy never has them wait."""
+        """True if requests wait longer than they run although the policy never holds."""
         return not self.merges and self.recent.queue_s > self.recent.run_s > 0
 
     @property
     def missing_workers(self) -> int:
-        """How many workers more could answer all that arrives; at least 1."""
+        """The number of additional workers needed to answer everything; at least 1."""
         each = self.throughput_of_worker
         if each <= 0:
             return 1
@@ -182,17 +182,17 @@ class Figures:
 
     @property
     def gain_of_cap(self) -> float:
-        """How many times as much could be done with twice the cap."""
+        """The factor by which twice the cap would increase throughput."""
         return self._gain(self.best_of(2 * self.cap, self.goal_s))
 
     @property
     def gain_of_goal(self) -> float:
-        """How many times as much could be done with twice the goal."""
+        """The factor by which twice the goal would increase throughput."""
         return self._gain(self.best_of(self.cap, None if self.goal_s is None else 2 * self.goal_s))
 
     @property
     def gain_of_batches(self) -> float:
-        """How many times as much can be done in the largest batches as one request at a time."""
+        """The throughput of the largest batches relative to one request at a time."""
         alone = self.throughput(min(self.recent.rows_per_request, self.best_rows))
         return self.throughput(self.best_rows) / alone if alone > 0 else 1.0
 
@@ -204,7 +204,7 @@ class Figures:
 
     @property
     def next_free_s(self) -> float:
-        """Seconds until a worker should be idle; 0 or less if one is, or is late."""
+        """The seconds until a worker should be idle; 0 if one is, negative if it is late."""
         if self.work.idle or not self.work.running:
             return 0.0
         return min(batch.left_s for batch in self.work.running)

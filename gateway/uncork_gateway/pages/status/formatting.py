@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Numbers and names in sentences for people."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """What users of a front end call its parts and settings.
+    """The names of a front end's parts and settings.
 
     Attributes:
-        worker, workers: what runs batches.
-        free: one that could start now.
-        one_busy, all_busy: that there is none, of one and of ``{n}``.
-        handler: what makes the answers; ``log``: where it says more.
-        lost: what is lost when the way to it breaks.
-        add: how to have more of them.
-        api: what they ask for.
+        worker, workers: a backend that runs batches.
+        free: an idle one.
+        one_busy, all_busy: clauses for the case that the only one, or all ``{n}``, are busy.
+        handler: the code that answers; ``log``: the log with its errors.
+        lost: the part that is lost with a batch.
+        add: the way to add workers.
+        api: the unit that clients call.
         cap, cap_bytes, goal, window: the settings for the largest batch in rows and in bytes, the goal, and
-            the longest time that the policy may hold a request; None where there is none.
+            the longest hold; None if there is no such setting.
     """
 
     worker: str
@@ -73,7 +73,7 @@ PROXY = Names(
 
 
 def number(value: float) -> str:
-    """Three digits, or all that are before the point."""
+    """Format a number with three digits, or with all before the decimal point."""
     if not math.isfinite(value):
         return "any number"
     value += 0.0  # -0.0 is 0
@@ -83,7 +83,7 @@ def number(value: float) -> str:
 
 
 def ms(seconds: float) -> str:
-    """A time in milliseconds, as settings and metrics have it; longer ones in seconds."""
+    """Format a time in milliseconds, from 10 s on in seconds."""
     if not math.isfinite(seconds):
         return "any time"
     if seconds >= 10:
@@ -92,7 +92,7 @@ def ms(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of a whole."""
+    """Format a share of a whole."""
     if 0 < share < 0.01:
         return "under 1 %"
     if 0.99 < share < 1:
@@ -101,21 +101,26 @@ def percent(share: float) -> str:
 
 
 def count(value: float, one: str, many: str | None = None) -> str:
-    """A number of things."""
+    """Format a number, which may be fractional, with its noun."""
     text = number(value)
     return f"{text} {one if text == '1' else many or one + 's'}"
 
 
+def are(number_of: int) -> str:
+    """Return "is" or "are" for a number of things."""
+    return "is" if number_of == 1 else "are"
+
+
 def were(number_of: int) -> str:
-    """The verb for so many things."""
+    """Return "was" or "were" for a number of things."""
     return "was" if number_of == 1 else "were"
 
 
 def plus_minus(share: float) -> str:
-    """A relative deviation."""
+    """Format a relative deviation."""
     return f"±{max(1.0, 100 * share):.0f} %"
 
 
 def times(factor: float) -> str:
-    """A ratio."""
+    """Format a ratio."""
     return f"{factor:.1f} times" if factor < 10 else f"{number(round(factor))} times"

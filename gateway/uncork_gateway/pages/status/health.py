@@ -1,17 +1,17 @@
-"""The state of an api, and the causes of its errors: pure functions of its figures."""
+"""The state of an API and the causes of its errors, as pure functions of its figures."""
 
 from __future__ import annotations
 
 from uncork_gateway.pages.status.document import ApiState
 from uncork_gateway.pages.status.figures import A_FEW, Figures
 from uncork_gateway.pages.status.formatting import Names, count
-from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.telemetry.recent import Recent
 
 _HALF = 0.5
 
 
 def state_of(recent: Recent) -> ApiState:
-    """Judge an api by the share of errors and refusals among its answers."""
+    """Return the state of an API by the share of errors and refusals among its answers."""
     share = recent.error_share + recent.refused_share
     if share >= _HALF:
         return "failing"
@@ -19,19 +19,19 @@ def state_of(recent: Recent) -> ApiState:
 
 
 def what_failed(figures: Figures, names: Names) -> str | None:
-    """Say how many requests ended in an error, and why; None if hardly any did."""
+    """Describe how many requests ended in an error, and why; None if hardly any did."""
     recent = figures.recent
     if recent.error_share <= A_FEW:
         return None
     by_status = recent.errors.most_common()
-    why = cause(figures, names, by_status[0][0])
+    why = _cause(figures, names, by_status[0][0])
     if len(by_status) > 1:
-        why = ", ".join(f"{times} because {cause(figures, names, status)}" for status, times in by_status)
+        why = ", ".join(f"{times} because {_cause(figures, names, status)}" for status, times in by_status)
     return f"{recent.failed} of {count(recent.answered, 'request')} ended in an error: {why}"
 
 
-def cause(figures: Figures, names: Names, status: int) -> str:
-    """Say why requests got an error of a status."""
+def _cause(figures: Figures, names: Names, status: int) -> str:
+    """Describe why requests got an error status."""
     failure = figures.failure
     match status:
         case 500 if failure is not None:

@@ -1,4 +1,4 @@
-"""Why batches are as large as they are, and why requests were refused: pure functions of an api's figures."""
+"""Reasons for batch sizes and refusals, as pure functions of an API's figures."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uncork_gateway.pages.status.explain import (
     workers,
 )
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.formatting import Names, count, ms, number, percent, were
+from uncork_gateway.pages.status.formatting import Names, are, count, ms, number, percent, were
 
 
 def why_this_size(figures: Figures, names: Names) -> str:
-    """Why batches are as large as they are."""
+    """Explain the size of batches."""
     recent = figures.recent
     if not recent.batches:
         return "No recent batch."
@@ -76,22 +76,22 @@ def _cause_of_size(figures: Figures) -> str:
 
 
 def why_refused(figures: Figures, names: Names) -> str | None:
-    """Why requests were answered 503, or 504 where their clients had no time left; None if none was."""
+    """Explain why requests were refused with 503, or 504 at their client's deadline; None if none was."""
     recent = figures.recent
     if not recent.refused:
         return None
     reasons = recent.sheds.most_common()
-    # Bodies that find no room are refused before the dispatcher has heard of them.
+    # Bodies without room are refused before they reach the dispatcher.
     if recent.refused > recent.sheds.total():
         reasons.append(("no_room", recent.refused - recent.sheds.total()))
     total = sum(times for _, times in reasons)
-    told = [
+    parts = [
         f"{f'{percent(times / total)} ' if len(reasons) > 1 else ''}with {_refusal(figures, names, reason)}"
         for reason, times in reasons
     ]
     colon = ":" if len(reasons) > 1 else ""
     of_all = f"{recent.refused} of {count(recent.answered, 'request')} ({percent(recent.refused_share)})"
-    return f"{of_all} {were(recent.refused)} refused{colon} {'; '.join(told)}."
+    return f"{of_all} {were(recent.refused)} refused{colon} {'; '.join(parts)}."
 
 
 def _refusal(figures: Figures, names: Names, reason: str) -> str:
@@ -112,10 +112,9 @@ def _refusal(figures: Figures, names: Names, reason: str) -> str:
                 f"(--max-queue-rows) and {number(rules.max_queue_bytes / 2**20)} MiB (--max-queue-bytes)"
             )
         case "no_worker":
-            verb = "is" if figures.work.workers == 1 else "are"
             now = figures.trouble
             if figures.work.workers:
-                now = f"{workers(figures, names)} {verb} ready now"
+                now = f"{workers(figures, names)} {are(figures.work.workers)} ready now"
             return f"503 (no_worker), because nothing was ready to run them ({now})"
         case "no_room":
             return "503, because too many large bodies were being received at once"

@@ -1,4 +1,4 @@
-"""Makes the document of ``/status`` from what the parts of a front end say, when somebody asks."""
+"""Builds the document of ``/status`` on request."""
 
 from __future__ import annotations
 
@@ -15,93 +15,99 @@ from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.health import state_of
-from uncork_gateway.pages.status.places import Place, in_words, overall
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
-from uncork_gateway.pages.status.recent import WINDOW_S, Recent
-from uncork_gateway.pages.status.recorder import Recorder
+from uncork_gateway.pages.status.slots import BackendSlot, describe_slots, overall
+from uncork_gateway.telemetry.recent import WINDOW_S, Recent
+from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION
 
 
 class Shown(NamedTuple):
-    """How an api is shown: the path of its own, if it has one, whether it gives a cost, and streams."""
+    """An API's own route, if it has one, and whether it defines a cost and streams."""
 
     route: str | None = None
     weighs: bool = False
     streams: bool = False
 
 
-class Displayed(Protocol):
-    """A front end, as its board sees it.
+class Lifecycle(Protocol):
+    """The state of a front end.
 
     Attributes:
-        draining: whether new requests are refused.
-        ready: set when something has taken batches for the first time.
+        draining: whether the server is stopping.
+        ready: set when the first batch can run.
     """
 
     draining: bool
     ready: asyncio.Event
 
+
+class Displayed(Protocol):
+    """A service, or the servers behind a proxy, as the pages show it."""
+
     @property
     def any_ready(self) -> bool:
-        """Whether something takes batches."""
+        """Whether a worker or server can run a batch."""
         ...
 
     @property
-    def trouble(self) -> str:
-        """Why nothing takes batches, if nothing does."""
+    def not_ready_reason(self) -> str:
+        """Why no worker or server is ready, if none is."""
         ...
 
     @property
     def server(self) -> str | None:
-        """Its name; None until it is known."""
+        """The name of the service; None until it is known."""
         ...
 
     @property
     def restarts(self) -> int:
-        """Workers that were started again."""
+        """The number of workers that were restarted."""
         ...
 
     def failure(self, api: str) -> document.Failure | None:
-        """The exception that the handler of an api raised last; None if it is not known."""
+        """Return the last exception that the handler of an API raised; None if unknown."""
         ...
 
     def shown(self) -> Mapping[str, Shown]:
-        """What is served, by name."""
+        """Return the served APIs by name."""
         ...
 
-    def places(self) -> Sequence[Place]:
-        """What runs batches, or is to."""
+    def slots(self) -> Sequence[BackendSlot]:
+        """Return the slots, including those that are not ready."""
         ...
 
 
 class Dispatching(Protocol):
-    """What is asked of a dispatcher."""
+    """The part of a dispatcher that the status reads."""
 
     def stats(self) -> list[ApiStats]:
-        """What each api holds and what is known about it."""
+        """Return the state of each API."""
         ...
 
     def work(self) -> WorkStats:
-        """Which workers there are, and what they run."""
+        """Return the workers and the batches that they run."""
         ...
 
 
 class Board:
-    """Tells how a front end is.
+    """Builds the status of a front end.
 
     Args:
-        front: the front end.
+        front: the state of the front end.
+        displayed: what it serves.
         dispatcher: its dispatcher.
-        recorder: what happened lately.
-        names: what its users call its parts.
-        has_goal: whether there is one.
-        clock: seconds, as the dispatcher's and the recorder's.
+        recorder: its recent past.
+        names: the names of its parts.
+        has_goal: whether there is a latency goal.
+        clock: monotonic seconds, the clock of dispatcher and recorder.
         wall_clock: seconds since 1970.
     """
 
     def __init__(
         self,
-        front: Displayed,
+        front: Lifecycle,
+        displayed: Displayed,
         *,
         dispatcher: Dispatching,
         recorder: Recorder,
@@ -111,6 +117,7 @@ class Board:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._front = front
+        self._displayed = displayed
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._names = names
@@ -121,46 +128,46 @@ class Board:
         self.batches_after = recorder.batches_after
 
     def status(self) -> document.Status:
-        """Return the document of this moment. Everything is read once, and all figures follow from that."""
-        front, work, now = self._front, self._dispatcher.work(), self._clock()
-        time_, places = self._wall_clock(), front.places()
-        apis = [_api(*seen, self._names) for seen in self._look(work, now, time_)]
+        """Return the current document. State is read once, so that all figures agree."""
+        displayed, work, now = self._displayed, self._dispatcher.work(), self._clock()
+        time_, slots = self._wall_clock(), displayed.slots()
+        apis = [_api(*each, self._names) for each in self._figures(work, now, time_)]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
-            server=front.server,
+            server=displayed.server,
             time=time_,
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, front.trouble, places, apis),
-            restarts=front.restarts,
-            workers=in_words(places, work.running),
+            sentence=overall(state, displayed.not_ready_reason, slots, apis),
+            restarts=displayed.restarts,
+            workers=describe_slots(slots, work.running),
             apis=apis,
         )
 
     def _state(self, apis: Sequence[document.Api]) -> document.State:
         if self._front.draining:
             return "draining"
-        if not self._front.any_ready:
+        if not self._displayed.any_ready:
             return "not_ready" if self._front.ready.is_set() else "starting"
         states = {api.state for api in apis}
         if "failing" in states:
             return "failing"
         return "degraded" if "degraded" in states else "ready"
 
-    def _look(
+    def _figures(
         self, work: WorkStats, now: float, time_: float
     ) -> Iterator[tuple[Figures, Shown, document.Failure | None]]:
-        """Yield for each api its figures, how it is shown, and the exception that its handler raised last."""
-        front, stats = self._front, {one.name: one for one in self._dispatcher.stats()}
+        """Yield for each API its figures, how it is shown, and its handler's last exception."""
+        displayed, stats = self._displayed, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
         busy = {name: (one.batch_duration.sum, one.seconds) for name, one in recent.items() if one.batches}
-        for name, shown in front.shown().items():
+        for name, shown in displayed.shown().items():
             if name not in stats:
                 continue
             others = _shares_of_others(name, recent[name].seconds, busy, workers=work.workers)
-            failure = front.failure(name)
+            failure = displayed.failure(name)
             is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
             figures = Figures(
                 stats=stats[name],
@@ -171,8 +178,8 @@ class Board:
                 streams=shown.streams,
                 others_share=min(1.0, sum(others.values())),
                 busiest_other=max(others, key=lambda other: others[other], default=None),
-                draining=front.draining,
-                trouble=front.trouble,
+                draining=self._front.draining,
+                trouble=displayed.not_ready_reason,
                 failure=failure if is_recent else None,
             )
             yield figures, shown, failure
@@ -181,9 +188,9 @@ class Board:
 def _shares_of_others(
     name: str, window_s: float, busy: Mapping[str, tuple[float, float]], *, workers: int
 ) -> dict[str, float]:
-    """Shares of the workers' time that other apis took; ``busy`` has the time of each, and its window.
+    """Return the shares of the workers' time that other APIs took; ``busy`` has the time and window of each.
 
-    Each is of the longer of the two windows: an api that began a second ago has not used the last thirty.
+    Each is a share of the longer window: an API that began a second ago has not used the last thirty.
     """
     return {
         other: busy_s / (max(window_s, others_s) * workers)

@@ -34,7 +34,9 @@ async def events(reply: httpx.Response) -> AsyncIterator[Event]:
 
 def on_admin_port(front: Any) -> httpx.AsyncClient:
     """An operator."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(front.admin_app), base_url="http://operators")
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(front.front_end.admin_app), base_url="http://operators"
+    )
 
 
 def ticking() -> bool:
@@ -126,7 +128,7 @@ async def drained(stage: GatewayStage) -> list[Event]:
     async with stage.http.stream("GET", EVENTS) as reply:
         seen = events(reply)
         await anext(seen)
-        await stage.gateway.drain()
+        await stage.gateway.front_end.drain()
         return [event async for event in seen]
 
 

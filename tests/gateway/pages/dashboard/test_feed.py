@@ -11,7 +11,8 @@ import pytest
 from tests.dispatcher.virtual_loop import run
 from tests.gateway.running import turns
 from uncork_gateway.pages.dashboard.feed import Feed
-from uncork_gateway.pages.status.document import Batch, Event, Status
+from uncork_gateway.pages.status.document import Event, Status
+from uncork_gateway.telemetry.recorder import FinishedBatch
 
 
 class Gateway:
@@ -21,7 +22,7 @@ class Gateway:
         self.asked = 0
         self.broken = False
         """Whether asking how things are fails."""
-        self._batches: list[Batch] = []
+        self._batches: list[FinishedBatch] = []
 
     def run(self, count: int, *, api: str = "predict") -> None:
         """End some batches."""
@@ -46,14 +47,14 @@ class Gateway:
             apis=[],
         )
 
-    def batches_after(self, number: int) -> list[Batch]:
+    def batches_after(self, number: int) -> list[FinishedBatch]:
         """What was run since."""
         return [one for one in self._batches if one.number > number]
 
 
-def batch(number: int, api: str) -> Batch:
+def batch(number: int, api: str) -> FinishedBatch:
     """Of no interest but for what it is called."""
-    return Batch(
+    return FinishedBatch(
         number=number,
         ended=0.0,
         api=api,

@@ -319,7 +319,7 @@ def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> No
             worker = await on.connect()
             worker.send(Hello(index=0, pid=1, service=describe_service(Flowers)))
             async with asyncio.timeout(5):
-                await on.gateway.described
+                await on.gateway.events.described
             await turns()
             reply = await on.http.get("/openapi.json")
 

@@ -9,8 +9,8 @@ from typing import Any
 from uncork_dispatcher import ApiRules, ApiStats, Estimate, RunningBatch, WorkStats
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.recent import Recent
 from uncork_gateway.telemetry.metrics import ApiTally
+from uncork_gateway.telemetry.recent import Recent
 
 ESTIMATE = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=64)
 RUNNING = RunningBatch(1, "predict", 8, 8, 0.004, 0.012)

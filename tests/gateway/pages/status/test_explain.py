@@ -18,7 +18,7 @@ from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import PROXY, SERVICE, Names
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
-from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.telemetry.recent import Recent
 
 
 def test_an_idle_api() -> None:

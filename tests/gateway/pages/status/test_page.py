@@ -57,7 +57,7 @@ def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
             fourth = await on.connect()
             fourth.send(Hello(index=3, pid=7, service=service()))
             await on.http.post("/nothing")
-            on.gateway.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
+            on.gateway.events.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
             first, second = on.post("/echo", 1), on.post("/echo", 2)
             await busy.batch()
 
@@ -88,7 +88,7 @@ def test_a_worker_that_is_back_is_not_lost_any_more(tmp_path: Path) -> None:
             old = await on.worker()
             old.close()
             await turns(50)
-            on.gateway.worker_exited(0, "exited with code 3")
+            on.gateway.events.worker_exited(0, "exited with code 3")
             assert await told(on) == [(0, "lost", "worker 0 exited with code 3")]
             assert (await status(on.http))["state"] == "not_ready"
             await on.worker()
@@ -115,7 +115,7 @@ def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path) -> No
             assert (shown["requests"], sum(shown["releases"].values())) == ({"200": 1}, 1)
             assert (shown["too_few_requests"], shown["latency"], shown["rate_rows"]) == (True, None, None)
             assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
-            [batch] = on.gateway.board.batches_after(0)
+            [batch] = on.gateway.front_end.board.batches_after(0)
             assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
 
     run(scenario())
@@ -155,7 +155,7 @@ def test_what_is_held_says_for_what(tmp_path: Path) -> None:
             [api] = (await status(on.http))["apis"]
             assert api["queued_requests"] == 1
             assert api["waits_for"].startswith("the end of its window, for ")
-            on.gateway.retire()
+            on.gateway.front_end.retire()
             document = await status(on.http)
             assert document["state"] == "draining"
             assert document["sentence"].startswith("The server is shutting down: ")
@@ -172,11 +172,11 @@ def test_it_is_for_operators(tmp_path: Path) -> None:
         async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
             assert (await on.http.get("/status")).status_code == 401
             await status(on.http, **{"x-api-key": KEY})
-            assert on.gateway.admin_app is None
+            assert on.gateway.front_end.admin_app is None
 
     async def own_door() -> None:
         async with gateway(tmp_path / "own", admin=True) as on:
-            admin = httpx.ASGITransport(app=on.gateway.admin_app)  # type: ignore[arg-type]
+            admin = httpx.ASGITransport(app=on.gateway.front_end.admin_app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=admin, base_url="http://admin") as http:
                 await status(http)
             assert (await on.http.get("/status")).status_code != 200

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from tests.gateway.pages.status.any_figures import TROUBLE, any_figures
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import ApiStats, WorkStats
-from uncork_gateway.pages.status.document import Api, Batch, Failure, Status
+from uncork_gateway.pages.status.document import Api, Failure, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, ms, number, percent
-from uncork_gateway.pages.status.places import Place
-from uncork_gateway.pages.status.recent import Recent
+from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
+from uncork_gateway.telemetry.recent import Recent
+from uncork_gateway.telemetry.recorder import FinishedBatch
 
 
 class Stage:
@@ -33,7 +34,7 @@ class Stage:
         self.ready = asyncio.Event()
         self.ready.set()
         self.any_ready = self._work.workers > 0
-        self.trouble = TROUBLE
+        self.not_ready_reason = TROUBLE
         self.server = "S"
         self.restarts = 0
         self.now = 5000.0
@@ -42,6 +43,7 @@ class Stage:
     def document(self, **options: Any) -> Status:
         """What it shows."""
         board = Board(
+            self,
             self,
             dispatcher=self,
             recorder=self,  # type: ignore[arg-type]
@@ -66,9 +68,9 @@ class Stage:
         """That of the figures."""
         return next(one.failure for one in self._apis if one.stats.name == api)
 
-    def places(self) -> Sequence[Place]:
+    def slots(self) -> Sequence[BackendSlot]:
         """All idle."""
-        return [Place(index, "idle") for index in range(self._work.workers)]
+        return [BackendSlot(index, "idle") for index in range(self._work.workers)]
 
     # The dispatcher
 
@@ -87,7 +89,7 @@ class Stage:
         self.asked.append(now)
         return next(one.recent for one in self._apis if one.stats.name == api)
 
-    def batches_after(self, number: int) -> list[Batch]:
+    def batches_after(self, number: int) -> list[FinishedBatch]:
         """None."""
         return []
 

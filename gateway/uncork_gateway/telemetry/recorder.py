@@ -1,7 +1,7 @@
-"""Remembers the recent past, for almost nothing: what nobody asks for is not computed.
+"""The recent past of each API, recorded at almost no cost: figures are computed only on request.
 
-It keeps the last batches as they ended, and now and then a copy of the tallies that ``/metrics`` shows: what
-is recent is the difference between the tallies now and those of a while ago.
+The recorder keeps the last batches and, every few seconds, a copy of the tallies behind ``/metrics``. Recent
+counts are the difference between the tallies now and those of half a minute ago.
 """
 
 from __future__ import annotations
@@ -14,22 +14,48 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
+
 from uncork_dispatcher import ApiSample, BatchFacts, Ending, Estimate, ShedReason, Start
-from uncork_gateway.pages.status.document import Batch
-from uncork_gateway.pages.status.recent import WINDOW_S, Recent
-from uncork_gateway.pages.status.smoothing import SmoothEstimate, calibrated
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
+from uncork_gateway.telemetry.recent import WINDOW_S, Recent
+from uncork_gateway.telemetry.smoothing import SmoothEstimate, calibrated
 
 _STEP_S = WINDOW_S / 10
 _SAMPLE_S = 1.0
 _BATCHES = 2000
-# The mean time of fewer batches than these says little.
+# The mean time of fewer batches is chance.
 _ENOUGH_BATCHES = 20
+
+
+class FinishedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished batch, as the dashboard receives it.
+
+    Attributes:
+        number: increases from batch to batch, over all APIs.
+        ended: seconds since 1970.
+        rows: of all its requests; ``cost`` is the same, or their cost if the API defines one.
+        waited_ms: longest time that one of its requests was queued.
+        worker: index of the worker that ran it, -1 if the worker is gone; in a proxy, the slot's number.
+    """
+
+    number: int
+    ended: float
+    api: str
+    rows: int
+    cost: float
+    requests: int
+    reason: str
+    waited_ms: float
+    predicted_ms: float
+    actual_ms: float
+    worked: bool
+    worker: int
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Totals of an api that no metric has; ``worked`` are the batches that worked."""
+    """Totals of an API that no metric has; ``worked`` counts the batches that succeeded."""
 
     released_rows: float = 0.0
     ran: int = 0
@@ -39,8 +65,8 @@ class _Sums:
     worked_s: float = 0.0
 
 
-class _Past(NamedTuple):
-    """The totals of an api at a time."""
+class _Snapshot(NamedTuple):
+    """The totals of an API at one time."""
 
     time: float
     tally: ApiTally
@@ -49,35 +75,33 @@ class _Past(NamedTuple):
 
 
 class _Api:
-    """The memory of one api."""
+    """What is recorded of one API."""
 
     def __init__(self) -> None:
-        self.heard = -math.inf
-        """When something happened last."""
+        self.last_event = -math.inf
         self.running = 0
         self.sample_due = -math.inf
         self.copy_due = -math.inf
         self.sums = _Sums()
         self.smooth = SmoothEstimate(WINDOW_S / 2)
-        self.pasts: deque[_Past] = deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2)
+        self.snapshots: deque[_Snapshot] = deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2)
 
 
-# A batch that ended: a bare tuple, as names would cost as much as all the rest. When it ended, its api, rows,
-# cost and requests, why it was released, how long it was held, was to take and took, whether it worked, and
-# its worker.
-_Ended = tuple[float, str, int, float, int, str, float, float, float, bool, int]
+# A batch that ended: the fields of FinishedBatch after the number, times in seconds. Building the named
+# structure would cost as much as everything else here, so it is left to the reader.
+_BatchRecord = tuple[float, str, int, float, int, str, float, float, float, bool, int]
 
 
 class Recorder:
-    """The observer of a dispatcher that remembers. It must be told before ``metrics`` is.
+    """A dispatcher's observer that records the recent past. It must be registered before ``metrics``.
 
-    Its figures do not depend on how often somebody has asked for them.
+    Its figures do not depend on how often they are read.
 
     Args:
-        metrics: what counts.
-        sample: totals and beliefs of an api, as the dispatcher has them.
-        index_of: what the number of a worker is called in :class:`Batch`.
-        clock: seconds, as the dispatcher's.
+        metrics: the tallies.
+        sample: returns an API's totals and estimate as the dispatcher has them.
+        index_of: maps a worker's number to its index in :class:`FinishedBatch`.
+        clock: monotonic seconds, the dispatcher's clock.
     """
 
     def __init__(
@@ -93,26 +117,26 @@ class Recorder:
         self._index_of = index_of
         self._clock = clock
         self._apis: defaultdict[str, _Api] = defaultdict(_Api)
-        self._batches: deque[_Ended] = deque(maxlen=_BATCHES)
+        self._batches: deque[_BatchRecord] = deque(maxlen=_BATCHES)
         self._number = 0
         metrics.watch_answers(lambda api: self._note(api, self._clock()))
 
-    def batches_after(self, number: int) -> list[Batch]:
-        """The batches that ended after the one of a number, the last 2000 at most; the oldest first."""
-        # The number of each is its place, counted from the first that ever ended.
+    def batches_after(self, number: int) -> list[FinishedBatch]:
+        """Return the batches with a higher number, at most the last 2000; the oldest first."""
         kept = len(self._batches)
         new = max(0, min(self._number - number, kept))
         epoch, first = time.time() - self._clock(), self._number - new + 1
         ended = islice(self._batches, kept - new, None)
-        return [_batch(place, epoch, one) for place, one in enumerate(ended, first)]
+        return [_batch(at, epoch, one) for at, one in enumerate(ended, first)]
 
     def recent(self, api: str, now: float) -> Recent:
-        """Return the recent counts of an api at ``now``, by the clock."""
+        """Return the recent counts of an API at ``now``, by the clock."""
         known, tally, sample = self._apis[api], self._metrics.api(api), self._sample(api)
         since = now - WINDOW_S - _STEP_S
-        present = _Past(now, tally, known.sums, sample.arrived_rows)
-        # A copy is made before something new is counted: the first that is young enough lacks nothing recent.
-        base = next((past for past in known.pasts if past.time >= since), present)
+        present = _Snapshot(now, tally, known.sums, sample.arrived_rows)
+        # A snapshot is taken before anything new is counted, so the first one that is young enough misses
+        # nothing recent.
+        base = next((past for past in known.snapshots if past.time >= since), present)
         return Recent(
             now - base.time,
             tally.statuses - base.tally.statuses,
@@ -131,19 +155,19 @@ class Recorder:
         )
 
     def forget(self, api: str) -> None:
-        """Drop what was counted of an API."""
+        """Drop the record of an API."""
         self._apis.pop(api, None)
 
     # The dispatcher's observer
 
     def batch_started(self, start: Start, rows: int, held_s: Sequence[float]) -> None:
-        """A batch was released."""
+        """Count a released batch."""
         known = self._note(start.api, self._clock(), leaving_rows=start.rows)
         known.running += 1
         known.sums.released_rows += start.rows
 
     def batch_ended(self, batch: BatchFacts, ending: Ending) -> None:
-        """Keep what is known of it."""
+        """Record a finished batch."""
         start, rows, started, seconds, waited_s = batch
         ended, requests = started + seconds, len(start.requests)
         known = self._note(start.api, ended)
@@ -173,23 +197,23 @@ class Recorder:
         )
 
     def request_shed(self, api: str, reason: ShedReason) -> None:
-        """A request was refused."""
+        """Note a shed request."""
         self._note(api, self._clock())
 
     def _note(self, api: str, now: float, *, leaving_rows: float = 0.0) -> _Api:
-        """Take a sample if one is due, as something is about to be counted. Returns the api's memory.
+        """Take a sample if one is due, before something new is counted. Return the API's record.
 
-        ``leaving_rows`` are those that have just left the queue.
+        ``leaving_rows`` have just left the queue.
         """
         known = self._apis[api]
         if now >= known.sample_due:
             known.sample_due = now + _SAMPLE_S
             self._take_sample(api, known, now, leaving_rows)
-        known.heard = now
+        known.last_event = now
         return known
 
     def _take_sample(self, api: str, known: _Api, now: float, leaving_rows: float) -> None:
-        """Note the estimate, and copy the totals now and then."""
+        """Add the estimate to its mean, and take a snapshot if one is due."""
         sample = self._sample(api)
         whole = _with_transport(sample)
         if whole is not None:
@@ -198,15 +222,15 @@ class Recorder:
             return
         known.copy_due = now + _STEP_S
         arrived_rows = sample.arrived_rows
-        if not known.running and now - known.heard > _STEP_S:
-            # After a silence, all that is queued has come since.
+        if not known.running and now - known.last_event > _STEP_S:
+            # After a silence, everything queued has arrived since.
             arrived_rows -= sample.queued_rows + leaving_rows
         tally = self._metrics.api(api).copy()
-        known.pasts.append(_Past(now, tally, replace(known.sums), arrived_rows))
+        known.snapshots.append(_Snapshot(now, tally, replace(known.sums), arrived_rows))
 
 
 def _with_transport(sample: ApiSample) -> Estimate | None:
-    """The time from release to reply; None if too few batches have run to tell."""
+    """Return the estimate of the time from release to reply; None if too few batches have run."""
     estimate = sample.estimate
     if not estimate.earned_rows:
         return None
@@ -214,11 +238,11 @@ def _with_transport(sample: ApiSample) -> Estimate | None:
 
 
 def _estimate(known: _Api, sample: ApiSample) -> Estimate | None:
-    """The estimate for people. After a silence it is that of the last batches, however long ago they ran."""
+    """Return the displayed estimate. After a silence it rests on the last batches, however old."""
     smooth = known.smooth.value or _with_transport(sample)
-    if smooth is None or not known.pasts:
+    if smooth is None or not known.snapshots:
         return smooth
-    now, then = known.sums, known.pasts[0].sums
+    now, then = known.sums, known.snapshots[0].sums
     batches = now.worked - then.worked
     if batches < _ENOUGH_BATCHES:
         return smooth
@@ -226,9 +250,9 @@ def _estimate(known: _Api, sample: ApiSample) -> Estimate | None:
     return calibrated(smooth, batches=batches, rows=rows, seconds=seconds)
 
 
-def _batch(number: int, epoch: float, batch: _Ended) -> Batch:
+def _batch(number: int, epoch: float, batch: _BatchRecord) -> FinishedBatch:
     ended, api, rows, cost, requests, reason, waited_s, predicted_s, seconds, worked, worker = batch
-    return Batch(
+    return FinishedBatch(
         number=number,
         ended=epoch + ended,
         api=api,

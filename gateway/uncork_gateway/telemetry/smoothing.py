@@ -1,4 +1,4 @@
-"""Smooths the estimate of batch times for people: the dispatcher's own follows every batch."""
+"""Smoothing of the displayed estimate of batch times; the dispatcher's own follows every batch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 
 from uncork_dispatcher import Estimate
 
-# The largest batch that an estimate rests on must grow by this for what was before to count no more.
+# Earlier values are dropped when the largest batch behind the estimate has grown by this factor.
 _GROWTH = 1.5
 
 
 class SmoothEstimate:
     """The mean of an estimate over about the last ``2 * span_s`` seconds; recent values count more.
 
-    The first values count alike, so that a wrong one at the start does not stay. An estimate that rests on
-    much larger batches than those before it replaces them: they guessed such sizes.
+    The first values count equally, so that a wrong first value does not persist. An estimate that rests on
+    much larger batches replaces the earlier ones, which extrapolated to such sizes.
     """
 
     def __init__(self, span_s: float) -> None:
@@ -25,7 +25,7 @@ class SmoothEstimate:
         """None before the first value."""
 
     def add(self, estimate: Estimate, *, now: float) -> None:
-        """Take in the estimate of time ``now``, in seconds."""
+        """Add the estimate made at ``now``, in seconds."""
         if self.value is not None and estimate.earned_rows > _GROWTH * self.value.earned_rows:
             self._values = 0
         self._values += 1
@@ -41,9 +41,9 @@ class SmoothEstimate:
 
 
 def calibrated(estimate: Estimate, *, batches: int, rows: float, seconds: float) -> Estimate:
-    """Return the estimate scaled to what ``batches`` of together ``rows`` rows took, in all ``seconds``.
+    """Return the estimate scaled so that it predicts ``seconds`` for ``batches`` with ``rows`` rows in all.
 
-    The dispatcher's estimate gives outliers little weight. Next to mean times it would look like a mistake.
+    The dispatcher's estimate gives outliers little weight, and so would disagree with displayed mean times.
     """
     predicted_s = batches * estimate.intercept_s + rows * estimate.slope_s
     scale = seconds / predicted_s if predicted_s > 0 else 1.0

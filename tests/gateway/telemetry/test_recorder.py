@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from uncork_dispatcher import ApiSample, BatchFacts, Ending, Estimate, Start
-from uncork_gateway.pages.status.recent import WINDOW_S, Recent
-from uncork_gateway.pages.status.recorder import Recorder
 from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.telemetry.recent import WINDOW_S, Recent
+from uncork_gateway.telemetry.recorder import Recorder
 
 
 class Told:

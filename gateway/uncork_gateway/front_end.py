@@ -1,0 +1,178 @@
+"""The HTTP side of a gateway or a proxy: listener, routes, metrics, pages, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from starlette.types import ASGIApp
+
+from uncork_dispatcher import AsyncDispatcher, Observer, Runner
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.connection.protocol import HttpProtocol
+from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.interfaces import BodyPool, Handler
+from uncork_gateway.pages.health import Pages
+from uncork_gateway.pages.status.formatting import Names
+from uncork_gateway.pages.status.status_builder import Board, Displayed
+from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.settings import ServerSettings
+from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
+from uncork_gateway.telemetry.live_state import LiveState
+from uncork_gateway.telemetry.metrics import Metrics
+from uncork_gateway.telemetry.recorder import Recorder
+
+
+class Served(Displayed, Protocol):
+    """The service, or the servers behind the proxy."""
+
+    def worker_states(self) -> Sequence[str]:
+        """Return the state of each worker, or of each call that a server may run."""
+        ...
+
+    def serves(self, api: str) -> bool:
+        """Return whether the dispatcher's API is in force, and not only has requests left."""
+        ...
+
+    def expire(self) -> None:
+        """Forget APIs that are no longer served; called before metrics are read."""
+
+
+class FrontEnd:
+    """The HTTP side of a service, or of the servers behind a proxy.
+
+    Make it inside a running event loop, and call :meth:`run_batches` and :meth:`mount` before the first
+    connection.
+
+    Args:
+        settings: limits, keys, and what is logged and traced.
+        served: the service or the servers, as the pages show them.
+        resolve: finds the handler of a POST request whose path has none.
+
+    Attributes:
+        app: serves all requests that no handler takes.
+        admin_app: serves operators on a listener of their own; None if ``app`` serves them.
+        ready: set when the first batch can run.
+        draining: whether the server is stopping; ``/readyz`` then returns 503.
+    """
+
+    app: ASGIApp
+    admin_app: ASGIApp | None
+    board: Board
+    dispatcher: AsyncDispatcher[Any, Any]
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        served: Served,
+        *,
+        resolve: Callable[[bytes], Handler[Any] | None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.batch_headers = BatchHeaders(secrets.token_hex(4))
+        self.routes = RouteTable(resolve)
+        self.listener = ListenerContext(
+            limits=settings.clients,
+            pool=BodyPool.for_bodies(settings.max_body_bytes),
+            admit=settings.keys.admit if settings.keys else lambda headers: True,
+            access_log=AccessLog() if settings.access_log else None,
+            traces=settings.traces,
+        )
+        self.metrics = Metrics()
+        self.ready = asyncio.Event()
+        self.draining = False
+        self._served = served
+
+    def run_batches(
+        self,
+        runner: Runner[Any, Any],
+        *,
+        names: Names,
+        has_goal: bool = True,
+        index_of: Callable[[int], int] = lambda worker: worker,
+    ) -> None:
+        """Create the dispatcher, whose batches ``runner`` executes, with its observers.
+
+        ``names`` are the words of the status pages, ``has_goal`` says whether there is a latency goal, and
+        ``index_of`` gives the index of a worker by its number.
+        """
+        traces, served = self.settings.traces, self._served
+        self._recorder = Recorder(
+            self.metrics, sample=lambda api: self.dispatcher.sample(api), index_of=index_of
+        )
+        observers: list[Observer] = [self._recorder, self.metrics, *batch_observers(self.batch_headers.id_of)]
+        if traces is not None:
+            observers.append(traces)
+        self.dispatcher = AsyncDispatcher(runner, observers=observers)
+        self.board = Board(
+            self,
+            served,
+            dispatcher=self.dispatcher,
+            recorder=self._recorder,
+            names=names,
+            has_goal=has_goal,
+        )
+        self.metrics.registry.register(
+            LiveState(
+                apis=lambda: [api for api in self.dispatcher.stats() if served.serves(api.name)],
+                workers=served.worker_states,
+                restarts=lambda: served.restarts,
+                has_goal=has_goal,
+            )
+        )
+
+    def mount(self, pages: Pages) -> None:
+        """Serve pages: health, status, metrics and all that is not a batch."""
+        self.app, self.admin_app, self._close_pages = pages.app, pages.admin_app, pages.close
+
+    def protocol(self, **uvicorn: Any) -> HttpProtocol:
+        """Create a connection, for uvicorn."""
+        return HttpProtocol(self.routes, self.listener, **uvicorn)
+
+    def forget_api(self, name: str) -> bool:
+        """Drop an API's queue, estimate, counts and history; returns False while it has requests."""
+        if not self.dispatcher.remove_api(name):
+            return False
+        self.metrics.forget(name)
+        self._recorder.forget(name)
+        return True
+
+    # What the pages show
+
+    def unready(self) -> str:
+        """Return why requests cannot be answered now; empty if they can."""
+        if self.draining:
+            return "the server is shutting down"
+        return "" if self._served.any_ready else self._served.not_ready_reason
+
+    def render_metrics(self) -> bytes:
+        """Return the metrics in Prometheus's text format."""
+        self._served.expire()
+        return self.metrics.render()
+
+    # Stopping
+
+    def retire(self) -> None:
+        """Report not ready from now on, but keep accepting requests."""
+        self.draining = True
+
+    async def drain(self) -> None:
+        """Refuse new requests, and return when all others are answered.
+
+        Each connection closes after its pending responses.
+        """
+        self.retire()
+        self.listener.closing = True
+        await self.dispatcher.drain()
+        self._close_pages()
+
+    def unanswered(self) -> int:
+        """Return how many requests are queued or running, without those that are passed through."""
+        return self.dispatcher.unanswered
+
+    def give_up(self) -> None:
+        """Refuse every request that is still queued or running."""
+        self.dispatcher.give_up()
+        self._close_pages()

@@ -1,0 +1,79 @@
+"""Gauges that are read at each scrape: queues, estimates, workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from uncork_dispatcher import ApiStats
+
+
+class LiveState(Collector):
+    """Collects the gauges of APIs and workers.
+
+    Args:
+        apis: returns the APIs in force.
+        workers: returns the state of each worker.
+        restarts: returns how many workers have been restarted.
+        has_goal: whether the APIs have a latency goal.
+    """
+
+    def __init__(
+        self,
+        *,
+        apis: Callable[[], list[ApiStats]],
+        workers: Callable[[], Iterable[str]],
+        restarts: Callable[[], int],
+        has_goal: bool = True,
+    ) -> None:
+        self._apis = apis
+        self._workers = workers
+        self._restarts = restarts
+        self._readings = {name: reading for name, reading in _READINGS.items() if has_goal or name != _GOAL}
+
+    def collect(self) -> Iterable[Metric]:
+        apis = self._apis()
+        for name, (text, read) in self._readings.items():
+            gauge = GaugeMetricFamily(name, text, labels=["api"])
+            for api in apis:
+                gauge.add_metric([api.name], read(api))
+            yield gauge
+        workers = GaugeMetricFamily("uncork_workers", "Workers by state.", labels=["state"])
+        states = {**dict.fromkeys(("starting", "idle", "busy"), 0), **Counter(self._workers())}
+        for state, count in states.items():
+            workers.add_metric([state], count)
+        yield workers
+        restarts = CounterMetricFamily("uncork_worker_restarts", "Workers started again.")
+        restarts.add_metric([], self._restarts())
+        yield restarts
+
+
+_GOAL = "uncork_goal_seconds"
+_READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
+    _GOAL: ("Within which requests should be answered.", lambda api: api.rules.goal_s),
+    "uncork_max_batch_rows": (
+        "Most rows in a batch; their cost, if the api gives one.",
+        lambda api: api.rules.max_batch_rows,
+    ),
+    "uncork_queue_rows": ("Rows queued; their cost, if the api gives one.", lambda api: api.queued_rows),
+    "uncork_queue_bytes": ("Bytes of bodies queued.", lambda api: api.queued_bytes),
+    "uncork_estimate_intercept_seconds": (
+        "Estimated fixed time of a batch.",
+        lambda api: api.estimate.intercept_s,
+    ),
+    "uncork_estimate_slope_seconds": (
+        "Estimated time per row; per unit of cost, if the api gives one.",
+        lambda api: api.estimate.slope_s,
+    ),
+    "uncork_estimate_error_ratio": (
+        "Relative standard deviation of batch time around the estimate.",
+        lambda api: api.estimate.spread,
+    ),
+    "uncork_arrival_rate_rows": (
+        "Arrivals in rows per second; in cost per second, if the api gives one.",
+        lambda api: api.rate_rows,
+    ),
+}

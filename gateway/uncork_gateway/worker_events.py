@@ -1,0 +1,176 @@
+"""Events of worker processes, as the worker pool and the supervisor report them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from uncork_dispatcher import AsyncDispatcher
+from uncork_gateway.apis import Apis
+from uncork_gateway.backends.worker_failures import WorkerFailures
+from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.requests.batch_frames import result_of_row
+from uncork_workers.wire.frames import Failed, Ready
+from uncork_workers.wire.schema import ServiceDescription
+
+log = logging.getLogger("uncork.gateway")
+
+# A worker whose successor has taken over exits at once unless it hangs.
+_LEAVING_S = 10.0
+# So many failures in a row are not chance; the log says so once.
+_CRASH_LOOP = 5
+
+
+class ServiceUnusable(Exception):
+    """The service cannot be loaded, or its definition is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorActions:
+    """The supervisor's methods that the gateway calls.
+
+    Attributes:
+        kill: ends a process; the supervisor starts another if it is in force.
+        restarts: returns how many workers have been restarted so far.
+        stands_by: reports a process that is ready to take over.
+        finished_batch: reports a process that has finished a batch.
+    """
+
+    kill: Callable[[int], object]
+    restarts: Callable[[], int]
+    stands_by: Callable[[int], object] = lambda pid: None
+    finished_batch: Callable[[int], object] = lambda pid: None
+
+
+class WorkerEvents:
+    """Turns events of workers into changes of the dispatcher, the APIs and the log.
+
+    Attributes:
+        described: the service, with the overrides, once the first worker has described it;
+            :class:`ServiceUnusable` if it cannot be served.
+        files: paths of the files that the service has imported at any time.
+        failures: why workers are not ready.
+    """
+
+    def __init__(self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions) -> None:
+        self._front_end = front_end
+        self._apis = apis
+        self._supervisor = supervisor
+        self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
+        self.files: set[str] = set()
+        self.failures = WorkerFailures()
+        self._logged_traceback = ""
+
+    # What the supervisor reports
+
+    def expect_workers(self, workers: int) -> None:
+        """Note that the supervisor starts the first processes of so many workers."""
+        for index in range(workers):
+            self._dispatcher.worker_expected(index)
+
+    def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:
+        """Note that a worker process has ended.
+
+        ``failures`` counts the processes of this index that ended in a row without finishing a batch. The
+        supervisor starts the next one in ``retry_s`` seconds.
+        """
+        self._dispatcher.worker_expected(index, delay_s=retry_s, failures=failures)
+        unsaid = self.failures.exited(index, how, failures=failures, retry_s=retry_s)
+        if unsaid is not None:
+            log.warning("%s", unsaid)
+        if failures == _CRASH_LOOP:
+            log.error(
+                "worker %d has exited %d times in a row before finishing a batch. The server keeps "
+                "restarting it; fix the service, or stop the server",
+                *(index, failures),
+            )
+
+    # What the worker pool reports
+
+    def worker_imported(self, files: list[str]) -> None:
+        self.files.update(files)
+
+    def worker_described(self, service: ServiceDescription) -> None:
+        if service == self._apis.service:
+            return
+        try:
+            self.serve(service)
+        except ValueError as error:
+            self._unusable(str(error))
+
+    def serve(self, service: ServiceDescription) -> None:
+        """Put the APIs of a service in force.
+
+        Raises:
+            ValueError: if it cannot be served; nothing has changed then.
+        """
+        effective = self._apis.put_in_force(service)
+        if not self.described.done():
+            self.described.set_result(effective)
+
+    def worker_connected(self, index: int) -> None:
+        self.failures.setting_up(index)
+
+    def worker_warms_up(self, index: int, api: str, rows: int) -> None:
+        self.failures.warming_up(index, api, rows)
+
+    def worker_ready(self, worker: int, index: int) -> None:
+        self._front_end.ready.set()
+        self.failures.ready(index)
+        self._dispatcher.worker_ready(worker, launch=index)
+
+    def worker_profiled(self, worker: int, ready: Ready) -> None:
+        """Feed the results of the warm-up to the estimates and the known outputs."""
+        for api, chunks in ready.profile.items():
+            if api in self._apis.in_force:
+                self._dispatcher.profile(api, worker, chunks)
+        for api, result in ready.results.items():
+            if api in self._apis.outputs:
+                self._apis.outputs[api].saw_results([result_of_row(result)])
+
+    def worker_lost(self, worker: int, index: int) -> None:
+        """Have the worker's batch retried; the supervisor will start a successor."""
+        self._dispatcher.worker_lost(worker)
+        self._dispatcher.worker_expected(index)
+
+    def batch_finished(self, pid: int) -> None:
+        self._supervisor.finished_batch(pid)
+
+    def worker_dropped(self, pid: int) -> None:
+        self._supervisor.kill(pid)
+
+    def worker_stands_by(self, pid: int) -> None:
+        self._supervisor.stands_by(pid)
+
+    def worker_retired(self, pid: int) -> None:
+        asyncio.get_running_loop().call_later(_LEAVING_S, self._supervisor.kill, pid)
+
+    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+        """Log why a worker cannot become ready, with each traceback of user code once."""
+        who = "new worker" if standby else "worker"
+        reason = f"{who} {failed.index} failed in {failed.stage}: {failed.message}"
+        self.failures.failed(failed.index, reason, standby=standby)
+        is_unusable = failed.stage == "load" and not standby
+        if failed.traceback and failed.traceback != self._logged_traceback:
+            self._logged_traceback = failed.traceback
+            # The message is part of ServiceUnusable, which the caller prints.
+            what = f"{who} {failed.index} failed in load" if is_unusable else reason
+            log.error("%s\n%s", what, failed.traceback)
+        elif not is_unusable:
+            log.error("%s", reason)
+        if is_unusable:
+            self._unusable(failed.message)
+
+    def _unusable(self, message: str) -> None:
+        """End the wait for the service; once the service is known, only log the message."""
+        if not self.described.done():
+            self.described.set_exception(ServiceUnusable(message))
+        elif self.described.exception() is None:
+            log.error("a worker came up with a service that cannot be served: %s", message)
+
+    @property
+    def _dispatcher(self) -> AsyncDispatcher[Any, Any]:
+        return self._front_end.dispatcher
