@@ -22,7 +22,7 @@ import uvloop
 from rich.table import Table
 
 from uncork.cli.terminal import show
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, OnBatchEnd
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol

@@ -68,17 +68,16 @@ class Inflation:
         return b"".join(self._inflated)
 
     def _is_whole(self) -> bool:
-        if self._at < len(self._body):
-            return False
-        if not self._inflater.eof:
-            raise BadRequest("the compressed body is incomplete")
-        return True
+        return self._at >= len(self._body) and self._inflater.eof
 
     def _inflate_piece(self, max_bytes: int) -> None:
         if self._inflater.eof:
             self._next_member()
         piece = self._body[self._at : self._at + _PIECE_BYTES]
         inflated = self._inflater.decompress(piece, max_bytes)
+        # zlib may have consumed all input and still have output.
+        if not (piece or inflated or self._inflater.eof):
+            raise BadRequest("the compressed body is incomplete")
         self._at += len(piece) - len(self._inflater.unconsumed_tail) - len(self._inflater.unused_data)
         self._size += len(inflated)
         if self._size > self._max_bytes:

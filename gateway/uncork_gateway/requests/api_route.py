@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork_dispatcher import AsyncDispatcher
+from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import AsyncDispatcher
+from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.backends.known_models import KnownModels
 from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS

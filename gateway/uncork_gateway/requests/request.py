@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
-from uncork_dispatcher import DispatchError
+from uncork_dispatcher import DispatchError, RequestResult
 from uncork_gateway.connection.decompression import Inflation
 from uncork_gateway.errors import (
     CLIENT_GONE,

@@ -1,4 +1,4 @@
-"""What clients may not do, and what they are told: broken HTTP, too much of it, ends in the middle."""
+"""Input that clients may not send, and the replies: broken HTTP, too much of it, ends in the middle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sized(*lines: bytes, start: bytes = b"POST / HTTP/1.1") -> bytes:
 
 
 def chunked(body: bytes, *lines: bytes, start: bytes = b"POST / HTTP/1.1") -> bytes:
-    """A request whose body says where it ends."""
+    """A request with a chunked body."""
     return head(*lines, b"transfer-encoding: chunked", start=start, body=body)
 
 
@@ -115,7 +115,7 @@ TABLE = {
 @pytest.mark.parametrize("pieces", [1, 2, 50])
 @pytest.mark.parametrize("case", TABLE)
 def test_what_comes_is_answered(case: str, pieces: int) -> None:
-    """The same however it is cut: one answer, and the connection is closed where it could not go on."""
+    """One reply, however the input is split; the connection closes if the next request cannot be found."""
     sent, status, is_open = TABLE[case]
 
     async def scenario() -> None:
@@ -149,7 +149,7 @@ def test_what_comes_is_answered(case: str, pieces: int) -> None:
     ],
 )
 def test_what_was_asked_before_is_answered_before(before: bytes, nonsense: bytes) -> None:
-    """Each request gets its own answer, not that of the nonsense behind it."""
+    """Each request gets its own reply, not that of the nonsense behind it."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -168,7 +168,7 @@ def test_what_was_asked_before_is_answered_before(before: bytes, nonsense: bytes
 
 
 def test_a_request_after_the_last_is_not_taken() -> None:
-    """The client has said that there would be none."""
+    """The client declared that there would be none."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -184,7 +184,7 @@ def test_a_request_after_the_last_is_not_taken() -> None:
 
 
 def test_trailers_are_no_headers() -> None:
-    """Who checks the headers of a request must have seen them all when it begins."""
+    """Checks of a request's headers run before its body arrives."""
     seen: list[object] = []
 
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
@@ -207,7 +207,7 @@ def test_trailers_are_no_headers() -> None:
     [((b"content-length: 101",), 413), ((b"content-length: 9", b"content-type: x/y"), 415)],
 )
 def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ...], status: int) -> None:
-    """It may send it or not, so that nobody knows what comes next: the connection ends."""
+    """The client may send it or not, so the connection closes."""
 
     async def scenario() -> None:
         connection = Connection(Stage().server)
@@ -222,7 +222,7 @@ def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ...], st
 
 
 def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
-    """Whatever it expects."""
+    """Even if the client expects one."""
 
     async def scenario() -> None:
         connection = Connection(Stage().server)
@@ -240,7 +240,7 @@ def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
 
 
 def test_a_client_that_still_sends_can_read_its_answer() -> None:
-    """It would see a reset otherwise. What it sends is not kept, and it has not for ever."""
+    """A reset would discard the reply. Further input is discarded for a limited time."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -252,7 +252,7 @@ def test_a_client_that_still_sends_can_read_its_answer() -> None:
         assert connection.closed
         assert not connection.is_closing()
         connection.send(b"x" * 1000)
-        connection.send(sized())  # as has come before, so that it could take the short way
+        connection.send(sized())  # the same head has come before
         assert connection.reading
         connection.end()
         await turns()
@@ -265,7 +265,7 @@ def test_a_client_that_still_sends_can_read_its_answer() -> None:
 
 @pytest.mark.parametrize("path", [b"/hot", b"/plain"])
 def test_a_client_that_ends_its_sending_gets_its_answers(path: bytes) -> None:
-    """All of them; then the connection is closed."""
+    """All of them; then the connection closes."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -287,7 +287,7 @@ def test_a_client_that_ends_its_sending_gets_its_answers(path: bytes) -> None:
 
 
 def test_a_client_that_has_ended_is_asked_whether_it_is_there() -> None:
-    """With what it must skip, again and again; the system of one that has gone answers with a reset."""
+    """Interim replies are sent repeatedly; the system of a client that has gone answers with a reset."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -321,7 +321,7 @@ def test_a_client_that_has_ended_is_asked_whether_it_is_there() -> None:
     ],
 )
 def test_a_connection_that_ends_is_closed(sent: bytes, statuses: list[int]) -> None:
-    """Half a request is told to be one."""
+    """Half a request gets 400."""
 
     async def scenario() -> None:
         connection = Connection(Stage().server)
@@ -337,7 +337,7 @@ def test_a_connection_that_ends_is_closed(sent: bytes, statuses: list[int]) -> N
 
 
 def test_all_who_wait_are_told_that_their_client_has_left() -> None:
-    """The one whose turn it is too, on whichever way it is; each once."""
+    """Each is cancelled once, whether it has started or not."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -353,7 +353,7 @@ def test_all_who_wait_are_told_that_their_client_has_left() -> None:
 
 
 def test_large_bodies_are_bounded_together() -> None:
-    """Beyond that they are refused, at their head if that tells; small ones, and those held, are not."""
+    """Beyond the limit, large ones are refused, at the head if it declares the length."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -388,7 +388,7 @@ def test_large_bodies_are_bounded_together() -> None:
     )
 )
 def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
-    """Whatever becomes of a body, its place is free in the end."""
+    """The pool is empty in the end, whatever happens to the bodies."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -418,7 +418,7 @@ def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
 
 
 def test_connections_are_bounded() -> None:
-    """One more is refused, and may try again when another has gone."""
+    """Another one is refused until one has closed."""
 
     async def scenario() -> None:
         stage = Stage()

@@ -1,4 +1,4 @@
-"""Compressed bodies: what is inflated, and what is refused before it takes memory."""
+"""Compressed bodies: correct results, and errors before they take memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.backends.fake_server import Reply as Answer
@@ -19,11 +19,11 @@ from tests.gateway.running import run, turns
 from tests.gateway.stage import LIMIT_BYTES, Stage, detail
 from uncork_gateway.connection.decompression import Inflation
 from uncork_gateway.errors import BadRequest, BodyTooLarge
-from uncork_gateway.requests import request as exchange
+from uncork_gateway.requests import request as requests
 
 
 def raw_deflate(data: bytes) -> bytes:
-    """What some clients call deflate, without the header that it should have."""
+    """Deflate without zlib's header, as some clients send it."""
     packer = zlib.compressobj(wbits=-15)
     return packer.compress(data) + packer.flush()
 
@@ -39,17 +39,18 @@ EACH = [(encoding, pack) for encoding, packs in PACKERS.items() for pack in pack
 
 
 def inflate(body: bytes, encoding: bytes = b"gzip", *, max_bytes: int = 10**6) -> bytes:
-    """All at once."""
+    """Inflate at once."""
     return Inflation(body, encoding, max_bytes=max_bytes).result()
 
 
 @pytest.mark.parametrize(("encoding", "pack"), EACH)
 @settings(max_examples=50, derandomize=True, database=None)
+@example(data=bytes(16) + b"\1", times=419, step=1)  # zlib has output left after the last byte of input
 @given(st.binary(max_size=200), st.integers(1, 500), st.integers(1, 50))
 def test_what_was_compressed_comes_out(
     encoding: bytes, pack: Callable[[bytes], bytes], data: bytes, times: int, step: int
 ) -> None:
-    """In one go and in steps."""
+    """The result is the same at once and in steps."""
     data *= times
     inflation = Inflation(pack(data), encoding, max_bytes=len(data))
     steps = 0
@@ -65,7 +66,7 @@ def test_what_was_compressed_comes_out(
 def test_any_other_bytes_are_refused_or_inflated(
     how: tuple[bytes, Callable[[bytes], bytes]], data: bytes, draw: st.DataObject
 ) -> None:
-    """Cut off, changed and random bytes: never another error, never more than allowed."""
+    """Truncated, changed and random bytes raise no other error and never exceed the limit."""
     encoding, pack = how
     body = bytearray(pack(data))
     for _ in range(draw.draw(st.integers(0, 3))):
@@ -79,7 +80,7 @@ def test_any_other_bytes_are_refused_or_inflated(
 
 
 def test_members_are_put_together() -> None:
-    """As ``cat a.gz b.gz`` makes them, and compressors that work in parallel; empty ones too."""
+    """``cat a.gz b.gz`` and parallel compressors write several members; some may be empty."""
     assert (
         inflate(gzip.compress(b"a") + gzip.compress(b"") + gzip.compress(b"b" * 70_000))
         == b"a" + b"b" * 70_000
@@ -103,7 +104,7 @@ def test_members_are_put_together() -> None:
     ],
 )
 def test_what_is_wrong_is_told(encoding: bytes, body: bytes, why: str) -> None:
-    """In a word."""
+    """The message names the problem."""
     with pytest.raises(BadRequest, match=why):
         inflate(body, encoding)
 
@@ -132,7 +133,7 @@ def encoded(encoding: bytes) -> list[tuple[bytes, bytes]]:
 @pytest.mark.parametrize(("encoding", "pack"), [*EACH, (b"GZIP", gzip.compress), (b"identity", bytes)])
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_an_api_gets_the_inflated_body(encoding: bytes, pack: Callable[[bytes], bytes], pieces: int) -> None:
-    """Whether it comes whole or not; the second time the head is known."""
+    """In one piece or several; the second time the head is known."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -164,7 +165,7 @@ def test_an_api_gets_the_inflated_body(encoding: bytes, pack: Callable[[bytes], 
     ],
 )
 def test_what_cannot_be_inflated_is_refused(encoding: bytes, body: bytes, status: int, why: str) -> None:
-    """The neighbours are answered."""
+    """Other requests are answered meanwhile."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -183,8 +184,8 @@ def test_what_cannot_be_inflated_is_refused(encoding: bytes, body: bytes, status
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_large_bodies_are_inflated_beside_the_loop(leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They count as being received until then; nothing is run for a client that has left."""
-    monkeypatch.setattr(exchange, "_INFLATED_AT_ONCE_BYTES", 10)
+    """They occupy the pool until then; nothing is executed for a client that has disconnected."""
+    monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
 
     async def scenario() -> None:
         stage = Stage()
@@ -205,8 +206,8 @@ def test_large_bodies_are_inflated_beside_the_loop(leaves: bool, monkeypatch: py
 
 
 def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault shows late."""
-    monkeypatch.setattr(exchange, "_INFLATED_AT_ONCE_BYTES", 10)
+    """The error shows in the thread."""
+    monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
 
     async def scenario() -> None:
         stage = Stage()
@@ -222,7 +223,7 @@ def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_proxy_merges_inflated_bodies() -> None:
-    """With those that came as they are; servers need not know of compression, not even for one alone."""
+    """They share calls with plain ones; servers need not support compression, not even for one request."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -239,7 +240,7 @@ def test_the_proxy_merges_inflated_bodies() -> None:
 
 
 def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
-    """It has to read a body to know; only encodings that it cannot undo go on as they came."""
+    """The proxy reads bodies to merge them; only unknown encodings are relayed unchanged."""
     body = infer(1, parameters={"sequence_id": 1})
 
     async def scenario() -> None:
@@ -255,7 +256,7 @@ def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
 
 
 def test_the_limit_of_the_proxy_holds_for_the_inflated_body() -> None:
-    """However small it came."""
+    """The limit holds for the inflated size."""
     body = rows_body(*[1] * 1000)
 
     async def scenario() -> None:

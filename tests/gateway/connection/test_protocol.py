@@ -1,4 +1,4 @@
-"""The short way of hot requests and uvicorn's own way, on one connection and on many."""
+"""The fast path and the ASGI path, on one connection and on many."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOSE = (b"connection", b"close")
 
 
 class Echo:
-    """A handler that answers with the body, at once or when it is told to."""
+    """A handler that replies with the body, at once or when the test says so."""
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.at_once = at_once
@@ -34,16 +34,16 @@ class Echo:
         self.whole = 0
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> bytes:
-        """Note the headers, and what a header ``x`` says."""
+        """Record the headers, and return the value of ``x``."""
         self.read.append(list(headers))
         return next((value for name, value in headers if name.lower() == b"x"), b"-")
 
     def open(self, connection: interfaces.Connection, head: bytes, *, keep_alive: bool) -> EchoRequest:
-        """A request."""
+        """Create a request."""
         return EchoRequest(self, connection, head, keep_alive=keep_alive)
 
     def answer(self) -> None:
-        """Answer those that wait."""
+        """Answer the open requests."""
         waiting, self.open_requests = self.open_requests, []
         for one in waiting:
             one.answer()
@@ -65,28 +65,28 @@ class EchoRequest:
         self._error: GatewayError | None = None
 
     def start(self) -> None:
-        """Its turn."""
+        """Reply if the body is complete."""
         if self._head == b"expects":
             self._connection.send_continue()
         self._go_on()
 
     def body_received(self, piece: bytes) -> None:
-        """A piece of body."""
+        """Keep a piece of the body."""
         self._body += piece
 
     def body_complete(self) -> None:
-        """The end of the body."""
+        """Reply if the request has started."""
         self._go_on()
 
     def execute(self, body: bytes) -> None:
-        """All of it at once."""
+        """Reply to a whole request."""
         self._echo.whole += 1
         self._body = body
         self._missing = 1
         self._go_on()
 
     def reject(self, error: GatewayError) -> None:
-        """No more will come."""
+        """Reply with an error."""
         self.keep_alive = False
         self._error = error
         self._missing -= 1
@@ -94,7 +94,7 @@ class EchoRequest:
             self.answer()
 
     def disconnect(self) -> None:
-        """The client has gone."""
+        """Count the request as cancelled."""
         assert not self._has_left
         self._has_left = True
         self._echo.left += 1
@@ -114,7 +114,7 @@ class EchoRequest:
 
 
 async def plain(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """The application for all else: says what was asked for."""
+    """The application on the ASGI path: it replies with method, path and body."""
     body = f"{scope['method']} {scope['path']} ".encode()
     more = True
     while more:
@@ -127,12 +127,12 @@ async def plain(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 def serving(echo: Echo) -> Server:
-    """A server with a hot route, ``/hot``."""
+    """A server with a handler for ``/hot``."""
     return Server({b"/hot": echo}, app=plain)
 
 
 def hot(body: bytes, *headers: Header, path: bytes = b"/hot") -> bytes:
-    """A request to the hot route."""
+    """A request on the fast path."""
     return request(body, path=path, headers=headers)
 
 
@@ -144,8 +144,8 @@ def bodies(connection: Connection) -> list[bytes]:
 @pytest.mark.parametrize(
     "target", [b"/hot", b"/hot?a=b", b"/%68ot", b"http://test/hot", b"http://test/hot?x", b"/hot?"]
 )
-def test_a_hot_request_is_known_by_its_path(target: bytes) -> None:
-    """However it is written."""
+def test_a_request_has_the_handler_of_its_path(target: bytes) -> None:
+    """All spellings of a path have the same handler."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -158,7 +158,7 @@ def test_a_hot_request_is_known_by_its_path(target: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b"POST /other", b"GET /hot", b"PUT /hot", b"POST /hot/", b"OPTIONS *"])
-def test_all_else_goes_uvicorns_way(line: bytes) -> None:
+def test_all_else_takes_the_asgi_path(line: bytes) -> None:
     """Other paths, and other methods on the same path."""
 
     async def scenario() -> None:
@@ -173,7 +173,7 @@ def test_all_else_goes_uvicorns_way(line: bytes) -> None:
 
 
 def test_a_head_that_comes_again_is_not_read_again() -> None:
-    """On any connection, with other bodies of the same length; a head that differs in anything is read."""
+    """This holds on any connection, for any body of the same length; a head with any difference is parsed."""
 
     async def scenario() -> None:
         echo = Echo()
@@ -196,7 +196,7 @@ def test_a_head_that_comes_again_is_not_read_again() -> None:
 
 
 def test_a_new_handler_reads_all_heads_anew() -> None:
-    """What the old one made of them is forgotten."""
+    """The results of the old one are dropped."""
 
     async def scenario() -> None:
         first, second = Echo(), Echo()
@@ -217,7 +217,7 @@ def test_a_new_handler_reads_all_heads_anew() -> None:
 
 
 def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are; a very long one is not kept at all."""
+    """The table is cleared when it is full, and very long heads are not kept."""
     monkeypatch.setattr(route_table, "_MOST_KNOWN", 10)
 
     async def scenario() -> None:
@@ -239,7 +239,7 @@ def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_part_of_a_head_is_not_taken_for_a_head() -> None:
-    """The end of a head that came in two pieces, when it comes first on another connection."""
+    """The second half of a head is not known when it comes first on another connection."""
 
     async def scenario() -> None:
         server = serving(Echo())
@@ -269,7 +269,7 @@ REQUESTS = st.lists(
 
 
 def wire(kind: str, body: bytes, mark: bytes) -> bytes:
-    """The bytes of a request of some kind."""
+    """Return the bytes of a request."""
     match kind:
         case "hot":
             return hot(body, (b"x", mark))
@@ -282,7 +282,7 @@ def wire(kind: str, body: bytes, mark: bytes) -> bytes:
 
 
 def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
-    """What must come back."""
+    """Return the expected header and body of the reply."""
     if kind in ("hot", "chunked"):
         return mark.decode(), body
     return "plain", b"GET /plain " if kind == "get" else b"POST /plain " + body
@@ -293,18 +293,18 @@ def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
 def test_replies_come_in_order_however_requests_are_cut(
     requests: list[tuple[str, bytes, bytes]], data: st.DataObject
 ) -> None:
-    """Any stream of requests, pipelined or not, in any pieces, answered at once or later."""
+    """This holds for any stream of requests, pipelined or not, split anywhere, answered at once or later."""
     stream = b"".join(wire(*one) for one in requests)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     echo = Echo(at_once=data.draw(st.booleans()))
-    patience = data.draw(st.integers(0, 3))
+    pause = data.draw(st.integers(0, 3))
 
     async def scenario() -> None:
         connection = Connection(serving(echo))
         for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
             connection.send(stream[start:end])
-            await turns(patience)
-            if patience:
+            await turns(pause)
+            if pause:
                 echo.answer()
         for _ in range(4 * len(requests)):
             await turns(3)
@@ -321,7 +321,7 @@ def test_replies_come_in_order_however_requests_are_cut(
 @pytest.mark.parametrize("first", ["hot", "plain"])
 @pytest.mark.parametrize("second", ["hot", "plain"])
 def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, second: str) -> None:
-    """Reading stops while one request waits behind another."""
+    """Reading stops while a request is queued."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -342,7 +342,7 @@ class Faulty(Echo):
     """A handler whose requests cannot be started."""
 
     def open(self, connection: interfaces.Connection, head: bytes, *, keep_alive: bool) -> EchoRequest:
-        """A request that raises when it is its turn."""
+        """Create a request that fails when it starts."""
         return FaultyRequest(self, connection, head, keep_alive=keep_alive)
 
 
@@ -357,7 +357,7 @@ class FaultyRequest(EchoRequest):
 def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The requests before it are answered, none waits for ever, and the log says why."""
+    """The requests before it are answered, and the log has the error."""
 
     async def scenario() -> None:
         echo, faulty = Echo(at_once=False), Faulty()
@@ -376,7 +376,7 @@ def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> None:
-    """One after the other: each within the one before would be too deep."""
+    """Starting each within the one before would exceed the recursion limit."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -393,7 +393,7 @@ def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> None:
 
 
 def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> None:
-    """Answers would pile up otherwise."""
+    """Replies would pile up otherwise."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -420,7 +420,7 @@ def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> None:
 def test_the_connection_is_kept_if_the_client_wants(
     version: bytes, headers: list[Header], stays: bool
 ) -> None:
-    """Which HTTP/1.1 does unless it says otherwise. The reply says so."""
+    """HTTP/1.1 clients do unless they say otherwise. The reply announces the close."""
 
     async def scenario() -> None:
         for _ in range(2):  # the second time the head could be known
@@ -435,7 +435,7 @@ def test_the_connection_is_kept_if_the_client_wants(
 
 
 def test_a_client_may_ask_before_it_sends() -> None:
-    """``Expect: 100-continue``: the go-ahead, then the reply."""
+    """``Expect: 100-continue``: the interim reply comes first."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -449,7 +449,7 @@ def test_a_client_may_ask_before_it_sends() -> None:
 
 
 def test_clients_that_leave_are_told_of() -> None:
-    """Of each of their requests, those that have not begun too; once, and not of those answered."""
+    """Every request without a reply is cancelled once, whether it has started or not."""
 
     async def scenario() -> None:
         echo = Echo()
@@ -468,7 +468,7 @@ def test_clients_that_leave_are_told_of() -> None:
 
 
 def test_nonsense_is_400() -> None:
-    """And the end of the connection; what was asked for before is answered before."""
+    """The connection closes; earlier requests are answered first."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -482,7 +482,7 @@ def test_nonsense_is_400() -> None:
 
 
 def test_shutting_down_answers_what_was_asked() -> None:
-    """Then the connection is closed; an idle one at once."""
+    """Then the connection closes; an idle one closes at once."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -502,7 +502,7 @@ def test_shutting_down_answers_what_was_asked() -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 3_000_000])
 def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
-    """Small, empty and large bodies, several on one connection, with what uvicorn adds to every reply."""
+    """Small, empty and large bodies on one connection, with the server's own headers."""
 
     async def scenario() -> None:
         server = serving(Echo())
@@ -517,14 +517,14 @@ def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
     run(scenario())
 
 
-def test_an_exchange_is_what_the_protocol_asks_for() -> None:
-    """The fake of these tests fits; mypy sees to the rest."""
-    exchange: type[interfaces.FastPathRequest] = EchoRequest
-    assert exchange is EchoRequest
+def test_the_fake_request_is_one() -> None:
+    """mypy checks that the fake has the interface."""
+    kind: type[interfaces.FastPathRequest] = EchoRequest
+    assert kind is EchoRequest
 
 
 def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
-    """With the last answer."""
+    """The connection closes with the last reply."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -547,7 +547,7 @@ def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> No
     "sent", [b"", hot(b"a"), request(b"a"), hot(b"a") + request(b"b") + hot(b"c"), hot(b"a")[:-1]]
 )
 def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(sent: bytes) -> None:
-    """It looks rarely: what waits for it is memory that grows with clients that come and go."""
+    """The collector runs rarely: memory would grow with clients that come and go."""
 
     async def scenario() -> None:
         server = serving(Echo())

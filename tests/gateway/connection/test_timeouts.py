@@ -1,4 +1,4 @@
-"""How long clients may take, on virtual time: heads, bodies, connections that nobody uses."""
+"""Timeouts of clients, on virtual time: heads, bodies, idle connections."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ HEAD = b"POST /hot HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n"
 
 
 def serving(echo: Echo) -> Server:
-    """A server that has patience."""
+    """A server with these limits."""
     server = Server({b"/hot": echo}, app=plain, limits=LIMITS)
     server.config.timeout_keep_alive = KEEP_ALIVE_S
     return server
 
 
 async def lasts_s(connection: Connection) -> float:
-    """How long a connection stays open from now on."""
+    """Return how long a connection stays open from now on."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for _ in range(1000):
@@ -36,12 +36,12 @@ async def lasts_s(connection: Connection) -> float:
 
 
 def statuses(connection: Connection) -> list[int]:
-    """Of all replies."""
+    """Return the status of each reply."""
     return [reply.status for reply in connection.replies()]
 
 
 def test_a_connection_on_which_nothing_comes_is_closed() -> None:
-    """Without a word: nothing was asked."""
+    """There is no reply, because there is no request."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -53,7 +53,7 @@ def test_a_connection_on_which_nothing_comes_is_closed() -> None:
 
 @pytest.mark.parametrize("path", [b"/hot", b"/plain"])
 def test_a_connection_that_nobody_uses_any_more_is_closed(path: bytes) -> None:
-    """After the keep-alive time, which every request begins anew."""
+    """It closes after the keep-alive time since the last request."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -68,7 +68,7 @@ def test_a_connection_that_nobody_uses_any_more_is_closed(path: bytes) -> None:
 
 
 def test_a_connection_that_waits_for_an_answer_is_in_use() -> None:
-    """For as long as it takes."""
+    """The keep-alive time begins with the reply."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -85,7 +85,7 @@ def test_a_connection_that_waits_for_an_answer_is_in_use() -> None:
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("part", [b"P", b"POST /hot HTTP/1.1\r\nx: y", HEAD[:-2]])
 def test_a_head_must_be_whole_in_time(before: bool, part: bytes) -> None:
-    """However it goes on; it is told with 408, and the client gets time to read that."""
+    """The client gets 408 even if it sends more, and time to read the reply."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -110,7 +110,7 @@ def test_a_head_must_be_whole_in_time(before: bool, part: bytes) -> None:
 @pytest.mark.parametrize("path", [b"/hot", b"/plain"])
 @pytest.mark.parametrize(("piece_bytes", "every_s"), [(0, 1), (1, 1), (400, 1), (12_000, 29)])
 def test_a_body_must_go_on(path: bytes, piece_bytes: int, every_s: float) -> None:
-    """A client that sends next to nothing holds a connection and memory."""
+    """A client that sends almost nothing would occupy a connection and memory."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -128,7 +128,7 @@ def test_a_body_must_go_on(path: bytes, piece_bytes: int, every_s: float) -> Non
 
 @pytest.mark.parametrize(("piece_bytes", "every_s"), [(600, 1), (20_000, 20)])
 def test_a_slow_line_is_no_attack(piece_bytes: int, every_s: float) -> None:
-    """All of a body comes in the end, half an hour later."""
+    """The body is complete after half an hour."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -144,7 +144,7 @@ def test_a_slow_line_is_no_attack(piece_bytes: int, every_s: float) -> None:
 
 
 def test_chunk_lines_are_no_progress() -> None:
-    """Extensions of chunks can go on for ever, too."""
+    """Chunk extensions can be endless, too."""
 
     async def scenario() -> None:
         connection = Connection(serving(Echo()))
@@ -159,7 +159,7 @@ def test_chunk_lines_are_no_progress() -> None:
 
 @pytest.mark.parametrize("part", [b"POST /hot", HEAD])
 def test_a_client_is_not_blamed_for_what_we_do_not_read(part: bytes) -> None:
-    """Requests behind one that waits for its answer are not read on."""
+    """The server does not read requests behind one that has no reply yet."""
 
     async def scenario() -> None:
         echo = Echo(at_once=False)
@@ -177,7 +177,7 @@ def test_a_client_is_not_blamed_for_what_we_do_not_read(part: bytes) -> None:
 
 
 def test_a_slow_body_is_counted_as_408() -> None:
-    """In the form of the route, and nothing is run for it."""
+    """The error has the form of the route, and nothing is executed."""
 
     async def scenario() -> None:
         stage = Stage()

@@ -1,4 +1,4 @@
-"""A route that streams with everything around it: a real dispatcher, and a worker that the test plays."""
+"""A streaming route with a real dispatcher; the test acts as the worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.running import turns
-from uncork_dispatcher import ApiRules, AsyncDispatcher, Job
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, OnBatchEnd
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import HandlerResult
@@ -31,7 +31,7 @@ class Streaming:
         self._has_begun = False
 
     def started(self) -> None:
-        """What the gateway says when a worker has it."""
+        """Start the batch, as the gateway does when a worker has it."""
         assert self._sink is not None
         self._sink.started(self._batch, self._cancel)
 
@@ -47,7 +47,7 @@ class Streaming:
         self._ended(BatchResult([HandlerResult(status, body)], "failed"))
 
     def fail(self, error: Exception) -> None:
-        """Be lost, for example."""
+        """End the batch otherwise, for example by losing the worker."""
         self._ended(error)
 
     def _cancel(self) -> None:
@@ -55,7 +55,7 @@ class Streaming:
 
 
 class StreamStage:
-    """The route, and what runs at its workers."""
+    """The route, and the requests at its workers."""
 
     def __init__(self, *, timeout_s: float = 60, workers: int = 1) -> None:
         self.running: list[Streaming] = []
@@ -80,24 +80,24 @@ class StreamStage:
     async def ask(
         self, body: bytes = b"1", *, head: Sequence[tuple[bytes, bytes]] = (), version: bytes = b"1.1"
     ) -> tuple[Connection, Streaming]:
-        """A client that asks, and its request at a worker."""
+        """Send a request; return its connection and its run at a worker."""
         connection = Connection(self.server)
         connection.send(request(body, headers=head).replace(b"HTTP/1.1", b"HTTP/" + version, 1))
         await turns()
         return connection, self.running[-1]
 
     def counted(self, status: int) -> float | None:
-        """How many requests were answered with a status."""
+        """Return how many requests were answered with a status."""
         labels = {"api": "tell", "status": str(status)}
         return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
 
     # The dispatcher's runner
 
     def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
-        """Give it to the test."""
+        """Pass the batch to the test."""
         streaming = Streaming(job, ended)
         self.running.append(streaming)
         streaming.started()
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Nobody waits."""
+        """Ignore a cancellation."""

@@ -1,4 +1,4 @@
-"""The hot route: how it reads a request, and what an answer looks like."""
+"""API routes: how requests are read, and what replies look like."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ from uncork_gateway.dialects.base import HandlerResult
 
 
 def test_an_answer_says_where_it_comes_from() -> None:
-    """200, the body, and which batch it was in and how long that took."""
+    """A reply has the body, the batch and its times."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -41,7 +41,7 @@ def test_an_answer_says_where_it_comes_from() -> None:
 
 
 def test_times_are_told_in_milliseconds() -> None:
-    """How long the request was held, and how long its batch ran."""
+    """The time in the queue and the time of the batch."""
 
     async def scenario() -> None:
         now = 100.0
@@ -115,7 +115,7 @@ def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
 
 @pytest.mark.parametrize("pieces", [(b"[1,", b"2", b"]"), (b"", b"[1,2]", b""), (b"[1,2]", b"")])
 def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
-    """It is put together."""
+    """The pieces are joined."""
 
     async def scenario() -> None:
         assert (await Stage().reply(*pieces)).body == b"[1,2]"
@@ -128,7 +128,7 @@ def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
     [b"application/json", b"application/json; charset=utf-8", b"Application/JSON ;x=y", b"", None],
 )
 def test_json_is_accepted_under_its_names(content_type: bytes | None) -> None:
-    """With parameters, in any case, or unsaid."""
+    """With parameters, in any case, or missing."""
 
     async def scenario() -> None:
         headers = [] if content_type is None else [(b"content-type", content_type)]
@@ -162,7 +162,7 @@ def test_other_content_types_are_refused(content_type: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"1 2", b"[1],[2]"])
 def test_a_malformed_body_is_refused(body: bytes) -> None:
-    """400 with the reason, at once; no worker hears of it."""
+    """400 with the reason, without a worker."""
 
     async def scenario() -> None:
         stage = Stage(workers=0)
@@ -185,7 +185,7 @@ def test_a_malformed_body_is_refused(body: bytes) -> None:
     ids=["said", "unsaid", "two pieces", "many pieces", "first piece"],
 )
 def test_a_body_over_the_limit_is_refused(pieces: tuple[bytes, ...], said: bool) -> None:
-    """413, without reading more than need be; the rest is unread, so the connection is closed."""
+    """413 as early as possible; the rest is not read, so the connection closes."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -232,7 +232,7 @@ def test_a_wrong_client_timeout_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize("value", [b"10000", b"2.5e4", b"inf"])
 def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> None:
-    """The request is answered as if nothing had been said."""
+    """The header is ignored."""
 
     async def scenario() -> None:
         assert (await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value)])).status == 200
@@ -241,7 +241,7 @@ def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> No
 
 
 def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
-    """What the api says that a row weighs is for the dispatcher; clients and metrics count rows."""
+    """The dispatcher uses costs; clients and metrics count rows."""
 
     async def scenario() -> None:
         stage = Stage(cost="n", rules=replace(RULES, max_batch_rows=10))
@@ -256,7 +256,7 @@ def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
 
 
 def test_a_body_that_cannot_be_weighed_is_refused() -> None:
-    """400 with the reason; its neighbours are answered."""
+    """400 with the reason; other requests are answered."""
 
     async def scenario() -> None:
         stage = Stage(cost="n")
@@ -270,7 +270,7 @@ def test_a_body_that_cannot_be_weighed_is_refused() -> None:
 
 
 def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that it sees clients come back."""
+    """The dispatcher recognizes returning clients by it."""
     sources = []
     submit = Dispatcher.submit
 

@@ -1,4 +1,4 @@
-"""The hot route: what becomes of a request other than an answer."""
+"""API routes: requests that end without a result."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from uncork_workers.wire.schema import JSON as JSON_TYPE
 
 @pytest.mark.parametrize(("status", "told"), [(400, 400), (500, 500), (418, 418), (499, 499)])
 def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
-    """With the worker's reason; a status that it should not give is a fault of the handler."""
+    """The client gets the worker's status and reason."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -39,7 +39,7 @@ def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
 
 
 def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """The worker broke its contract; the log says how. The rest of the batch gets its answers."""
+    """The worker broke its contract; the log says how. The rest of the batch is answered."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -70,7 +70,7 @@ def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.L
 def test_an_error_is_counted_as_one(
     reply: HandlerResult, error: Exception | None, counted: dict[int, int]
 ) -> None:
-    """A 5xx that is no refusal of ours, by its status; what the client did wrong is not."""
+    """A 5xx that is not the gateway's refusal counts; a client's error does not."""
 
     async def scenario() -> None:
         stage = Stage(rules=replace(RULES, idempotent=False))
@@ -84,7 +84,7 @@ def test_an_error_is_counted_as_one(
 
 
 def test_a_refusal_is_not_an_error() -> None:
-    """Neither 503 nor the 504 of a client whose own time has passed; the 504 of a batch that hangs is."""
+    """503 and the 504 of a client's own deadline do not count; the 504 of a hanging batch does."""
 
     async def scenario() -> None:
         impatient = Stage()
@@ -107,7 +107,7 @@ def test_a_refusal_is_not_an_error() -> None:
 
 
 def test_a_worker_that_dies_is_502() -> None:
-    """Where its batch may not be run again."""
+    """The batch may not be repeated."""
 
     async def scenario() -> None:
         stage = Stage(rules=replace(RULES, idempotent=False))
@@ -143,14 +143,14 @@ def test_no_worker_is_503() -> None:
 
 
 def test_a_full_queue_is_503() -> None:
-    """What is held already is answered."""
+    """Requests that are queued already are answered."""
 
     async def scenario() -> None:
         stage = Stage(rules=replace(RULES, max_queue_rows=1))
         stage.runner.gate.clear()
         running = stage.post(Client(b"1"))
         await turns()
-        held = stage.post(Client(b"2"))
+        queued = stage.post(Client(b"2"))
         await turns()
 
         refused = await stage.reply(b"3")
@@ -158,21 +158,21 @@ def test_a_full_queue_is_503() -> None:
 
         assert detail(refused, 503) == "overloaded: the queue of this api is full"
         assert int(refused.headers["retry-after"]) >= 1
-        assert [reply.status for reply in await asyncio.gather(running, held) if reply] == [200, 200]
+        assert [reply.status for reply in await asyncio.gather(running, queued) if reply] == [200, 200]
 
     run(scenario())
 
 
 def test_clients_share_a_full_queue_by_a_header() -> None:
-    """The newest of who holds most makes room; those without the header are one."""
+    """The newest request of the largest flow is shed; requests without the header are one flow."""
 
     async def scenario() -> None:
         stage = Stage(rules=replace(RULES, max_queue_rows=4, fair=True), fair_by=b"x-tenant")
         stage.runner.gate.clear()
         running = stage.post(Client(b"0"))
         await turns()
-        held = [stage.post(Client(b"%d" % number)) for number in (1, 2, 3)]
-        held.append(stage.post(Client(b"4", headers=[JSON, (b"X-Tenant", b"b")])))
+        queued = [stage.post(Client(b"%d" % number)) for number in (1, 2, 3)]
+        queued.append(stage.post(Client(b"4", headers=[JSON, (b"X-Tenant", b"b")])))
         await turns()
 
         quiet = stage.post(Client(b"5", headers=[JSON, (b"x-Tenant", b"b")]))
@@ -180,7 +180,7 @@ def test_clients_share_a_full_queue_by_a_header() -> None:
         too_many = await stage.reply(b"6", headers=[JSON, (b"x-tenant", b"b")])
         stage.runner.gate.set()
 
-        replies = [reply for reply in await asyncio.gather(running, *held, quiet) if reply]
+        replies = [reply for reply in await asyncio.gather(running, *queued, quiet) if reply]
         assert [reply.status for reply in replies] == [200, 200, 200, 503, 200, 200]
         assert too_many.status == 503
 
@@ -199,19 +199,19 @@ def test_draining_is_503() -> None:
     run(scenario())
 
 
-def test_a_client_timeout_that_passes_while_held_is_504() -> None:
-    """In milliseconds; the row is not run any more, and neighbours without such a header are."""
+def test_a_client_timeout_that_passes_while_queued_is_504() -> None:
+    """The row is not executed; rows of other requests are."""
 
     async def scenario() -> None:
         stage = Stage(rules=replace(RULES, goal_s=50))
         stage.runner.gate.clear()
         running = stage.post(Client(b"1"))
         await turns()
-        held = stage.post(Client(b"2"))
+        queued = stage.post(Client(b"2"))
 
         hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"20")])
         stage.runner.gate.set()
-        await asyncio.gather(running, held)
+        await asyncio.gather(running, queued)
 
         assert detail(hasty, 504) == "the time that X-Request-Timeout-Ms allows has passed"
         assert stage.runner.batches == [[b"1"], [b"2"]]
@@ -219,8 +219,8 @@ def test_a_client_timeout_that_passes_while_held_is_504() -> None:
     run(scenario())
 
 
-def test_a_client_that_leaves_while_held_is_taken_out() -> None:
-    """Its row is not run, its neighbours are answered, and it is counted as 499."""
+def test_a_client_that_leaves_while_queued_is_taken_out() -> None:
+    """Its row is not executed, others are answered, and it counts as 499."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -244,7 +244,7 @@ def test_a_client_that_leaves_while_held_is_taken_out() -> None:
 
 
 def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
-    """Its row is run all the same; the others in the batch get their own answers."""
+    """Its row is executed; the others in the batch get their own replies."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -267,7 +267,7 @@ def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
 
 @pytest.mark.parametrize("pieces", [(), (b"[1]",), (b"[1]", b"")])
 def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: tuple[bytes, ...]) -> None:
-    """Nothing is run for half a body."""
+    """Nothing is executed for half a body."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -281,7 +281,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: 
 
 
 class BrokenTally(ApiTally):
-    """Counts with a fault."""
+    """A tally that fails."""
 
     def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
         """Fail."""
@@ -289,7 +289,7 @@ class BrokenTally(ApiTally):
 
 
 def test_a_fault_of_ours_after_the_reply_sends_no_second_reply(caplog: pytest.LogCaptureFixture) -> None:
-    """The client would take it for the answer to its next request."""
+    """The client would take a second reply for that to its next request."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -306,7 +306,7 @@ def test_a_fault_of_ours_after_the_reply_sends_no_second_reply(caplog: pytest.Lo
 
 
 class BrokenCodec:
-    """A codec with a fault."""
+    """A codec that fails."""
 
     accepts = (JSON_TYPE,)
 
@@ -328,7 +328,7 @@ class BrokenCodec:
 
 
 def test_a_fault_of_ours_is_500_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
-    """The client gets an id and nothing of the inside; the log has the same id and the traceback."""
+    """The client gets an id and no details; the log has the same id and the traceback."""
 
     async def scenario() -> str:
         stage = Stage(codec=BrokenCodec())

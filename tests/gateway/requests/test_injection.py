@@ -1,4 +1,4 @@
-"""What clients and handlers say cannot become headers or log lines of ours."""
+"""Input of clients and handlers cannot become headers or log lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from uncork_gateway.dialects.base import HandlerResult
 @pytest.mark.parametrize("mark", ["\r\nx: y", "\n", "\r", "\0"])
 @pytest.mark.parametrize("where", ["name", "value", "content type"])
 def test_a_handlers_header_is_one_line(mark: str, where: str) -> None:
-    """Its ``Response`` sees to it, unless it is changed afterwards; the client gets an honest 500."""
+    """``Response`` checks this unless it is changed afterwards; then the client gets 500."""
     name, value, content_type = (
         text + (mark + "z" if where == place else "")
         for place, text in (("name", "x"), ("value", "y"), ("content type", "text/x"))
@@ -43,7 +43,7 @@ def test_a_handlers_header_is_one_line(mark: str, where: str) -> None:
     ],
 )
 def test_what_a_client_said_comes_back_in_bodies_only(headers: list[tuple[bytes, bytes]]) -> None:
-    """As JSON has it, never in a header."""
+    """It is escaped as JSON, never in a header."""
 
     async def scenario() -> None:
         connection = Connection(Stage().server)
@@ -61,7 +61,7 @@ def test_what_a_client_said_comes_back_in_bodies_only(headers: list[tuple[bytes,
 def test_names_of_models_that_are_no_line_are_not_merged(
     mark: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server may know them; nothing that is measured or logged has one."""
+    """The server may know them; no metric or log line contains one."""
     caplog.set_level(logging.INFO, "uncork")
     target = b"/v1/models/m" + mark + b"error%20all%20is%20lost:predict"
 

@@ -1,4 +1,4 @@
-"""What is sent on one to one: heads and bodies as they are, piece by piece, and how that can fail."""
+"""Relayed requests: unchanged heads and bodies, piece by piece, and failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.gateway.running import run, turns
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST"])
 def test_a_request_goes_on_as_it_came(method: str) -> None:
-    """Method, path, query, headers and body, byte for byte; not what is about the connection."""
+    """Method, path, query, headers and body are the same, except hop-by-hop headers."""
     target = "/a%2Fb//%7e/ready?x=%20&y=a+b&&z='"
     body = bytes(range(256))
     own = [("X-Two", "1"), ("x-two", "2"), ("Accept-Encoding", "br"), ("Cookie", "a=1"), ("User-Agent", "me")]
@@ -43,7 +43,7 @@ def test_a_request_goes_on_as_it_came(method: str) -> None:
 
 
 def test_a_request_without_a_body_has_none() -> None:
-    """Nothing is said of one, either."""
+    """No header declares one, either."""
 
     async def scenario() -> None:
         model = Model(lambda call: Answer(b"", 200))
@@ -58,7 +58,7 @@ def test_a_request_without_a_body_has_none() -> None:
 
 @pytest.mark.parametrize("status", [200, 207, 302, 404, 418, 500])
 def test_an_answer_comes_back_as_it_is(status: int) -> None:
-    """Status, headers and body, byte for byte, whatever it says; nothing is followed or kept."""
+    """Status, headers and body are the same; redirects and cookies are relayed."""
     headers = (
         (b"set-cookie", b"a=1"),
         (b"set-cookie", b"b=2"),
@@ -89,7 +89,7 @@ def test_an_answer_comes_back_as_it_is(status: int) -> None:
     ("method", "status", "promised"), [("HEAD", 200, 7), ("HEAD", 404, 0), ("GET", 304, 7), ("GET", 304, 0)]
 )
 def test_an_answer_without_its_body(method: str, status: int, promised: int) -> None:
-    """To HEAD it says how long the body would be; the connection can be used again."""
+    """A reply to HEAD declares the body's length; the connection stays usable."""
 
     async def scenario() -> None:
         answer = Answer(b"", status, ((b"etag", b"1"),), missing=promised)
@@ -120,7 +120,7 @@ def test_no_content() -> None:
 
 
 def test_spaces_around_values_are_no_reason_to_refuse() -> None:
-    """Some clients send them, and they mean nothing."""
+    """Some clients send them; they are dropped."""
 
     async def scenario() -> None:
         model = Model(lambda call: Answer(b"done", 200))
@@ -142,7 +142,7 @@ def test_spaces_around_values_are_no_reason_to_refuse() -> None:
 
 
 class Pieces:
-    """An ASGI application that sends pieces when it is told to, and notes what it gets."""
+    """An ASGI application that sends pieces when the test says so, and records its input."""
 
     def __init__(self) -> None:
         self.wanted: asyncio.Queue[bytes] = asyncio.Queue()
@@ -150,7 +150,7 @@ class Pieces:
         self.left = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read all of the request, then answer until an empty piece is wanted or nobody listens."""
+        """Read the request, then reply until an empty piece or the client's disconnect."""
         while (message := await receive())["type"] == "http.request":
             self.got.put_nowait(message["body"])
             if not message.get("more_body"):
@@ -213,7 +213,7 @@ def test_a_request_goes_piece_by_piece() -> None:
 
 
 def test_a_client_who_leaves_a_stream_has_it_closed() -> None:
-    """The server need not go on for nobody."""
+    """The server's work would be for nobody."""
 
     async def scenario() -> None:
         server = Pieces()
@@ -228,7 +228,7 @@ def test_a_client_who_leaves_a_stream_has_it_closed() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"content-length: 2\r\n\r\nab"])
 def test_a_client_who_leaves_before_the_answer_has_the_call_closed(body: bytes) -> None:
-    """With all of its body sent, if it has one."""
+    """This holds after its body is complete, if it has one."""
 
     async def scenario() -> None:
         async with fake_server(lambda call: None) as server, proxy(server.url) as on:
@@ -265,7 +265,7 @@ def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
 
 
 def test_without_a_healthy_server_it_is_503() -> None:
-    """In the words of the servers, with a time to try again."""
+    """The error has the form of the servers, with Retry-After."""
 
     async def scenario() -> None:
         async with fake_server(lambda call: None) as server:
@@ -294,7 +294,7 @@ def test_a_server_that_has_gone_is_502() -> None:
 
 
 def test_a_silent_server_is_504() -> None:
-    """It gets as long as a call may take, and its connection is closed."""
+    """It has the time of a call; then its connection is closed."""
 
     async def scenario() -> None:
         async with fake_server(lambda call: None) as server, proxy(server.url, timeout_s=0.02) as on:
@@ -310,7 +310,7 @@ def test_a_silent_server_is_504() -> None:
 def test_an_answer_that_breaks_off_breaks_off(
     headers: tuple[Any, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its client must not take a part for the whole; the log says so, without a traceback."""
+    """The client sees that the reply is incomplete; the log says why, without a traceback."""
 
     async def scenario() -> None:
         answer = Answer(b"half", 200, headers, missing=4)

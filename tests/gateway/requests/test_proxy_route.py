@@ -1,4 +1,4 @@
-"""The way of a request through the proxy: what is merged with what, and what each caller gets."""
+"""Requests through the proxy: which are merged, and what each caller gets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from uncork_gateway.requests.proxy_route import HeaderRules
 
 
 def test_requests_that_come_together_are_one_call() -> None:
-    """Each gets its own rows, and hears of the same batch."""
+    """Each gets its own rows, and the same batch id."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -68,7 +68,7 @@ Ask = tuple[bytes, bytes, tuple[Header, ...]]
 def test_requests_of_different_keys_are_different_calls(
     one: tuple[bytes, tuple[Header, ...]], other: tuple[bytes, tuple[Header, ...]]
 ) -> None:
-    """By path, query and headers that matter; each call says what all of its requests said."""
+    """Path, query and keyed headers separate them; each call has those of its requests."""
     rules = HeaderRules(keyed=HeaderRules().keyed | {b"x-tenant"})
 
     async def scenario() -> None:
@@ -104,7 +104,7 @@ def test_requests_of_different_keys_are_different_calls(
     ],
 )
 def test_bodies_of_different_keys_are_different_calls(target: bytes, one: bytes, other: bytes) -> None:
-    """By all but the values of rows; of one key they share a call."""
+    """All but the values of rows separates them; requests of one key share a call."""
 
     def answers(call: Call) -> Answer:
         return Answer(b"as it was asked: " + call.body, 418)
@@ -124,7 +124,7 @@ def test_bodies_of_different_keys_are_different_calls(target: bytes, one: bytes,
 
 
 def test_a_merged_call_has_no_headers_of_one_request() -> None:
-    """But those of its first that are passed: a trace goes on, an id stays."""
+    """A call has only the passed headers of its first request: the trace, but no request id."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -142,7 +142,7 @@ def test_a_merged_call_has_no_headers_of_one_request() -> None:
 
 
 def test_spaces_around_values_are_no_reason_to_refuse() -> None:
-    """Some clients send them; they mean nothing, and are not sent on."""
+    """Some clients send them; they are dropped."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -162,7 +162,7 @@ def test_spaces_around_values_are_no_reason_to_refuse() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [b"5000", None])
 def test_the_server_is_told_how_long_somebody_waits(timeout_ms: bytes | None) -> None:
-    """If all clients say so: no longer than the most patient."""
+    """The call ends with the last deadline, if all clients have one."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -177,7 +177,7 @@ def test_the_server_is_told_how_long_somebody_waits(timeout_ms: bytes | None) ->
 
 
 class Row(NamedTuple):
-    """All that makes the key of a request, which its rows repeat."""
+    """The parts of a request that make its key."""
 
     model: str
     tenant: str
@@ -196,7 +196,7 @@ ROWS = st.builds(Row, *[st.sampled_from(["a", "b"]) for _ in Row._fields])
 def test_every_caller_gets_the_answers_to_its_own_rows(
     traffic: list[tuple[Row, int, bool]], most_rows: int, concurrency: int
 ) -> None:
-    """Whoever asks beside it; no call mixes keys, has too many rows, or says anything of one caller."""
+    """No call mixes keys, has too many rows, or identifies one caller."""
 
     def shouts(call: Call) -> Answer:
         body = json.loads(call.body)
@@ -232,7 +232,7 @@ def test_every_caller_gets_the_answers_to_its_own_rows(
     ids=st.lists(st.sampled_from([None, "same", "own"]), min_size=6, max_size=6),
 )
 def test_ids_come_back_to_those_who_gave_them(counts: list[int], ids: list[str | None]) -> None:
-    """Also where several give the same, or none."""
+    """This holds also if several ids are the same or missing."""
 
     async def scenario() -> None:
         async with merging(reverses, max_batch_rows=4) as (on, _):
@@ -272,7 +272,7 @@ def test_no_call_is_larger_than_the_limit() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_large_request_is_cut_and_joined(concurrency: int) -> None:
-    """100 rows with a limit of 32 are four calls, and one answer with the rows in order."""
+    """100 rows with a limit of 32 are four calls, and one reply with the rows in order."""
 
     async def scenario() -> None:
         async with merging(concurrency=concurrency) as (on, model):
@@ -288,7 +288,7 @@ def test_a_large_request_is_cut_and_joined(concurrency: int) -> None:
 
 
 def test_a_cut_request_whose_part_fails_gets_one_error() -> None:
-    """The parts that are left are not asked for; its neighbours are answered."""
+    """The other parts are cancelled; other requests are answered."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -307,7 +307,7 @@ def test_a_cut_request_whose_part_fails_gets_one_error() -> None:
 
 
 def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() -> None:
-    """One 503; the parts that were taken are taken out again."""
+    """The client gets one 503; the parts that were queued are cancelled."""
 
     async def scenario() -> None:
         async with merging(max_queue_rows=70) as (on, model):
@@ -327,7 +327,7 @@ def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() -> Non
 
 
 def test_clients_share_a_full_queue_by_a_header() -> None:
-    """Who holds most makes room for who holds nothing."""
+    """The largest flow makes room for a new one."""
 
     async def scenario() -> None:
         async with merging(max_queue_rows=2, fair_by=b"x-tenant") as (on, model):
@@ -351,7 +351,7 @@ def test_clients_share_a_full_queue_by_a_header() -> None:
 
 
 def test_a_bad_row_does_not_fail_its_neighbours() -> None:
-    """One of 32 callers is refused, with at most 2 * log2(32) calls more."""
+    """One of 32 callers is rejected, after at most 2 * log2(32) more calls."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -368,7 +368,7 @@ def test_a_bad_row_does_not_fail_its_neighbours() -> None:
 @pytest.mark.parametrize("leaver", [0, 1, 2])
 @pytest.mark.parametrize("running", [False, True])
 def test_a_caller_who_leaves_is_in_nobodys_way(leaver: int, running: bool) -> None:
-    """The others get theirs; what was held for the leaver is never asked."""
+    """The others are answered; the rows of the one that left are never sent."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -393,7 +393,7 @@ def test_a_caller_who_leaves_is_in_nobodys_way(leaver: int, running: bool) -> No
 
 
 def test_a_caller_who_leaves_takes_all_its_parts_along() -> None:
-    """Of four parts one runs, and three are never asked."""
+    """Of four parts one is running, and three are never sent."""
 
     async def scenario() -> None:
         async with merging() as (on, model):

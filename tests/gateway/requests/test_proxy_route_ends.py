@@ -1,4 +1,4 @@
-"""How a request through the proxy ends otherwise than with its rows: refused, failed, or sent on as it is."""
+"""Requests through the proxy that are rejected, fail, or are relayed alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("target", "body"), MALFORMED)
 def test_a_malformed_request_is_refused_alone(target: bytes, body: bytes) -> None:
-    """400 with the reason, and no call; its neighbours are answered."""
+    """400 with the reason, and no call; other requests are answered."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -61,7 +61,7 @@ def test_a_malformed_request_is_refused_alone(target: bytes, body: bytes) -> Non
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """A request of which some bytes were replaced, and where it goes."""
+    """A request with some bytes replaced, and its target."""
     target, body = draw(
         st.sampled_from(
             [(V1, rows_body(1, [2], sig="a")), (V2, infer(1, 2, id="a")), (V1, b'{"inputs":{"a":[1]}}')]
@@ -76,7 +76,7 @@ def spoilt(draw: st.DrawFn) -> tuple[bytes, bytes]:
 @given(bad=st.lists(spoilt(), min_size=1, max_size=6))
 @example(bad=[(V1, rows_body(None)), (V1, rows_body({}))])
 def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) -> None:
-    """They get what the server says, or 400; their neighbours get their answers."""
+    """They get the server's reply or 400; other requests are answered."""
 
     def strict(call: Call) -> Answer:
         try:
@@ -100,7 +100,7 @@ def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) 
 
 
 def test_a_wrong_length_of_the_json_is_refused() -> None:
-    """400 says what it must be."""
+    """The message says what it must be."""
 
     async def scenario() -> None:
         async with merging() as (on, model):
@@ -114,7 +114,7 @@ def test_a_wrong_length_of_the_json_is_refused() -> None:
 
 
 def test_a_body_over_the_limit_is_refused() -> None:
-    """413 as soon as it is known, and one of the limit is not over it."""
+    """413 as soon as the size is known; a body of exactly the limit is accepted."""
     body = rows_body(1, 2)
 
     async def scenario() -> None:
@@ -139,7 +139,7 @@ def test_a_body_over_the_limit_is_refused() -> None:
     ],
 )
 def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, str]) -> None:
-    """Status and body as they are, to all of a call, and what they mean."""
+    """All requests of a call get status and body unchanged."""
 
     async def scenario() -> None:
         async with merging(lambda call: script) as (on, model):
@@ -156,7 +156,7 @@ def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, st
 @pytest.mark.parametrize("target", [V1, V2], ids=["merged", "relayed"])
 @pytest.mark.parametrize(("status", "errors"), [(503, 2), (500, 2), (429, 0)])
 def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:
-    """Also a 503, which is no refusal of the proxy, and of a request that is sent on alone."""
+    """This holds for a 503, too, which is not the proxy's refusal, and for relayed requests."""
     body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
 
     async def scenario() -> None:
@@ -174,7 +174,7 @@ def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors
     "nonsense", [b"", b"oops", b"[]", b"{}", b'{"predictions": 1}', b'{"predictions": [1]}']
 )
 def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsense: bytes) -> None:
-    """Each request goes as it came, and its caller gets what the server says to it."""
+    """Each request is relayed unchanged, and its caller gets the server's reply."""
 
     def script(call: Call) -> Answer:
         if len(json.loads(call.body)["instances"]) > 2:
@@ -198,7 +198,7 @@ def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsen
 
 
 def test_a_call_that_breaks_twice_is_502() -> None:
-    """Once together and once alone; with what is the matter, to each of its requests."""
+    """It is tried once together and once alone; each request gets the reason."""
 
     async def scenario() -> None:
         async with (
@@ -228,7 +228,7 @@ def test_a_call_that_breaks_twice_is_502() -> None:
     ],
 )
 def test_what_must_not_be_merged_is_relayed(target: bytes, body: bytes, headers: tuple[Header, ...]) -> None:
-    """Each goes alone, with its own headers, and its answer comes back with those of the server."""
+    """Each is relayed alone with its own headers, and the reply has those of the server."""
     answer = Answer(b"\x00as it is", 207, ((b"x-of-the-server", b"1"), (b"content-type", b"text/x")))
 
     async def scenario() -> None:
@@ -253,7 +253,7 @@ def test_what_must_not_be_merged_is_relayed(target: bytes, body: bytes, headers:
 
 @pytest.mark.parametrize("target", [V1, V2, b"/x"])
 def test_a_status_that_there_is_not_is_502(target: bytes) -> None:
-    """Nobody waits for ever, and the next call is made; relayed and passed through it is the same."""
+    """The request fails and the next call is made; the same holds for relayed requests."""
     body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
 
     async def scenario() -> None:
@@ -287,7 +287,7 @@ def test_a_relayed_request_whose_server_breaks_off_is_502() -> None:
 
 
 def test_a_caller_who_leaves_a_relayed_request_has_it_hung_up() -> None:
-    """The server need not work for nobody."""
+    """The server's work would be for nobody."""
 
     async def scenario() -> None:
         async with fake_server(lambda call: None) as server, proxy(server.url) as on:
@@ -301,8 +301,8 @@ def test_a_caller_who_leaves_a_relayed_request_has_it_hung_up() -> None:
     run(scenario())
 
 
-def test_a_request_that_expires_while_it_is_held_is_504() -> None:
-    """It is never asked."""
+def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
+    """It is never sent."""
 
     async def scenario() -> None:
         async with merging() as (on, model):

@@ -1,4 +1,4 @@
-"""Answers that are sent piece by piece, as their clients see them."""
+"""Streamed replies, as their clients see them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from uncork_workers.wire.messages import AnswerHead
 
 
 def body_of(connection: Connection) -> bytes:
-    """What came after the first head, chunks and all."""
+    """Return the bytes after the first head, with chunk sizes."""
     return connection.received.partition(b"\r\n\r\n")[2]
 
 
 def test_each_piece_is_a_chunk_at_once() -> None:
-    """The head comes before the first, the last chunk when the handler is done; then the next request."""
+    """The head comes before the first piece, the last chunk when the handler returns."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -55,7 +55,7 @@ def test_each_piece_is_a_chunk_at_once() -> None:
 
 
 def test_the_handler_says_status_and_headers() -> None:
-    """Its own come with the gateway's."""
+    """The reply has both its own and the gateway's."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -73,7 +73,7 @@ def test_the_handler_says_status_and_headers() -> None:
 
 
 def test_an_answer_of_no_pieces_is_empty() -> None:
-    """The handler had nothing to say."""
+    """The handler yielded nothing."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -89,7 +89,7 @@ def test_an_answer_of_no_pieces_is_empty() -> None:
 
 
 def test_a_client_of_http_1_0_gets_no_chunks() -> None:
-    """The end of the connection is the end of the answer."""
+    """The end of the connection ends the reply."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -125,7 +125,7 @@ def test_a_client_that_wants_the_connection_closed_gets_its_chunks_first() -> No
 
 @pytest.mark.parametrize(("status", "body"), [(400, b"no"), (500, b"failed; error id 1"), (422, b"no")])
 def test_before_the_first_piece_a_failure_is_an_answer(status: int, body: bytes) -> None:
-    """As of any other api."""
+    """As for any other API."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -160,7 +160,7 @@ def test_a_reason_that_is_not_utf_8_is_500(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() -> None:
-    """Without the last chunk, as any failure does."""
+    """The last chunk is missing, as after any failure."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -183,7 +183,7 @@ def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() 
     ],
 )
 def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) -> None:
-    """The worker is told to stop, its later pieces go nowhere, and the connection serves the next request."""
+    """The worker's run is cancelled, later pieces are dropped, and the connection serves the next request."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -215,7 +215,7 @@ def worker_dies(worker: Streaming) -> None:
 
 
 def time_passes(worker: Streaming) -> None:
-    """More of it than the timeout of the api; the worker says nothing."""
+    """The worker is silent for longer than the timeout of the API."""
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_after_the_first_piece_a_failure_ends_the_connection(
     version: bytes,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Without the last chunk; in HTTP/1.0, where there is none, with a reset. The log says why."""
+    """The last chunk is missing; HTTP/1.0 has none, so there it is a reset. The log says why."""
 
     async def scenario() -> None:
         stage = StreamStage(timeout_s=0.01 if happens is time_passes else 60)
@@ -256,7 +256,7 @@ def test_after_the_first_piece_a_failure_ends_the_connection(
 
 
 def test_a_worker_that_dies_is_not_replaced_by_another() -> None:
-    """What has been sent cannot be taken back; nor may what has been done before the first piece."""
+    """Sent pieces cannot be withdrawn, and the handler's effects cannot be undone."""
 
     async def scenario() -> None:
         stage = StreamStage(workers=2)
@@ -272,7 +272,7 @@ def test_a_worker_that_dies_is_not_replaced_by_another() -> None:
 
 @pytest.mark.parametrize("pieces", [[], [b"a"]])
 def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]) -> None:
-    """Also before the first piece; what comes after goes nowhere."""
+    """Also before the first piece; later pieces are dropped."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -291,7 +291,7 @@ def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]) -> N
 
 
 def test_a_client_that_leaves_the_queue_cancels_nothing() -> None:
-    """No worker has its request."""
+    """No worker has the request."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -309,7 +309,7 @@ def test_a_client_that_leaves_the_queue_cancels_nothing() -> None:
 
 
 def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
-    """The loop has not told of its end yet."""
+    """The loop has not reported the disconnect yet."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -328,7 +328,7 @@ def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
 
 
 def test_a_pipelined_request_waits_for_the_end() -> None:
-    """It runs when the stream before it has ended."""
+    """It starts when the stream before it has ended."""
 
     async def scenario() -> None:
         stage = StreamStage(workers=2)
@@ -349,7 +349,7 @@ def test_a_pipelined_request_waits_for_the_end() -> None:
 
 
 def test_a_client_that_leaves_with_more_requests_has_its_stream_cancelled() -> None:
-    """The one that runs is not the last that came."""
+    """The running request is not the newest."""
 
     async def scenario() -> None:
         stage = StreamStage(workers=2)
@@ -366,7 +366,7 @@ def test_a_client_that_leaves_with_more_requests_has_its_stream_cancelled() -> N
 
 
 def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
-    """When more than the limit waits for it, however large the pieces are."""
+    """The limit holds for the unsent bytes, whatever the size of the pieces."""
 
     async def scenario() -> None:
         stage = StreamStage()
@@ -389,7 +389,7 @@ def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture
 
 
 def test_a_head_that_is_known_is_streamed_to_as_well() -> None:
-    """A connection on which nothing has been parsed yet, whose head others have sent before."""
+    """Nothing has been parsed on this connection, because the head is known from another."""
 
     async def scenario() -> None:
         stage = StreamStage()
