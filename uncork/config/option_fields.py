@@ -1,27 +1,47 @@
-"""Dataclasses whose fields are annotated for typer, as parameters of commands."""
+"""Dataclasses whose fields are options of a command, declared for typer."""
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import typer
 from typer.models import ParameterInfo
+
+_TYPER = "typer"
+
+
+def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
+    """Return a field that is an option: its default, and the arguments of ``typer.Option``.
+
+    ``...`` as the default makes the option required.
+    """
+    return _field(default, typer.Option(*names, help=help, **settings))
+
+
+def argument(default: Any, help: str, **settings: Any) -> Any:
+    """Return a field that is an argument, like :func:`option`."""
+    return _field(default, typer.Argument(help=help, **settings))
+
+
+def _field(default: Any, info: ParameterInfo) -> Any:
+    return field(default=MISSING if default is ... else default, metadata={_TYPER: info})
 
 
 def option_parameters(options: type[Any]) -> dict[str, inspect.Parameter]:
-    """Return a parameter for each annotated field of a dataclass, by name, inherited fields last."""
-    hints = get_type_hints(options, include_extras=True)
+    """Return a parameter for each option and argument of a dataclass, by name, inherited ones last."""
+    hints = get_type_hints(options)
     own = inspect.get_annotations(options)
     return {
-        field.name: inspect.Parameter(
-            field.name,
+        one.name: inspect.Parameter(
+            one.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=hints[field.name],
+            default=inspect.Parameter.empty if one.default is MISSING else one.default,
+            annotation=Annotated[hints[one.name], one.metadata[_TYPER]],
         )
-        for field in sorted(fields(options), key=lambda field: field.name not in own)
-        if parameter_info(hints[field.name]) is not None
+        for one in sorted(fields(options), key=lambda one: one.name not in own)
+        if _TYPER in one.metadata
     }
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import psutil
-import typer
 
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import option
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 
 # The system closes a connection whose client has read nothing of its reply for this time.
@@ -27,52 +27,34 @@ _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 class ListenerOptions:
     """The options of a server for its addresses, TLS and API keys."""
 
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 3000
-    admin_host: Annotated[
-        str, typer.Option(help="Address to listen on for operators, with --admin-port.")
-    ] = "127.0.0.1"
-    admin_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Port for operators: metrics, status and dashboard are only there, without TLS and keys.",
-            show_default="they are at --port",
-        ),
-    ] = None
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keys, one a line; clients must send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
-            show_default="everybody may ask",
-        ),
-    ] = None
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Certificate chain (PEM); clients then speak HTTPS.",
-            show_default="plain HTTP",
-        ),
-    ] = None
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Key of --tls-cert (PEM), without a password.",
-            show_default="in --tls-cert",
-        ),
-    ] = None
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Authorities (PEM), one of which must have signed a client's certificate.",
-            show_default="clients need none",
-        ),
-    ] = None
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(3000, "Port to listen on; 0 takes a free one.", min=0, max=65535)
+    admin_host: str = option("127.0.0.1", "Address to listen on for operators, with --admin-port.")
+    admin_port: int | None = option(
+        None,
+        "Port for operators: metrics, status and dashboard are only there, without TLS and keys.",
+        min=0,
+        max=65535,
+        show_default="they are at --port",
+    )
+    api_key_file: Path | None = option(
+        None,
+        "Keys, one a line; clients must send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
+        metavar="FILE",
+        show_default="everybody may ask",
+    )
+    tls_cert: Path | None = option(
+        None, "Certificate chain (PEM); clients then speak HTTPS.", metavar="FILE", show_default="plain HTTP"
+    )
+    tls_key: Path | None = option(
+        None, "Key of --tls-cert (PEM), without a password.", metavar="FILE", show_default="in --tls-cert"
+    )
+    tls_client_ca: Path | None = option(
+        None,
+        "Authorities (PEM), one of which must have signed a client's certificate.",
+        metavar="FILE",
+        show_default="clients need none",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

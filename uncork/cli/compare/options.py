@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from uncork.cli.loadtest.measuring import PICTURES, require, require_picture
 from uncork.cli.loadtest.traffic import (
@@ -16,9 +13,10 @@ from uncork.cli.loadtest.traffic import (
     seconds_of,
     serve_arguments,
 )
-from uncork.cli.loadtest.traffic_options import LoadOptions, Service
+from uncork.cli.loadtest.traffic_options import LoadOptions, service_argument
 from uncork.cli.usage import require_writable
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import option
 from uncork_dispatcher import make_policy
 from uncork_loadtests.compare import Contest
 
@@ -29,34 +27,27 @@ _SECONDS = 5.0
 class CompareOptions(LoadOptions):
     """The options of ``uncork compare``."""
 
-    service: Service
-    policies: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Policies as for serve, with commas between them; the others are related to the first.",
-        ),
-    ] = "cork,fixed:5,none"
-    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="Length of each measurement.",
-            show_default=f"{_SECONDS:g}; a recording without --rate: its length",
-        ),
-    ] = None
-    goal_ms: Annotated[
-        float | None,
-        typer.Option(help="Latency goal that answers are judged by.", show_default="that of the api"),
-    ] = None
-    mb_max_batch_size: Annotated[
-        int | None,
-        typer.Option(help="Most rows in a batch.", show_default="as each api says, else 1000"),
-    ] = None
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"Draw all rounds; the name ends in {', '.join(PICTURES)}."),
-    ] = None
+    service: str = service_argument()
+    policies: str = option(
+        "cork,fixed:5,none",
+        "Policies as for serve, with commas between them; the others are related to the first.",
+        metavar="NAMES",
+    )
+    rounds: int = option(5, "Measurements of each policy.", min=1)
+    seconds: float | None = option(
+        None,
+        "Length of each measurement.",
+        show_default=f"{_SECONDS:g}; a recording without --rate: its length",
+    )
+    goal_ms: float | None = option(
+        None, "Latency goal that answers are judged by.", show_default="that of the api"
+    )
+    mb_max_batch_size: int | None = option(
+        None, "Most rows in a batch.", show_default="as each api says, else 1000"
+    )
+    plot: Path | None = option(
+        None, f"Draw all rounds; the name ends in {', '.join(PICTURES)}.", metavar="FILE"
+    )
 
     def contest(self) -> Contest:
         """Check the options and return what they describe.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from uncork.cli.loadtest.measuring import require
 from uncork.cli.loadtest.traffic import (
@@ -21,6 +18,7 @@ from uncork.cli.loadtest.traffic import (
 )
 from uncork.cli.loadtest.traffic_options import LoadOptions
 from uncork.cli.usage import in_options, require_writable
+from uncork.config.option_fields import argument, option
 from uncork_loadtests.plan import Plan
 from uncork_loadtests.tls import Tls
 
@@ -32,53 +30,32 @@ SECONDS = 10.0
 class LoadtestOptions(LoadOptions):
     """The options of ``uncork loadtest``."""
 
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
-            "which is served while the test lasts.",
-        ),
-    ]
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="Measured time.", show_default=f"{SECONDS:g}; a recording without --rate: its length"
-        ),
-    ] = None
-    goal_ms: Annotated[
-        float | None,
-        typer.Option(
-            help="Latency goal that answers are judged by.", show_default="that of the service, if it is ours"
-        ),
-    ] = None
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="https: certificates to trust (PEM).",
-            show_default="those that the system trusts",
-        ),
-    ] = None
-    insecure: Annotated[bool, typer.Option("--insecure", help="https: trust any certificate.")] = False
-    cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="https: certificate chain of the client (PEM).")
-    ] = None
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="https: key of --cert (PEM), without a password.",
-            show_default="in --cert",
-        ),
-    ] = None
-    policy: Annotated[
-        str | None, typer.Option(help="Policy of the service.", show_default="as each api says, else cork")
-    ] = None
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with pictures; one file of HTML.")
-    ] = None
-    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the pictures into a PNG.")] = None
+    target: str = argument(
+        ...,
+        "http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
+        "which is served while the test lasts.",
+        metavar="TARGET",
+    )
+    seconds: float | None = option(
+        None, "Measured time.", show_default=f"{SECONDS:g}; a recording without --rate: its length"
+    )
+    goal_ms: float | None = option(
+        None, "Latency goal that answers are judged by.", show_default="that of the service, if it is ours"
+    )
+    ca: Path | None = option(
+        None,
+        "https: certificates to trust (PEM).",
+        metavar="FILE",
+        show_default="those that the system trusts",
+    )
+    insecure: bool = option(False, "https: trust any certificate.", "--insecure")
+    cert: Path | None = option(None, "https: certificate chain of the client (PEM).", metavar="FILE")
+    key: Path | None = option(
+        None, "https: key of --cert (PEM), without a password.", metavar="FILE", show_default="in --cert"
+    )
+    policy: str | None = option(None, "Policy of the service.", show_default="as each api says, else cork")
+    report: Path | None = option(None, "Write a page with pictures; one file of HTML.", metavar="FILE")
+    png: Path | None = option(None, "Draw the pictures into a PNG.", metavar="FILE")
 
     @property
     def serve(self) -> list[str]:

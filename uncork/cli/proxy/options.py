@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from uncork.cli.proxy.imported_settings import (
     Imported,
@@ -21,6 +19,7 @@ from uncork.cli.proxy.imported_settings import (
 from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
 from uncork.cli.usage import in_options
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import argument, option
 from uncork_dispatcher import POLICIES
 from uncork_gateway.proxy import ProxySettings
 from uncork_gateway.requests.proxy_route import HeaderRules
@@ -49,98 +48,71 @@ class ProtocolName(StrEnum):
 class ProxyOptions(ServerOptions):
     """The options of ``uncork proxy``."""
 
-    urls: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="URL...", help="http://HOST:PORT of each server; all serve the same models."),
-    ] = None
-    protocol: Annotated[
-        ProtocolName,
-        typer.Option(
-            help="What clients and servers speak; auto tells V1, V2 and TensorFlow Serving by the path."
-        ),
-    ] = ProtocolName.auto
-    max_batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Most rows in a call; a larger request is cut, and its answer put together.",
-            show_default=str(_DEFAULTS.max_batch_rows),
-        ),
-    ] = None
-    max_latency: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Longest time in milliseconds that a request is held for others to join it.",
-            show_default=f"{_DEFAULTS.max_hold_s * 1000:g}",
-        ),
-    ] = None
-    goal_ms: Annotated[
-        float | None,
-        typer.Option(
-            help="Latency goal in milliseconds; what cannot be answered in time is refused with 503.",
-            show_default="none, nothing is refused for being late",
-        ),
-    ] = None
-    timeout: Annotated[
-        float | None,
-        typer.Option(help="Seconds that a call may take.", show_default=f"{_DEFAULTS.timeout_s:g}"),
-    ] = None
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help=f"When to release a call: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
-            show_default=_DEFAULTS.policy,
-        ),
-    ] = None
-    concurrency: Annotated[int, typer.Option(min=1, help="Calls that each server runs at a time.")] = 1
-    retry: Annotated[
-        bool,
-        typer.Option(
-            help="Make a call again that broke or failed, whole or in parts; not if answers have effects."
-        ),
-    ] = True
-    key_header: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Requests that differ in this header do not share a call; repeat for more.",
-            show_default="Authorization, Cookie, X-Api-Key",
-            callback=readable(read_header_name),
-        ),
-    ] = None
-    pass_header: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Header that a call has from its first request; repeat for more. Others are dropped.",
-            show_default="traceparent, tracestate",
-            callback=readable(read_header_name),
-        ),
-    ] = None
-    health_path: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="What a healthy server answers with 2xx, as /v2/health/ready.",
-            show_default="it takes connections",
-        ),
-    ] = None
-    inference_service: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Take size, latency and timeout from the batcher of a KServe InferenceService.",
-        ),
-    ] = None
-    model_settings: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Take max_batch_size and max_batch_time from an MLServer model-settings.json; without, from "
-            "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME if they are set.",
-        ),
-    ] = None
+    urls: list[str] | None = argument(
+        None, "http://HOST:PORT of each server; all serve the same models.", metavar="URL..."
+    )
+    protocol: ProtocolName = option(
+        ProtocolName.auto,
+        "What clients and servers speak; auto tells V1, V2 and TensorFlow Serving by the path.",
+    )
+    max_batch_size: int | None = option(
+        None,
+        "Most rows in a call; a larger request is cut, and its answer put together.",
+        min=1,
+        show_default=str(_DEFAULTS.max_batch_rows),
+    )
+    max_latency: float | None = option(
+        None,
+        "Longest time in milliseconds that a request is held for others to join it.",
+        min=0,
+        show_default=f"{_DEFAULTS.max_hold_s * 1000:g}",
+    )
+    goal_ms: float | None = option(
+        None,
+        "Latency goal in milliseconds; what cannot be answered in time is refused with 503.",
+        show_default="none, nothing is refused for being late",
+    )
+    timeout: float | None = option(
+        None, "Seconds that a call may take.", show_default=f"{_DEFAULTS.timeout_s:g}"
+    )
+    policy: str | None = option(
+        None,
+        f"When to release a call: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
+        show_default=_DEFAULTS.policy,
+    )
+    concurrency: int = option(1, "Calls that each server runs at a time.", min=1)
+    retry: bool = option(
+        True, "Make a call again that broke or failed, whole or in parts; not if answers have effects."
+    )
+    key_header: list[str] | None = option(
+        None,
+        "Requests that differ in this header do not share a call; repeat for more.",
+        metavar="NAME",
+        show_default="Authorization, Cookie, X-Api-Key",
+        callback=readable(read_header_name),
+    )
+    pass_header: list[str] | None = option(
+        None,
+        "Header that a call has from its first request; repeat for more. Others are dropped.",
+        metavar="NAME",
+        show_default="traceparent, tracestate",
+        callback=readable(read_header_name),
+    )
+    health_path: str | None = option(
+        None,
+        "What a healthy server answers with 2xx, as /v2/health/ready.",
+        metavar="PATH",
+        show_default="it takes connections",
+    )
+    inference_service: Path | None = option(
+        None, "Take size, latency and timeout from the batcher of a KServe InferenceService.", metavar="FILE"
+    )
+    model_settings: Path | None = option(
+        None,
+        "Take max_batch_size and max_batch_time from an MLServer model-settings.json; without, from "
+        "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME if they are set.",
+        metavar="FILE",
+    )
 
     @property
     def servers(self) -> list[str]:
@@ -213,9 +185,9 @@ class ProxyOptions(ServerOptions):
 
 
 def _require_positive(options: Mapping[str, float | None]) -> None:
-    for option, value in options.items():
+    for name, value in options.items():
         if value is not None and not value > 0:
-            raise WrongUsage(f"{option} must be above 0, got {value:g}")
+            raise WrongUsage(f"{name} must be above 0, got {value:g}")
 
 
 def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> HeaderRules:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-import typer
 
 from uncork.cli.serve.server_options import ServerOptions, readable
 from uncork.cli.sizes import read_size
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
+from uncork.config.option_fields import argument, option
 from uncork.config.sources import Kind, Source
 from uncork_dispatcher import POLICIES
 from uncork_workers.supervision.gpus import read_gpus
@@ -24,72 +22,47 @@ _FOR_ALL_APIS = ("policy", "mb_max_latency", "mb_max_batch_size")
 class ServeOptions(ServerOptions):
     """The options of ``uncork serve``."""
 
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET", help="The service: MODULE:SERVICE or FILE.py:SERVICE.", show_default=False
-        ),
-    ] = ""
-    workers: Annotated[
-        int, typer.Option(min=1, help="Worker processes; each holds its own copy of the model.")
-    ] = 1
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help=f"When to release a batch, for all apis: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
-            show_default="as each api says, else cork",
-            callback=readable(check_policy),
-        ),
-    ] = None
-    mb_max_latency: Annotated[
-        float | None,
-        typer.Option(
-            help="Latency goal in milliseconds, for all apis.", show_default="as each api says, else 300"
-        ),
-    ] = None
-    mb_max_batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Most rows in a batch, for all apis.", show_default="as each api says, else 1000"
-        ),
-    ] = None
-    max_batches_per_worker: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Batches after which a worker is replaced, without a gap; looked at once a second.",
-            show_default="never",
-        ),
-    ] = None
-    max_worker_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Resident memory above which a worker is replaced, without a gap: bytes, 500MB, 2GiB.",
-            show_default="never",
-            callback=readable(read_size),
-        ),
-    ] = None
-    reload: Annotated[
-        bool,
-        typer.Option(
-            "--reload", help="Replace the workers when the service's files change; for development."
-        ),
-    ] = False
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            help="One GPU for each worker, in turn: a count of GPUs, or their numbers or UUIDs, such as 0,1.",
-            show_default="every worker sees all",
-            callback=readable(read_gpus),
-        ),
-    ] = None
-    warmup_seconds: Annotated[
-        float,
-        typer.Option(
-            min=0, help="Seconds in which each worker warms up apis that give an example; 0: not at all."
-        ),
-    ] = 10.0
+    target: str = argument(
+        "", "The service: MODULE:SERVICE or FILE.py:SERVICE.", metavar="TARGET", show_default=False
+    )
+    workers: int = option(1, "Worker processes; each holds its own copy of the model.", min=1)
+    policy: str | None = option(
+        None,
+        f"When to release a batch, for all apis: {', '.join(POLICIES)}, fixed:MS or fixed:MS:ROWS.",
+        show_default="as each api says, else cork",
+        callback=readable(check_policy),
+    )
+    mb_max_latency: float | None = option(
+        None, "Latency goal in milliseconds, for all apis.", show_default="as each api says, else 300"
+    )
+    mb_max_batch_size: int | None = option(
+        None, "Most rows in a batch, for all apis.", min=1, show_default="as each api says, else 1000"
+    )
+    max_batches_per_worker: int | None = option(
+        None,
+        "Batches after which a worker is replaced, without a gap; looked at once a second.",
+        min=1,
+        show_default="never",
+    )
+    max_worker_memory: str | None = option(
+        None,
+        "Resident memory above which a worker is replaced, without a gap: bytes, 500MB, 2GiB.",
+        metavar="SIZE",
+        show_default="never",
+        callback=readable(read_size),
+    )
+    reload: bool = option(
+        False, "Replace the workers when the service's files change; for development.", "--reload"
+    )
+    gpus: str | None = option(
+        None,
+        "One GPU for each worker, in turn: a count of GPUs, or their numbers or UUIDs, such as 0,1.",
+        show_default="every worker sees all",
+        callback=readable(read_gpus),
+    )
+    warmup_seconds: float = option(
+        10.0, "Seconds in which each worker warms up apis that give an example; 0: not at all.", min=0
+    )
 
     @property
     def service(self) -> str:

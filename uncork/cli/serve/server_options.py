@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from uncork.config.option_fields import option
 from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
 from uncork.server.serving import Drain
@@ -72,76 +73,58 @@ class ServerOptions(ListenerOptions):
         api_overrides: settings of single APIs, first those of the file, then those of the environment.
     """
 
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Settings in TOML. Each can also be in the environment, as UNCORK_LOG_LEVEL for "
-            "--log-level, which comes before the file; the command line comes before both.",
-            show_default="UNCORK_CONFIG, else none",
-        ),
-    ] = None
-    max_body_bytes: Annotated[
-        int, typer.Option(min=1, help="Largest request body in bytes; larger ones get 413.")
-    ] = _DEFAULTS.max_body_bytes
-    max_queue_rows: Annotated[
-        int, typer.Option(min=1, help="Rows (or their cost) held per api or model; requests beyond get 503.")
-    ] = _DEFAULTS.max_queue_rows
-    max_queue_bytes: Annotated[
-        int, typer.Option(min=1, help="Bytes of bodies held per api or model; requests beyond get 503.")
-    ] = _DEFAULTS.max_queue_bytes
-    fair_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HEADER",
-            help="Requests share the queues equally by the value of this header, so that one client does not "
-            "crowd out the others; those without it count as one.",
-            show_default="first come, first served",
-            callback=readable(read_header_name),
-        ),
-    ] = None
-    header_timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds in which the head of a request must come; else 408.")
-    ] = 10.0
-    body_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, help="Seconds; a body that brings less than 500 bytes/s over as long gets 408."
-        ),
-    ] = 30.0
-    max_connections: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Connections of clients; more get 503.",
-            show_default="10000, or 100 below the limit of open files",
-        ),
-    ] = None
-    drain_delay: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            help="Seconds that a stop goes on taking requests, not ready any more, for load balancers to "
-            "notice.",
-        ),
-    ] = 0.0
-    drain_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds that a stop waits for what is held and what runs.")
-    ] = 30.0
-    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.info
-    log_format: Annotated[LogLines, typer.Option(help="Lines of text, or a JSON object a line.")] = (
-        LogLines.text
+    config: Path | None = option(
+        None,
+        "Settings in TOML. Each can also be in the environment, as UNCORK_LOG_LEVEL for "
+        "--log-level, which comes before the file; the command line comes before both.",
+        metavar="FILE",
+        show_default="UNCORK_CONFIG, else none",
     )
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log a line for each request, at level info.")
-    ] = False
-    traces: Annotated[
-        bool | None,
-        typer.Option(
-            help="Send spans of requests and batches with OpenTelemetry, as its OTEL_ variables say.",
-            show_default="if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
-        ),
-    ] = None
+    max_body_bytes: int = option(
+        _DEFAULTS.max_body_bytes, "Largest request body in bytes; larger ones get 413.", min=1
+    )
+    max_queue_rows: int = option(
+        _DEFAULTS.max_queue_rows,
+        "Rows (or their cost) held per api or model; requests beyond get 503.",
+        min=1,
+    )
+    max_queue_bytes: int = option(
+        _DEFAULTS.max_queue_bytes, "Bytes of bodies held per api or model; requests beyond get 503.", min=1
+    )
+    fair_by: str | None = option(
+        None,
+        "Requests share the queues equally by the value of this header, so that one client does not "
+        "crowd out the others; those without it count as one.",
+        metavar="HEADER",
+        show_default="first come, first served",
+        callback=readable(read_header_name),
+    )
+    header_timeout: float = option(
+        10.0, "Seconds in which the head of a request must come; else 408.", min=0.1
+    )
+    body_timeout: float = option(
+        30.0, "Seconds; a body that brings less than 500 bytes/s over as long gets 408.", min=0.1
+    )
+    max_connections: int | None = option(
+        None,
+        "Connections of clients; more get 503.",
+        min=1,
+        show_default="10000, or 100 below the limit of open files",
+    )
+    drain_delay: float = option(
+        0.0,
+        "Seconds that a stop goes on taking requests, not ready any more, for load balancers to notice.",
+        min=0,
+    )
+    drain_timeout: float = option(30.0, "Seconds that a stop waits for what is held and what runs.", min=0)
+    log_level: LogLevel = option(LogLevel.info, "How much is logged.")
+    log_format: LogLines = option(LogLines.text, "Lines of text, or a JSON object a line.")
+    access_log: bool = option(False, "Log a line for each request, at level info.", "--access-log")
+    traces: bool | None = option(
+        None,
+        "Send spans of requests and batches with OpenTelemetry, as its OTEL_ variables say.",
+        show_default="if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
+    )
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()
 

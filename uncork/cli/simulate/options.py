@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from uncork.cli.loadtest.measuring import PICTURES, require_picture
-from uncork.cli.loadtest.traffic_options import JsonFile
+from uncork.cli.loadtest.traffic_options import json_option
 from uncork.cli.simulate.scenarios import (
     LOADS,
     closed_cells,
@@ -20,6 +17,7 @@ from uncork.cli.simulate.scenarios import (
 )
 from uncork.cli.usage import require_writable
 from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import option
 from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
 from uncork_loadtests.plan import REPLAY
 from uncork_workers.supervision.cores import usable_cores
@@ -62,83 +60,61 @@ class Job:
 class SimulateOptions:
     """The options of ``uncork simulate``; ``given`` names those that are on the command line."""
 
-    intercept_ms: Annotated[
-        float, typer.Option(help="What a batch costs whatever its size, in milliseconds.")
-    ] = 5.0
-    slope_ms: Annotated[float, typer.Option(help="What each row adds, in milliseconds.")] = 0.1
-    noise: Annotated[float, typer.Option(help="Coefficient of variation of batch times.")] = 0.1
-    workers: Annotated[int, typer.Option(min=1, help="Workers.")] = 1
-    max_batch_size: Annotated[int, typer.Option(min=1, help="Most rows in a batch.")] = 64
-    goal_ms: Annotated[float, typer.Option(help="Latency goal in milliseconds.")] = 1000.0
-    load: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARES",
-            help="Open loop: average rate as a share of what full batches carry; several with commas.",
-            show_default=f"{LOADS}; the recorded rate with {REPLAY}",
-        ),
-    ] = None
-    arrivals: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help=f"Open loop: {', '.join(ARRIVALS)}. A recorded file has seconds, one a line; with --load it "
-            "is stretched to that rate.",
-        ),
-    ] = "poisson"
-    clients: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            help="Closed loop instead: clients that each wait for their answer; several with commas.",
-            show_default="open loop",
-        ),
-    ] = None
-    round_trip_ms: Annotated[
-        float, typer.Option(help="Closed loop: from an answer to the next request, in milliseconds.")
-    ] = 0.5
-    think_ms: Annotated[
-        float, typer.Option(help="Closed loop: what a client takes in between, in milliseconds.")
-    ] = 0.0
-    matrix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"A declared set of cells instead: {', '.join(MATRICES)}.",
-            show_default="one model",
-        ),
-    ] = None
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Policies, as for serve; several with commas, or the option again. fixed:0 is release when "
-            f"free, to which the others are related. all: {', '.join(ALL_POLICIES)}.",
-            show_default="all",
-        ),
-    ] = None
-    seeds: Annotated[int, typer.Option(min=1, help="Runs with different seeds; intervals need 2.")] = 3
-    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first; the others follow.")] = 1
-    requests: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Requests measured in each run, after a warm-up.",
-            show_default="about 300 batches per worker",
-        ),
-    ] = None
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes to run on.", show_default="one per core")
-    ] = None
-    json: JsonFile = None
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw latency against load, throughput against clients or the panels of a matrix; the name "
-            f"ends in {', '.join(PICTURES)}.",
-        ),
-    ] = None
+    intercept_ms: float = option(5.0, "What a batch costs whatever its size, in milliseconds.")
+    slope_ms: float = option(0.1, "What each row adds, in milliseconds.")
+    noise: float = option(0.1, "Coefficient of variation of batch times.")
+    workers: int = option(1, "Workers.", min=1)
+    max_batch_size: int = option(64, "Most rows in a batch.", min=1)
+    goal_ms: float = option(1000.0, "Latency goal in milliseconds.")
+    load: str | None = option(
+        None,
+        "Open loop: average rate as a share of what full batches carry; several with commas.",
+        metavar="SHARES",
+        show_default=f"{LOADS}; the recorded rate with {REPLAY}",
+    )
+    arrivals: str = option(
+        "poisson",
+        f"Open loop: {', '.join(ARRIVALS)}. A recorded file has seconds, one a line; with --load it "
+        "is stretched to that rate.",
+        metavar="KIND",
+    )
+    clients: str | None = option(
+        None,
+        "Closed loop instead: clients that each wait for their answer; several with commas.",
+        metavar="NUMBERS",
+        show_default="open loop",
+    )
+    round_trip_ms: float = option(0.5, "Closed loop: from an answer to the next request, in milliseconds.")
+    think_ms: float = option(0.0, "Closed loop: what a client takes in between, in milliseconds.")
+    matrix: str | None = option(
+        None,
+        f"A declared set of cells instead: {', '.join(MATRICES)}.",
+        metavar="NAME",
+        show_default="one model",
+    )
+    policy: list[str] | None = option(
+        None,
+        "Policies, as for serve; several with commas, or the option again. fixed:0 is release when "
+        f"free, to which the others are related. all: {', '.join(ALL_POLICIES)}.",
+        metavar="NAMES",
+        show_default="all",
+    )
+    seeds: int = option(3, "Runs with different seeds; intervals need 2.", min=1)
+    first_seed: int = option(1, "Seed of the first; the others follow.", min=0)
+    requests: int | None = option(
+        None,
+        "Requests measured in each run, after a warm-up.",
+        min=2,
+        show_default="about 300 batches per worker",
+    )
+    processes: int | None = option(None, "Processes to run on.", min=1, show_default="one per core")
+    json: str | None = json_option()
+    plot: Path | None = option(
+        None,
+        "Draw latency against load, throughput against clients or the panels of a matrix; the name "
+        f"ends in {', '.join(PICTURES)}.",
+        metavar="FILE",
+    )
     given: frozenset[str] = frozenset()
 
     def job(self) -> Job:

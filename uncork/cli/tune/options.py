@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-import typer
 
 from uncork.cli.loadtest.measuring import require
 from uncork.cli.loadtest.traffic import plan_of, refuse_contradictions
-from uncork.cli.loadtest.traffic_options import Service, TrafficOptions
+from uncork.cli.loadtest.traffic_options import TrafficOptions, service_argument
 from uncork.cli.usage import in_options, require_writable
+from uncork.config.option_fields import option
 from uncork_loadtests.plan import REPLAY
 from uncork_loadtests.tune import Wish
 from uncork_workers.supervision.cores import usable_cores
@@ -22,25 +20,18 @@ _OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
 class TuneOptions(TrafficOptions):
     """The options of ``uncork tune``."""
 
-    service: Service
-    goal_ms: Annotated[
-        float, typer.Option(help="99 % of the requests are to have their answer within so many ms.")
-    ]
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Requests per second that are to be carried, on average.",
-            show_default=f"the recorded rate with {REPLAY}, else whatever the workers can carry",
-        ),
-    ] = None
-    max_workers: Annotated[int, typer.Option(min=1, help="Most workers to advise.")] = 4
-    max_batch_size: Annotated[
-        int, typer.Option(min=1, help="Most requests in a batch that is measured and advised.")
-    ] = 256
-    seconds: Annotated[
-        float | None,
-        typer.Option(help="Length of the load test that proves.", show_default="1000 requests, 5 to 60"),
-    ] = None
+    service: str = service_argument()
+    goal_ms: float = option(..., "99 % of the requests are to have their answer within so many ms.")
+    rate: float | None = option(
+        None,
+        "Requests per second that are to be carried, on average.",
+        show_default=f"the recorded rate with {REPLAY}, else whatever the workers can carry",
+    )
+    max_workers: int = option(4, "Most workers to advise.", min=1)
+    max_batch_size: int = option(256, "Most requests in a batch that is measured and advised.", min=1)
+    seconds: float | None = option(
+        None, "Length of the load test that proves.", show_default="1000 requests, 5 to 60"
+    )
 
     def wish(self) -> Wish:
         """Check the options and return what they describe.
