@@ -14,25 +14,25 @@ freed last, or a new one if all are busy.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks.peers.sheets import Sheet, markdown, output, show
+from benchmarks.harness.paths import SERVICES
+from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_loadtests.compare import Comparison, alternate
 from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
-from uncork_loadtests.fleet import LoadTestError
+from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import aimed, our_service
+from uncork_loadtests.traffic.plan import Payload, Plan
 
-_SERVICE = f"{Path(__file__).parent / 'services' / 'policies.py'}:Policies"
+_SERVICE = f"{SERVICES / 'policies.py'}:Policies"
 _BASE = "fixed:0"
 # Long enough for aimd to raise its cap row by row, and for cork-classic to fit its model.
 _WARMUP_S = 6.0

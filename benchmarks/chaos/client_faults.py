@@ -12,7 +12,7 @@ from benchmarks.chaos.load import Connection
 from benchmarks.chaos.questions import Question, ask, post
 from benchmarks.chaos.stage import MAX_BODY_BYTES, Stage
 from benchmarks.chaos.streams import Stream, connected, read_reply
-from uncork_loadtests.http_reply import ReplyError
+from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.servers import HOST
 
 _LEAVERS = 100

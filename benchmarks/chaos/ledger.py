@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from benchmarks.chaos.faults import DRAIN, Fault
 from benchmarks.chaos.questions import Question
-from uncork_loadtests.http_reply import Reply
+from uncork_loadtests.generator.http_reply import Reply
 
 NO_FAULT = "(none)"
 """Where requests are counted that no fault has touched."""

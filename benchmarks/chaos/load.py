@@ -12,7 +12,7 @@ from benchmarks.chaos.faults import DRAIN, Fault
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.questions import Act, Question, ask, ask_rows
 from benchmarks.chaos.waiting import comes_true
-from uncork_loadtests.http_reply import ReplyError, ReplyParser
+from uncork_loadtests.generator.http_reply import ReplyError, ReplyParser
 from uncork_loadtests.servers import HOST
 
 # So many that nobody waits for a connection while a queue of the gateway is full, and few enough for it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.chaos.faults import FAULTS
 from benchmarks.chaos.ledger import NO_FAULT, Ledger, Tally
-from benchmarks.peers.sheets import Sheet
+from benchmarks.harness.sheets import Sheet
 
 _MOST_SHOWN = 20
 _COLUMNS = (

@@ -8,7 +8,6 @@ allows, once and within bounded time; ``faults.py`` says what is allowed.
 
 import os
 import sys
-from pathlib import Path
 from secrets import randbelow
 from typing import Annotated
 
@@ -22,11 +21,12 @@ from benchmarks.chaos.plan import SETTLE_S, plan_strikes
 from benchmarks.chaos.report import Settings, findings, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
-from benchmarks.peers.sheets import Sheet, markdown, output, show
+from benchmarks.harness.paths import SERVICES
+from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
 from uncork_loadtests.servers import serve
 
-_SERVICE = f"{Path(__file__).parent.parent / 'services' / 'chaos.py'}:Chaos"
+_SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _UNCORK = (sys.executable, "-m", "uncork")
 _FIXED_MS = 5.0
 _MAX_BATCH_ROWS = 32

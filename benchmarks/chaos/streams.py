@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from uncork_loadtests.http_reply import Head, Reply, parse_head
+from uncork_loadtests.generator.http_reply import Head, Reply, parse_head
 from uncork_loadtests.servers import HOST
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

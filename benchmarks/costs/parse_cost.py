@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.costs.parse_ways import CASES, Case
+from benchmarks.harness.section import section
+from benchmarks.harness.sheets import Sheet, text
 from benchmarks.peers.marks import at_least
-from benchmarks.peers.sheets import Sheet, text
 from benchmarks.peers.tables import interval_text
-from benchmarks.section import section
 from uncork_loadtests.intervals import median_interval
 
 _SIZES = (1, 10, 100, 1000)

@@ -22,21 +22,22 @@ from rich.console import Console
 
 from benchmarks.dashboard.page import Look, chromium, open_cold_and_warm, take_pictures, watching
 from benchmarks.fault_costs.findings import Tell, faults_of, put_through
-from benchmarks.pairs import digit_bodies
-from benchmarks.peers.sheets import Sheet, median_known, text
+from benchmarks.harness.paths import EXAMPLES
+from benchmarks.harness.section import section
+from benchmarks.harness.sheets import Sheet, median_known, text
+from benchmarks.pairs.pairs import digit_bodies
 from benchmarks.peers.tables import interval_text
-from benchmarks.section import section
 from uncork_loadtests.endings import exit_with, telling_failures
-from uncork_loadtests.fleet import Outcome
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import SHED
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.samples import SHED
 from uncork_loadtests.servers import HOST, BenchError, Server, serve
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-_SERVICE = f"{Path(__file__).parents[2] / 'examples/digits/service.py'}:Digits"
+_SERVICE = f"{EXAMPLES / 'digits' / 'service.py'}:Digits"
 _WORKERS = 2
 # On a busy machine batches take so long that some requests cannot be answered in time.
 _ALLOWED = frozenset({200, SHED})

@@ -16,7 +16,7 @@ from benchmarks.fault_costs.findings import Finding, Tell
 from benchmarks.fault_costs.overload import measure_overload
 from benchmarks.fault_costs.poison import measure_poison
 from benchmarks.fault_costs.rolling import measure_rolling
-from benchmarks.section import section
+from benchmarks.harness.section import section
 from uncork_loadtests.endings import exit_with, telling_failures
 
 PARTS = ("overload", "poison", "rolling")

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.harness.sheets import Sheet, text
 from benchmarks.peers.marks import Bound
-from benchmarks.peers.sheets import Sheet, text
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import LoadTestError, Outcome, run
-from uncork_loadtests.plan import Plan
+from uncork_loadtests.generator.fleet import LoadTestError, Outcome, run
+from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import BenchError
-from uncork_loadtests.share import Progress
+from uncork_loadtests.traffic.plan import Plan
 
 Tell = Callable[[str], None]
 """Told what is being done."""

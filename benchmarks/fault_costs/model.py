@@ -3,18 +3,18 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
 from benchmarks.chaos.questions import Row, answer
-from uncork_loadtests.plan import Payload
+from benchmarks.harness.paths import SERVICES
 from uncork_loadtests.servers import Server
 from uncork_loadtests.targets import our_service
+from uncork_loadtests.traffic.plan import Payload
 
 FIXED_MS, ROW_MS = 20.0, 4.0
 PATH = "/predict"
-_SERVICE = f"{Path(__file__).parent.parent / 'services' / 'chaos.py'}:Chaos"
+_SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _BODIES = 1000
 
 

@@ -16,13 +16,13 @@ from benchmarks.fault_costs.model import (
     sleeping_model,
 )
 from benchmarks.fault_costs.snapshots import Look, at_times, growth, look
+from benchmarks.harness.sheets import Sheet, text
 from benchmarks.peers.marks import at_least, at_most
-from benchmarks.peers.sheets import Sheet, text
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import SHED, latencies_s, measured, spread
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import SHED, latencies_s, measured, spread
+from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import BenchError, Server
-from uncork_loadtests.share import Progress
+from uncork_loadtests.traffic.plan import Plan
 
 # One, so that the generator keeps up with ten times what it can run.
 _WORKERS = 1

@@ -17,9 +17,9 @@ from benchmarks.chaos.streams import Stream, connected, read_reply
 from benchmarks.fault_costs.findings import Finding, Tell
 from benchmarks.fault_costs.model import FIXED_MS, ROW_MS, sleeping_model
 from benchmarks.fault_costs.snapshots import read_metrics, sum_of
-from benchmarks.peers.sheets import Sheet, text
+from benchmarks.harness.sheets import Sheet, text
 from benchmarks.peers.tables import interval_text
-from uncork_loadtests.http_reply import Reply, ReplyError
+from uncork_loadtests.generator.http_reply import Reply, ReplyError
 from uncork_loadtests.intervals import median_interval
 from uncork_loadtests.servers import BenchError, Server
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from benchmarks.fault_costs.findings import Finding, Tell, faults_of, mark_line, put_through
 from benchmarks.fault_costs.model import PATH, limit_per_s, payload, sleeping_model
 from benchmarks.fault_costs.snapshots import look, replaced
+from benchmarks.harness.sheets import Sheet, text
 from benchmarks.peers.marks import at_least, at_most
-from benchmarks.peers.sheets import Sheet, text
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import SHED
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import SHED
+from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import Server
-from uncork_loadtests.share import Progress
+from uncork_loadtests.traffic.plan import Plan
 
 _WORKERS = 2
 _LIMIT_ROWS = 32

@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import httpx
@@ -18,13 +17,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from benchmarks.chaos.gateway import TROUBLE
-from benchmarks.peers.sheets import Sheet, output, show
+from benchmarks.harness.paths import CACHE, ROOT
+from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.endings import exit_with, telling_failures
 from uncork_loadtests.servers import Server, serve
 
-_ROOT = Path(__file__).parents[2]
-_CONFIG = _ROOT / "tests" / "fuzz" / "schemathesis.toml"
-_SCHEMATHESIS = _ROOT / ".peers" / "schemathesis" / "bin" / "schemathesis"
+_CONFIG = ROOT / "tests" / "fuzz" / "schemathesis.toml"
+_SCHEMATHESIS = CACHE / "schemathesis" / "bin" / "schemathesis"
 # One that takes longer hangs.
 _BOUND_S = 60.0
 _BOUND_PER_EXAMPLE_S = 1.0
@@ -70,7 +69,7 @@ def main(
 
 def _try(name: str, *, examples: int, seed: int) -> Trial:
     """Serve an example and have schemathesis ask it."""
-    target = str(_ROOT / "examples" / _TARGETS[name])
+    target = str(ROOT / "examples" / _TARGETS[name])
     began = time.monotonic()
     with serve(name, command=[sys.executable, "-m", "uncork", "serve", target]) as server:
         faults = _ask(server, examples=examples, seed=seed)

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Annotated
 
@@ -22,12 +21,12 @@ from benchmarks.chaos.gateway import TROUBLE
 from benchmarks.chaos.streams import connected, read_reply
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
-from benchmarks.peers.sheets import Sheet, output, show
+from benchmarks.harness.paths import ROOT
+from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.endings import exit_with, telling_failures
-from uncork_loadtests.http_reply import Reply, ReplyError
+from uncork_loadtests.generator.http_reply import Reply, ReplyError
 from uncork_loadtests.servers import BenchError, Server, serve
 
-_ROOT = Path(__file__).parents[2]
 _CONNECTIONS = 24
 # After that the client says that nothing more will come: some requests announce more than they send.
 _PATIENCE_S = 0.3
@@ -84,7 +83,7 @@ def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Callable
         "-m",
         "uncork",
         "serve",
-        str(_ROOT / example.target),
+        str(ROOT / example.target),
         "--mb-max-latency",
         "5000",
     ]

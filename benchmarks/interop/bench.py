@@ -15,16 +15,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.harness.environments import Environment
+from benchmarks.harness.paths import CACHE
+from benchmarks.harness.sheets import Sheet, markdown, median_known, output, show, text
 from benchmarks.interop.catalogue import POINT, REQUIREMENTS, TARGETS, Target
 from benchmarks.interop.trials import PROXY, Finding, Settings, Way, measure
-from benchmarks.pairs import choose_generator
-from benchmarks.peers.environments import Environment
+from benchmarks.pairs.pairs import choose_generator
 from benchmarks.peers.report import markdown_page, origin, origin_lines
-from benchmarks.peers.sheets import Sheet, markdown, median_known, output, show, text
 from benchmarks.peers.tables import interval_text
 from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
 
-_CACHE = Path(__file__).parents[2] / ".peers"
 _MOST_FAULTS = 5
 _NOTES = (
     f"The model sleeps {POINT.intercept_ms:g} + {POINT.slope_ms:g} n ms for n rows, and blocks its server "
@@ -43,7 +43,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each way to each server.")] = 7,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each measurement.")] = 3.0,
     clients: Annotated[int, typer.Option(min=1, help="Clients that each ask again when answered.")] = 64,
-    cache: Annotated[Path, typer.Option(help="Where the servers' environments are kept.")] = _CACHE,
+    cache: Annotated[Path, typer.Option(help="Where the servers' environments are kept.")] = CACHE,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Ask servers of other projects with the proxy and without it; check all answers, print a table."""

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.harness.environments import Environment
 from benchmarks.interop.dialects import V1, V2, Dialect
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.entrants import Entrant, Work, digits_work, sleep_work
-from benchmarks.peers.environments import Environment
 from benchmarks.peers.model_point import ModelPoint
 from uncork_loadtests.servers import HOST, Server
 
 POINT = ModelPoint(intercept_ms=5, slope_ms=0.1)
 _HERE = Path(__file__).parent
 # Where the models are, and MLServer's class for them.
-_MODELS = _HERE.parent / "peers"
+_MODELS = _HERE.parent / "peers" / "servers"
 _ID = "1"
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.batch_counts import batches
+from benchmarks.harness.batch_counts import batches
+from benchmarks.harness.environments import Environment, environment
 from benchmarks.interop.catalogue import READY_PATH, REQUIREMENTS, Target, proxy_command
 from benchmarks.interop.checked import Checked, check
 from benchmarks.peers.entrants import Running, Work, running
-from benchmarks.peers.environments import Environment, environment
 from benchmarks.peers.judge import ratios, values
 from benchmarks.peers.loads import ClosedLoop, Round
 from uncork_loadtests.intervals import Interval, median_interval

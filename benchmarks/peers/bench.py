@@ -15,19 +15,19 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from benchmarks.pairs import choose_generator
+from benchmarks.harness.paths import CACHE
+from benchmarks.harness.sheets import output, show
+from benchmarks.pairs.pairs import choose_generator
 from benchmarks.peers.catalogue import PEERS, Peer
 from benchmarks.peers.contest import Outcome, Settings, compete
 from benchmarks.peers.entrants import Work, digits_work, sleep_work
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.peers.pictures import draw
 from benchmarks.peers.report import Report, make_report, origin_lines, page
-from benchmarks.peers.sheets import output, show
 from benchmarks.peers.tables import marks_sheet, point_sheet
 from uncork_loadtests.endings import JsonFile, MarkdownFile, exit_with, telling_failures, write_json
 from uncork_loadtests.extras import require
 
-_CACHE = Path(__file__).parents[2] / ".peers"
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
 
 
@@ -57,7 +57,7 @@ def main(
         Literal["auto", "python", "wrk"],
         typer.Option(help="Generator of the closed loop; auto is wrk where it is installed."),
     ] = "auto",
-    cache: Annotated[Path, typer.Option(help="Where the peers' environments are kept.")] = _CACHE,
+    cache: Annotated[Path, typer.Option(help="Where the peers' environments are kept.")] = CACHE,
     json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
     plot: Annotated[Path | None, typer.Option(help="Write pictures (SVG) into this folder.")] = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.harness.environments import Environment, environment
 from benchmarks.peers.catalogue import Peer
 from benchmarks.peers.entrants import (
     OURS,
@@ -18,7 +19,6 @@ from benchmarks.peers.entrants import (
     ours,
     running,
 )
-from benchmarks.peers.environments import Environment, environment
 from benchmarks.peers.loads import (
     ClosedLoop,
     OpenLoop,

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.generators import Traffic
-from benchmarks.pairs import ask_alone
+from benchmarks.harness.environments import Environment
+from benchmarks.harness.generators import Traffic
+from benchmarks.harness.paths import EXAMPLES, SERVICES
+from benchmarks.pairs.pairs import ask_alone
 from benchmarks.peers.catalogue import Peer, Row, read_number, write_row
-from benchmarks.peers.environments import Environment
 from benchmarks.peers.model_point import BATCH_CAP, ModelPoint
 from uncork_loadtests.servers import HOST, BenchError, Server, parse_stat, serve
 
 OURS = "uncork"
-_HERE = Path(__file__).parent
-_SLEEP = _HERE.parent / "services" / "sleep.py"
-_EXAMPLE = _HERE.parents[2] / "examples" / "digits"
+SERVERS = Path(__file__).parent / "servers"
+_SLEEP = SERVICES / "sleep.py"
+_EXAMPLE = EXAMPLES / "digits"
 _GOAL_MS = 1000
 _FIRST_ANSWER_SECONDS = 30.0
 """A peer may say it is ready before its worker is."""
@@ -138,7 +139,7 @@ def ours(work: Work, *, workers: int = 1, goal_ms: float = _GOAL_MS) -> Entrant:
 
 def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Path) -> list[Entrant]:
     """One entrant for each setting of `peer`; `folder` takes what it writes while it runs."""
-    base = [*_variables(work), f"TMPDIR={folder}", str(environment.python), str(_HERE / peer.server_file)]
+    base = [*_variables(work), f"TMPDIR={folder}", str(environment.python), str(SERVERS / peer.server_file)]
     base += ["--model", work.model]
     return [
         Entrant(

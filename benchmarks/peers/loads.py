@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from benchmarks.generators import measure
+from benchmarks.harness.generators import measure
 from benchmarks.peers.entrants import Running
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import LoadTestError, Outcome, run
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.samples import (
+from uncork_loadtests.generator.fleet import LoadTestError, Outcome, run
+from uncork_loadtests.generator.samples import (
     BEYOND,
     LOST,
     SHED,
@@ -20,6 +19,7 @@ from uncork_loadtests.samples import (
     measured,
 )
 from uncork_loadtests.servers import BenchError, Cpu
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 SOON_S = 0.3
 """The gateway's default latency goal: goodput counts what is answered within it."""

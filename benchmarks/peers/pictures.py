@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.sheets import median_known
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.contest import Outcome, Point
 from benchmarks.peers.entrants import OURS
 from benchmarks.peers.judge import Figure, best, values
-from benchmarks.peers.sheets import median_known
-from uncork_loadtests.picture_style import (
+from uncork_loadtests.reports.style import (
     BLUE,
     DARK_GREY,
     GREEN,

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.environments import Environment
+from benchmarks.harness.sheets import markdown
 from benchmarks.peers.catalogue import PEERS, Peer
 from benchmarks.peers.contest import Outcome, Settings
 from benchmarks.peers.entrants import OURS
-from benchmarks.peers.environments import Environment
-from benchmarks.peers.sheets import markdown
 from benchmarks.peers.tables import marks_sheet, point_sheet
 
 

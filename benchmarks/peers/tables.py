@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from benchmarks.harness.sheets import Sheet, median_known, text
 from benchmarks.peers.contest import Outcome, Point
 from benchmarks.peers.entrants import OURS
 from benchmarks.peers.judge import Figure, less_is_better, values
 from benchmarks.peers.loads import SOON_S, Round
 from benchmarks.peers.marks import LIMIT, Bound, Verdict
-from benchmarks.peers.sheets import Sheet, median_known, text
 from uncork_loadtests.intervals import Interval
 
 FIGURES: Mapping[Figure, str] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks.agreement import Agreement, check_agreement
+from benchmarks.models.agreement import Agreement, check_agreement
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import our_service
 

@@ -27,11 +27,11 @@ from benchmarks.fault_costs.rolling import finding as rolling_finding
 from benchmarks.fault_costs.snapshots import Look, at_times, growth, replaced, sum_of
 from benchmarks.peers.marks import at_least, at_most
 from tests.loadtests.fake_server import reply, serving
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.loops import ClosedLoop
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.loops import ClosedLoop
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.servers import HOST, BenchError, Server
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(
     url="http://service/", payload=Payload(bodies=(b"1",)), rate=600.0, seconds=2.0, warmup_s=0.0, goal_s=1.0

@@ -4,7 +4,7 @@ import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from benchmarks.generators import Traffic, measure
+from benchmarks.harness.generators import Traffic, measure
 from uncork_loadtests.servers import HOST, Server
 
 ANSWER = b"\x93NUMPY\n\0\xff\n"

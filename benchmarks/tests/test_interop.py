@@ -9,14 +9,14 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.harness.environments import Environment
 from benchmarks.interop.bench import faults, parse_only, sheet
 from benchmarks.interop.catalogue import REQUIREMENTS, TARGETS, Target
 from benchmarks.interop.checked import Checked, Question, check, fault, questions
 from benchmarks.interop.dialects import V1, V2, Dialect
 from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
 from benchmarks.peers.entrants import Work
-from benchmarks.peers.environments import Environment
-from benchmarks.tests.peers_rounds import rounds
+from benchmarks.tests.peers.made_up_rounds import rounds
 from tests.loadtests.fake_server import Handler, reply, serving
 
 CLIENTS = 7

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.agreement import TOLERANCE, largest_difference
-from benchmarks.encoder import ON_CPU, Times, times_sheet
-from benchmarks.peers.sheets import Sheet
-from benchmarks.section import policies_sheet, section
-from benchmarks.sentences import texts
-from uncork_loadtests.batch_times import Measured, SizeTime, fit
+from benchmarks.harness.section import policies_sheet, section
+from benchmarks.harness.sheets import Sheet
+from benchmarks.models.agreement import TOLERANCE, largest_difference
+from benchmarks.models.encoder import ON_CPU, Times, times_sheet
+from benchmarks.models.sentences import texts
 from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
-from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Estimate
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.tuning.batch_times import Measured, SizeTime, fit
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), clients=4)
 

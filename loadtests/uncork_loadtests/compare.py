@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import Outcome, run
+from uncork_loadtests.generator.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plan import Plan
 from uncork_loadtests.servers import Cpu, Server
 from uncork_loadtests.targets import aimed, our_service
+from uncork_loadtests.traffic.plan import Plan
 
 METRICS = (
     "mean_ms",

@@ -11,9 +11,9 @@ import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.random_rows import Numbers, numbers_in
 from uncork_loadtests.servers import HOST, BenchError, Server, free_port, serve
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, numbers_in
 
 _SECONDS = 5.0
 

@@ -29,7 +29,7 @@ from uncork_loadtests.compare import (
     take_turns,
 )
 from uncork_loadtests.intervals import median_interval
-from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=10.0, seconds=2.0, goal_s=0.1)
 GOOD = Turn(

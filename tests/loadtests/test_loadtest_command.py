@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 from uncork.cli.app import app
 from uncork.cli.loadtest.options import seconds_of
 from uncork.cli.loadtest.tables import as_json, tables
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.random_rows import Numbers, RandomRows
-from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.targets import Estimate
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
 URL = "http://127.0.0.1:1/x"
 PLAN = Plan(

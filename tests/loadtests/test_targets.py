@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.loadtests.pages_server import serving_pages, status
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.random_rows import Numbers, RandomRows
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Api, NoSuchApi, api_at, apis, fitted
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
 PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0)
 RANDOM = RandomRows(shape=(2,))

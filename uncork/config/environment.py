@@ -12,7 +12,7 @@ from uncork.cli.option_fields import kind_of
 from uncork.cli.usage import WrongUsage
 from uncork.config.names import CONFIG, OF_CODE, checked_override, other_command, settings_of
 from uncork.config.sources import Configuration, Kind, Said, Source, suggestion
-from uncork_loadtests.locust_options import VARIABLES as _OF_LOCUST
+from uncork_loadtests.locust.options import VARIABLES as _OF_LOCUST
 from uncork_workers.wire.overrides import ARGUMENTS, Override
 
 PREFIX = "UNCORK_"

@@ -9,10 +9,10 @@ from typing import Any
 
 from uncork.cli.usage import WrongUsage, in_options
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.payloads import load_function, read_bodies
-from uncork_loadtests.plan import REPLAY, Payload, Plan
-from uncork_loadtests.random_rows import RandomRows, parse_range, parse_shape
-from uncork_loadtests.tls import Tls
+from uncork_loadtests.traffic.payloads import load_function, read_bodies
+from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
+from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
+from uncork_loadtests.traffic.tls import Tls
 
 SECONDS = 10.0
 """Measured time when none is given."""

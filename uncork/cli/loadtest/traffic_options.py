@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from uncork_dispatcher.simulator import ARRIVALS
-from uncork_loadtests.plan import REPLAY
+from uncork_loadtests.traffic.plan import REPLAY
 
 Service = Annotated[
     str,

@@ -36,7 +36,7 @@ from uncork_dispatcher.simulator import (
     Comparison,
     run_cells,
 )
-from uncork_loadtests.plan import REPLAY
+from uncork_loadtests.traffic.plan import REPLAY
 
 # What describes one cell, and therefore goes neither with a matrix nor with the other kind of traffic.
 _OF_OPEN = {"load": "--load", "arrivals": "--arrivals"}

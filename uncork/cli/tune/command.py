@@ -13,9 +13,9 @@ from uncork.cli.terminal import measuring, show, telling, write_json
 from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import given, in_options, refusals, require_writable
 from uncork_loadtests.extras import require
-from uncork_loadtests.plan import REPLAY
-from uncork_loadtests.tune import Tuned, Wish
-from uncork_loadtests.tune import tune as find
+from uncork_loadtests.traffic.plan import REPLAY
+from uncork_loadtests.tuning.tune import Tuned, Wish
+from uncork_loadtests.tuning.tune import tune as find
 from uncork_workers.supervision.cores import usable_cores
 
 _OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}

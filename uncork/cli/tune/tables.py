@@ -14,9 +14,9 @@ from rich.table import Table
 
 from uncork.cli.terminal import plain_table
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.advice import Advice
-from uncork_loadtests.batch_times import Line
-from uncork_loadtests.tune import GATEWAY_BUSY, Proof, Tuned
+from uncork_loadtests.tuning.advice import Advice
+from uncork_loadtests.tuning.batch_times import Line
+from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
 _NOTHING = "-"
 

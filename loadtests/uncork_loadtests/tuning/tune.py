@@ -1,0 +1,305 @@
+"""Finds the settings of a service for a latency goal, and proves them: measure, simulate, load.
+
+The batch times of the real service make a line; the simulator says what workers and batches keep the goal;
+a load test of the real service at these settings says whether that is so.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from uncork_dispatcher.plural import plural
+from uncork_loadtests.compare import load
+from uncork_loadtests.generator.fleet import LoadTestError, Outcome
+from uncork_loadtests.servers import Cpu
+from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
+from uncork_loadtests.traffic.plan import Plan
+from uncork_loadtests.tuning import batch_times
+from uncork_loadtests.tuning.advice import (
+    WANTED,
+    Advice,
+    Figures,
+    Model,
+    capacity,
+    caps,
+    most,
+    predict,
+    smallest,
+)
+
+Tell = Callable[[str], None]
+
+GATEWAY_BUSY = 0.7
+"""Share of the time for which the gateway should be busy at most; above, requests queue in it."""
+DISAGREE = 0.3
+"""Share by which measured latencies may differ from predicted ones."""
+
+# Without a rate the advice is for this share of the highest one: at the highest nothing may go wrong.
+_OF_HIGHEST = 0.9
+_REPEATS = 2
+_PROOF_S = (5.0, 60.0)
+_PROOF_REQUESTS = 1000
+_WARMUP_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What is to be tuned.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    target: str
+    plan: Plan
+    """What to send, with arrivals, seed and processes. Its url is replaced by that of the server."""
+    goal_ms: float
+    rate: float | None
+    """Requests per second; None: what the workers can carry."""
+    max_workers: int
+    max_batch_size: int
+    """Most requests in a batch that is measured, and so the largest advised."""
+    cores: int
+    """How many this process may use."""
+    path: str | None = None
+    seconds: float | None = None
+    """Length of the proof; None: long enough for a 99th percentile, within bounds."""
+
+    def __post_init__(self) -> None:
+        for name in ("goal_ms", "rate", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0, not {value:g}")
+        for name in ("max_workers", "max_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """A load test of the real service at the advised settings."""
+
+    workers: int
+    rate: float
+    seconds: float
+    predicted: Figures
+    measured: Figures | None
+    """None if there was no good answer."""
+    failure: str
+    """Why the load test failed; empty if it did not."""
+    gateway_cpu_us: float | None
+    """Processor time of the gateway per request, in microseconds; None where it cannot be had."""
+    wrong: int
+    first_wrong: str
+    void: str
+    """Why it says nothing about the service; empty if it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """All that was found."""
+
+    wish: Wish
+    measured: batch_times.Measured
+    model: Model
+    gateway_rate: float
+    """Requests per second with which the gateway, whose work is not simulated, is as busy as it should be."""
+    rates: Sequence[Advice] = ()
+    """Without a rate: the highest for every number of workers, whatever the gateway carries."""
+    advice: Advice | None
+    """None if the goal cannot be kept by anything."""
+    proof: Proof | None = None
+    """None if there is nothing worth proving."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What keeps the advice from being good: empty if it is."""
+        if self.advice is None or not self.advice.met:
+            return [_cannot(self.model, self.wish, self.advice)]
+        found = doubts(self.proof) if self.proof is not None else []
+        if self.advice.rate > self.gateway_rate and (
+            self.proof is None or self.proof.rate < self.advice.rate
+        ):
+            found.append(
+                f"the gateway carries about {self.gateway_rate:.4g}/s on this machine; nothing proves more"
+            )
+        return found
+
+
+def tune(wish: Wish, *, tell: Tell) -> Tuned:
+    """Measure, simulate, prove. `tell` is called with what is being done now.
+
+    Raises:
+        BenchError: if the service does not become ready.
+        LoadTestError: if it does not answer, or its api does not count rows.
+        NoSuchApi: if the service has no api that batches at the path.
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    measured = _measured(wish, tell=tell)
+    model = Model(
+        line=batch_times.fit(measured.sizes),
+        rows_per_request=measured.rows_per_request,
+        overhead_ms=measured.overhead_ms,
+        goal_ms=wish.goal_ms,
+        largest=measured.sizes[-1].rows,
+        arrivals=wish.plan.arrivals,
+        seed=wish.plan.seed,
+    )
+    gateway_us = measured.gateway_cpu_us
+    gateway_rate = GATEWAY_BUSY * 1e6 / gateway_us if gateway_us else math.inf
+    rates, advice = _advice(wish, model, gateway_rate=gateway_rate, tell=tell)
+    proof = None
+    if advice is not None and advice.met:
+        proof = _prove(wish, model, advice, tell=tell)
+    return Tuned(
+        wish=wish,
+        measured=measured,
+        model=model,
+        gateway_rate=gateway_rate,
+        rates=rates,
+        advice=advice,
+        proof=proof,
+    )
+
+
+def _measured(wish: Wish, *, tell: Tell) -> batch_times.Measured:
+    tell(f"starting {wish.target}")
+    # Nobody is refused, and no batch is cut, while batch times are measured.
+    options = {
+        "--workers": 1,
+        "--policy": f"fixed:{batch_times.HOLD_MS:g}",
+        "--mb-max-latency": 600_000,
+        "--mb-max-batch-size": 1_000_000,
+    }
+    with our_service(wish.target, options=_words(options)) as server:
+        api = api_at(wish.path, of=apis(server), batches=True)
+        if api.counts == "cost":
+            raise LoadTestError(
+                "this api counts cost, not rows: what a batch takes does not follow from its rows"
+            )
+        plan = aimed_at(api, wish.plan, server)
+        return batch_times.measure(server, plan, largest=wish.max_batch_size, goal_ms=wish.goal_ms, tell=tell)
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    return [text for name, value in options.items() for text in (name, str(value))]
+
+
+def _advice(
+    wish: Wish, model: Model, *, gateway_rate: float, tell: Tell
+) -> tuple[list[Advice], Advice | None]:
+    """Without a rate, the highest for each number of workers; and the advice."""
+    if wish.rate is not None:
+        return [], smallest(model, rate=wish.rate, max_workers=wish.max_workers, tell=tell)
+    rates = []
+    for workers in range(1, wish.max_workers + 1):
+        tell(f"simulating {plural(workers, 'worker')}")
+        highest = most(model, workers=workers)
+        if highest is not None:
+            rates.append(highest)
+    if not rates:
+        return [], None
+    enough = next((one for one in rates if one.rate >= gateway_rate), rates[-1])
+    rate = _OF_HIGHEST * min(enough.rate, gateway_rate)
+    return rates, predict(model, rate=rate, workers=enough.workers, cap=enough.mb_max_batch_size)
+
+
+def _prove(wish: Wish, model: Model, advice: Advice, *, tell: Tell) -> Proof:
+    """Load the service at the advised settings; one worker and its share where there are too few cores."""
+    workers = advice.workers if advice.workers <= wish.cores else 1
+    rate = advice.rate * workers / advice.workers
+    predicted = advice.predicted
+    if workers < advice.workers:
+        cap = advice.mb_max_batch_size
+        predicted = predict(model, rate=rate, workers=workers, cap=cap).predicted
+    options = {
+        "--workers": workers,
+        "--policy": "cork",
+        "--mb-max-latency": advice.mb_max_latency,
+        "--mb-max-batch-size": advice.mb_max_batch_size,
+    }
+    plan = replace(
+        wish.plan,
+        rate=rate,
+        seconds=wish.seconds or min(max(_PROOF_S[0], _PROOF_REQUESTS / rate), _PROOF_S[1]),
+        warmup_s=_WARMUP_S,
+        goal_s=wish.goal_ms / 1000,
+    )
+    tell(f"starting {wish.target} as advised")
+    with our_service(wish.target, options=_words(options)) as server:
+        plan = aimed(plan, server, path=wish.path)
+        for _ in range(1 + _REPEATS):
+            tell(f"loading it with {rate:.4g}/s")
+            outcome, cpu = load(server, plan)
+            if not outcome.void:
+                break
+    return _proof(outcome, cpu, workers=workers, predicted=predicted)
+
+
+def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figures) -> Proof:
+    summary = outcome.summary()
+    measured = None
+    if summary.latency is not None:
+        measured = Figures(
+            p50_ms=summary.latency.percentiles_ms["50"],
+            p99_ms=summary.latency.percentiles_ms["99"],
+            in_goal=summary.in_goal or 0.0,
+            batch_rows=summary.batch_rows_by_batch,
+        )
+    return Proof(
+        workers=workers,
+        rate=outcome.plan.average_rate,
+        seconds=outcome.measured_s,
+        predicted=predicted,
+        measured=measured,
+        failure=outcome.failure,
+        gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
+        wrong=summary.wrong,
+        first_wrong=outcome.first_wrong,
+        void=outcome.void,
+    )
+
+
+def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
+    """Why nothing keeps the goal."""
+    goal = f"the goal of {model.goal_ms:g} ms cannot be kept"
+    alone_ms = model.line.milliseconds(model.rows_per_request) + model.overhead_ms
+    if not caps(model):
+        return f"{goal}: a lone request takes {alone_ms:.3g} ms"
+    if nearest is not None:
+        workers = plural(nearest.workers, "worker")
+        best = f"with {workers}, {100 * nearest.predicted.in_goal:.2f} % would be within it"
+        return f"{goal} for {WANTED:.0%} of the requests: at best, {best}"
+    if wish.rate is None:
+        return f"{goal} for {WANTED:.0%} of the requests at any rate: a lone request takes {alone_ms:.3g} ms"
+    carried = max(capacity(model, workers=wish.max_workers, cap=cap) for cap in caps(model))
+    return (
+        f"{goal}: {plural(wish.max_workers, 'worker')} can carry at most {carried:.4g}/s, not {wish.rate:g}/s"
+    )
+
+
+def doubts(proof: Proof) -> list[str]:
+    """What a proof says against the advice: empty if it proves it."""
+    if proof.void:
+        return [f"the proof is void: {proof.void}; try a lower --rate, or more --processes"]
+    if proof.failure or proof.measured is None:
+        return [f"the proof failed: {proof.failure}"]
+    found = []
+    if proof.wrong:
+        found.append(f"{plural(proof.wrong, 'wrong answer')}, the first: {proof.first_wrong}")
+    # One worker alone may be predicted to keep the goal less often than all together.
+    least = WANTED if proof.predicted.in_goal >= WANTED else proof.predicted.in_goal - (1 - WANTED)
+    if proof.measured.in_goal < least:
+        found.append(
+            f"measured, {100 * proof.measured.in_goal:.2f} % are within the goal, not {100 * least:.4g} %"
+        )
+    for name, predicted, measured in (
+        ("p50", proof.predicted.p50_ms, proof.measured.p50_ms),
+        ("p99", proof.predicted.p99_ms, proof.measured.p99_ms),
+    ):
+        if predicted and measured and abs(measured / predicted - 1) > DISAGREE:
+            found.append(
+                f"the measured {name} of {measured:.3g} ms is {measured / predicted:.2f} of the predicted "
+                f"{predicted:.3g} ms"
+            )
+    return found
