@@ -1,8 +1,7 @@
-"""What a decision costs: the time from the question whether to release until the answer.
+"""The cost of one decision of a policy.
 
-``scripts/bench-decision`` runs it. Decisions are timed where they are taken, in simulated runs with 4
-workers: an open loop, and clients that come back and are known to the dispatcher. Those with about
-50 requests held are counted.
+``scripts/bench-decision`` runs it. Decisions are timed in simulated runs with 4 workers: an open loop, and
+returning clients that the dispatcher knows. Decisions with about 50 queued requests count.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ _POLICIES = ("cork", "cork-classic", "aimd", "fixed:5", "none")
 _SERVICE = ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.1)
 _WORKERS = 4
 _LIMIT_ROWS = 256
-_HELD = range(40, 61)
+_QUEUED = range(40, 61)
 _LONGEST_S = 1e6
 _TIMES = 50
 
 
 def main() -> None:
     """Print microseconds per decision of each policy."""
-    parser = argparse.ArgumentParser(description="Measure what a decision costs.")
+    parser = argparse.ArgumentParser(description="Measure the cost of a decision.")
     parser.add_argument("--requests", type=int, default=20_000, help="requests of each run (default 20000)")
     requests = parser.parse_args().requests
-    table = Table(title=f"Microseconds per decision, {_WORKERS} workers, 40 to 60 requests held: median")
+    table = Table(title=f"Microseconds per decision, {_WORKERS} workers, 40 to 60 requests queued: median")
     table.add_column("policy")
     table.add_column("open loop", justify="right")
-    table.add_column("400 clients that come back", justify="right")
+    table.add_column("400 returning clients", justify="right")
     for policy in _POLICIES:
         table.add_row(policy, *(decision_us(policy, requests, closed=closed) for closed in (False, True)))
     Console(width=100).print(table)
 
 
 def decision_us(policy: str, requests: int, *, closed: bool) -> str:
-    """Median time of the decisions of one run, in microseconds."""
+    """Return the median time of the decisions of one run, in microseconds."""
     rate = 0.9 * _SERVICE.capacity(workers=_WORKERS, limit_rows=_LIMIT_ROWS)
     arrivals: Clients | list[float] = Clients(count=400, round_trip_s=0.0005)
     if not closed:
@@ -70,15 +69,15 @@ def decision_us(policy: str, requests: int, *, closed: bool) -> str:
 
 @contextmanager
 def _timed_decisions() -> Iterator[list[float]]:
-    """Collects the seconds that each decision with so many requests held takes.
+    """Collect the seconds of each decision with that many requests queued.
 
-    Each is asked for again and again: deciding changes nothing, and one time alone is too short to measure.
+    Each is repeated: a decision changes nothing, and a single one is too short to measure.
     """
     seen: list[float] = []
     decide = Dispatcher._decide
 
     def timed(core: Dispatcher, queue: RequestQueue) -> Release | Hold:
-        if len(queue) in _HELD:
+        if len(queue) in _QUEUED:
             began = time.perf_counter()
             for _ in range(_TIMES):
                 decide(core, queue)

@@ -1,10 +1,13 @@
-"""A virtual environment for each peer, made by pip when it is first needed.
+"""Virtual environments of other projects, made when first needed.
 
-One that is already there keeps its interpreter: a peer that needs another Python can be given one by hand.
+An existing environment keeps its interpreter, so one for another Python can be made by hand.
+
+    python -m benchmarks.harness.environments .peers/kserve kserve==0.21.0
 """
 
 import importlib.metadata
 import subprocess
+import sys
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +20,12 @@ _INSTALL_SECONDS = 900.0
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """A virtual environment with what was asked for."""
+    """A virtual environment."""
 
     folder: Path
 
     @property
     def python(self) -> Path:
-        """The interpreter in it."""
         return self.folder / "bin" / "python"
 
     @property
@@ -31,12 +33,12 @@ class Environment:
         return self.folder / ".installed"
 
     def holds(self, requirements: Sequence[str]) -> bool:
-        """Whether all of `requirements` were installed here, as they are written."""
+        """Whether all these requirements were installed here, as written."""
         known = self._stamp.read_text().splitlines() if self._stamp.exists() else []
         return self.python.exists() and set(requirements) <= set(known)
 
     def make(self, requirements: Sequence[str]) -> None:
-        """Install `requirements` here; BenchError with the last lines of pip if that fails."""
+        """Install requirements; raise BenchError with the last lines of pip if that fails."""
         if not self.python.exists():
             venv.create(self.folder, with_pip=True, symlinks=True)
         self._stamp.unlink(missing_ok=True)
@@ -53,7 +55,7 @@ class Environment:
         self._stamp.write_text("\n".join(requirements) + "\n")
 
     def versions(self, requirements: Sequence[str]) -> Mapping[str, str]:
-        """Versions of the packages named in `requirements`, as they are installed here."""
+        """Return the installed versions of the packages named in `requirements`."""
         packages = self.folder.glob("lib/python3.*/site-packages")
         names = [requirement.partition("==")[0].partition("[")[0] for requirement in requirements]
         found = importlib.metadata.distributions(path=[str(path) for path in packages])
@@ -61,8 +63,12 @@ class Environment:
 
 
 def environment(folder: Path, *, requirements: Sequence[str]) -> Environment:
-    """Give the environment in `folder` with `requirements` in it, made or completed if need be."""
+    """Return the environment in `folder`, created or completed if necessary."""
     found = Environment(folder=folder)
     if not found.holds(requirements):
         found.make(requirements)
     return found
+
+
+if __name__ == "__main__":
+    environment(Path(sys.argv[1]), requirements=sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Tables of text: the same for a terminal and for a page in Markdown."""
+"""Tables of text, for a terminal or a page in Markdown."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,44 +8,46 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Room for the tables; a pipe has no width to ask for.
+from uncork_loadtests.intervals import Interval
+
+# A pipe has no width.
 _PIPED_WIDTH = 150
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """A table, with lines of text below it."""
+    """A table with notes below it."""
 
     title: str
     columns: Sequence[str]
-    """The first stands to the left, the others to the right."""
+    """The first is aligned left, the others right."""
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
     emphasised: str = ""
-    """The row that begins with this stands out."""
+    """First cell of the row to emphasise."""
 
 
 def output() -> Console:
-    """Standard output, wide enough if it is not a terminal."""
+    """Return standard output, wide enough for tables if it is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=_PIPED_WIDTH)
 
 
-def show(sheet: Sheet, *, console: Console) -> None:
-    """Print a table."""
+def show(sheet: Sheet, *, console: Console, lines: Iterable[str] = ()) -> None:
+    """Print a table, its notes, and more lines."""
     table = Table(title=Text(sheet.title), title_justify="left")
     for number, column in enumerate(sheet.columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=not number)
     for row in sheet.rows:
         table.add_row(*map(Text, row), style="bold" if row[0] == sheet.emphasised else None)
     console.print(table)
-    for note in sheet.notes:
+    for note in (*sheet.notes, *lines):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print()
 
 
 def markdown(sheet: Sheet) -> str:
-    """The same as a table of Markdown under a heading."""
+    """Write a table in Markdown, under a heading."""
     lines = [f"### {sheet.title}", ""]
     if sheet.rows:
         lines += [_line(sheet.columns), _line(["---", *("---:" for _ in sheet.columns[1:])])]
@@ -58,14 +60,19 @@ def markdown(sheet: Sheet) -> str:
 
 
 def text(value: float | None, *, digits: int, scale: float = 1.0) -> str:
-    """A number for a cell; a dash for none."""
+    """Format a number for a cell; None is a dash."""
     return "-" if value is None else f"{value * scale:,.{digits}f}"
 
 
 def median_known(found: Iterable[float | None]) -> float | None:
-    """Median of those that are known; None if none is."""
+    """Return the median of the known values; None without any."""
     known = [value for value in found if value is not None]
     return median(known) if known else None
+
+
+def interval_text(ratio: Interval | None) -> str:
+    """Format a median with its 95 % interval; None is a dash."""
+    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
-"""Whether a service gives the same numbers to requests that share a batch as to each of them alone.
+"""Check that a service returns the same numbers to requests in a batch as to each of them alone.
 
-Floating point sums depend on their order, and that on the shape of a batch: the same means close, not equal.
+Floating-point sums depend on the order of addition, and so on the shape of a batch: "the same" means close.
 """
 
 import asyncio
@@ -13,39 +13,38 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.pairs.pairs import ask_alone
+from benchmarks.harness.rounds import ask_alone
 from uncork_loadtests.servers import BenchError, Server
 
 TOLERANCE = 1e-4
-"""By how much a number may differ, as `numpy.allclose` takes it, relative and absolute."""
+"""Tolerated difference, relative and absolute, as in `numpy.allclose`."""
 _TIMEOUT_S = 120.0
 _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """Answers that agree."""
+    """The result of a successful check."""
 
     requests: int
     largest_batch: int
-    """Rows in it."""
+    """In rows."""
     largest_difference: float
-    """Between two numbers that should be the same."""
 
     def __str__(self) -> str:
         return (
-            f"The answers to {self.requests} different requests sent all at once, in batches of up to "
-            f"{self.largest_batch}, agree with the answers that each gets alone: no number differs by more "
-            f"than {self.largest_difference:.1g}."
+            f"The answers to {self.requests} different concurrent requests, in batches of up to "
+            f"{self.largest_batch}, agree with the lone answers: no number differs by more than "
+            f"{self.largest_difference:.1g}."
         )
 
 
 def check_agreement(server: Server, *, path: str, bodies: Sequence[bytes]) -> Agreement:
-    """Ask for everything one by one, then all at once, and compare.
+    """Send all requests one after the other, then all at once, and compare the answers.
 
     Raises:
-        BenchError: if an answer is not there or another one, nothing shared a batch, or all are
-            the same.
+        BenchError: if an answer is missing or differs, no requests shared a batch, or all answers are the
+        same.
     """
     answers = ask_alone(server, path=path, bodies=bodies)
     if len(set(answers)) < 2:
@@ -64,7 +63,7 @@ def check_agreement(server: Server, *, path: str, bodies: Sequence[bytes]) -> Ag
 
 
 def largest_difference(alone: Sequence[NDArray[Any]], together: Sequence[NDArray[Any]]) -> float:
-    """The largest difference of two numbers.
+    """Return the largest difference of two numbers.
 
     Raises:
         BenchError: if two answers have different shapes, or a difference is beyond the tolerance.

@@ -1,14 +1,14 @@
 """Measure a transformer encoder behind one worker and several: batch times, their line, cork by none.
 
-On a GPU if torch finds one, else on the CPU with a smaller model. Runs in an environment that has torch:
-scripts/bench-encoder makes it. Prints a section of docs/benchmarks.md. A report, never a test; but answers
+It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
+that scripts/bench-encoder makes. Prints a section of docs/benchmarks.md. A report, not a test; but answers
 that change in a batch are a failure.
 
     python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Annotated
@@ -17,47 +17,44 @@ import msgspec
 import typer
 from rich.console import Console
 
+from benchmarks.harness.cli import exit_with, parse_counts, reporting_failures
 from benchmarks.harness.paths import SERVICES
-from benchmarks.harness.section import policies_sheet, section
+from benchmarks.harness.report import policies_sheet, section
+from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, text
 from benchmarks.models.agreement import Agreement, check_agreement
-from benchmarks.peers.bench import parse_connections
-from uncork_dispatcher.plural import plural
 from uncork_loadtests.compare import Comparison, Contest, compare
-from uncork_loadtests.endings import exit_with, telling_failures
-from uncork_loadtests.generator.fleet import LoadTestError
-from uncork_loadtests.servers import BenchError
+from uncork_loadtests.plural import plural
 from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning import batch_times
-from uncork_loadtests.tuning.batch_times import Line, Measured
+from uncork_loadtests.tuning.batch_times import BatchTimes, Line
 
 _SERVICE = f"{SERVICES / 'encoder.py'}:Encoder"
 _PATH = "/encode"
 _BODIES = 100
 _VOCABULARY = 1000
-# Well above any queueing delay, so that the policy without batches sheds nobody.
+# Above any queueing delay, so that the policy without batches sheds nothing.
 _GOAL_MS = 600_000.0
-# Larger batches are not measured: it would take long, and the line is known by then.
+# Slower batches are not measured: the line is known by then.
 _LONGEST_MS = 2000.0
 _WARMUP_S = 1.0
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What is served."""
+    """The served model."""
 
     layers: int
     width: int
     tokens: int
-    """Of every request."""
+    """Per request."""
 
     def __str__(self) -> str:
         return f"{self.layers} layers of {self.width}, {self.tokens} tokens"
 
     def bodies(self) -> tuple[bytes, ...]:
-        """Always the same random tokens."""
+        """Return requests with random tokens, always the same."""
         random_ = Random(1)
         rows = [[random_.randrange(_VOCABULARY) for _ in range(self.tokens)] for _ in range(_BODIES)]
         return tuple(map(msgspec.json.encode, rows))
@@ -69,11 +66,11 @@ ON_CPU = Model(layers=2, width=128, tokens=32)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What runs where, and what is put on it."""
+    """The model, its device, and the load."""
 
     model: Model
     device: str
-    """Its name, for people."""
+    """Its display name."""
     options: Sequence[str]
     """Of `uncork serve`, for every server."""
     plan: Plan
@@ -83,42 +80,39 @@ class Setting:
 class Times:
     """Batch times of one worker."""
 
-    measured: Measured
+    measured: BatchTimes
     line: Line
     """Through the medians."""
     learned: Estimate | None
-    """What the gateway says at the end of the same batches; None if it does not."""
+    """The gateway's estimate after the same batches, if known."""
 
 
 def main(
-    workers: Annotated[str, typer.Option(help="Numbers of workers, with commas between them.")] = "1,2",
+    workers: Annotated[str, typer.Option(help="Numbers of workers, separated by commas.")] = "1,2",
     gpus: Annotated[
-        str, typer.Option(help="As for serve: which GPUs workers get in turn, if torch finds one.")
+        str, typer.Option(help="As for serve: the GPUs that workers get in turn, if torch finds one.")
     ] = "1",
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 5.0,
-    clients: Annotated[int, typer.Option(min=2, help="Clients that each wait for their answer.")] = 64,
+    clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
 ) -> None:
     """Measure batch times and compare cork with none, print a section of docs/benchmarks.md."""
     progress = Console(stderr=True)
-    counts = parse_connections(workers)
+    counts = parse_counts(workers)
     setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
-    with telling_failures("encoder", progress=progress), progress.status("encoder") as status:
-        try:
-            agreement, times = _times(setting, largest=clients, tell=status.update)
-            comparisons = {
-                count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
-                for count in counts
-            }
-        except LoadTestError as error:
-            raise BenchError(str(error)) from error
+    with reporting_failures("encoder", progress=progress), progress.status("encoder") as status:
+        agreement, times = _times(setting, largest=clients, tell=status.update)
+        comparisons = {
+            count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
+            for count in counts
+        }
     typer.echo(_text(setting, agreement, times, comparisons), nl=False)
     exit_with([fault for each in comparisons.values() for fault in each.faults], progress=progress)
 
 
 def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
-    """Choose model and device, and tell the servers that are started from here."""
-    # Here, because it takes seconds to load, and tables can be made without it.
+    """Choose model and device, and set the environment variables of the servers."""
+    # Imported here: it is slow, and tables need no torch.
     import torch
 
     has_gpu = torch.cuda.is_available()
@@ -139,7 +133,7 @@ def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
 
 
 def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Times]:
-    """Batches of one worker, which gets them from a policy that holds for a while."""
+    """Measure batches of one worker, under a policy that holds requests."""
     tell("starting one worker")
     options = [
         *setting.options,
@@ -172,7 +166,7 @@ def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dic
     plan = setting.plan
     paragraphs = [
         f"""
-        A transformer encoder in torch with random weights, {setting.model}; tokens come as JSON, one row a
+        A transformer encoder in torch with random weights, {setting.model}; tokens are JSON, one row a
         request. It runs on {setting.device}. {agreement}
         """,
         f"""
@@ -194,7 +188,7 @@ def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dic
 
 
 def times_sheet(times: Times) -> Sheet:
-    """Batch times by size, and the lines through them."""
+    """Tabulate batch times by size, with the lines through them."""
     line, learned = times.line, times.learned
     notes = [
         f"least squares through the medians: {line.intercept_ms:.3g} + {line.slope_ms:.3g} n ms, furthest "
@@ -202,7 +196,7 @@ def times_sheet(times: Times) -> Sheet:
     ]
     if learned is not None:
         notes.append(
-            f"what the gateway has learned from the same batches, says its `/metrics`: "
+            f"the gateway's estimate from the same batches, by its `/metrics`: "
             f"{learned.intercept_ms:.3g} + {learned.slope_ms:.3g} n ms"
         )
     if times.measured.stopped:

@@ -1,7 +1,7 @@
 """Measure how the gateway scales: two workers, large bodies and answers, many connections, many workers.
 
-A report, never a test: a mark that is missed is no failure, faults are. With thousands of connections the
-limit of open files matters: it is raised as far as the system allows (`ulimit -Hn`).
+A report, not a test: a missed mark is no failure, faults are. Thousands of connections need open files: the
+limit is raised as far as the system allows (`ulimit -Hn`).
 
     python -m benchmarks.scale.bench --only connections --connections 1,16,256,4096 --rounds 3
 """
@@ -15,14 +15,19 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from benchmarks.harness.sheets import Sheet, markdown, median_known, output, show, text
-from benchmarks.pairs.pairs import choose_generator
-from benchmarks.peers.bench import parse_connections
+from benchmarks.harness.cli import (
+    JsonFile,
+    MarkdownFile,
+    exit_with,
+    parse_counts,
+    reporting_failures,
+    write_json,
+)
+from benchmarks.harness.report import Origin, markdown_page, origin, origin_lines
+from benchmarks.harness.sheets import Sheet, interval_text, median_known, output, show, text
+from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.pictures import draw_curve
-from benchmarks.peers.report import Origin, markdown_page, origin, origin_lines
-from benchmarks.peers.tables import interval_text
 from benchmarks.scale.scaling import KINDS, Finding, Settings, Step
-from uncork_loadtests.endings import JsonFile, MarkdownFile, exit_with, telling_failures, write_json
 from uncork_loadtests.extras import require
 
 _MB = 1e6
@@ -30,7 +35,7 @@ _MB = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything a run was and found."""
+    """Everything about a run."""
 
     origin: Origin
     settings: Settings
@@ -54,7 +59,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each measurement.")] = 4.0,
     load: Annotated[
         Literal["auto", "python", "wrk"],
-        typer.Option(help="Generator; auto is wrk where it is installed."),
+        typer.Option(help="Generator; auto is wrk if it is installed."),
     ] = "auto",
     json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
@@ -62,26 +67,25 @@ def main(
         Path | None, typer.Option(help="Write pictures (SVG) of curves into this folder.")
     ] = None,
 ) -> None:
-    """Measure how the gateway scales, print tables, and judge what has a mark."""
+    """Measure how the gateway scales, print tables, and judge the marks."""
     progress = Console(stderr=True)
-    sizes = parse_connections(body_bytes)
+    sizes = parse_counts(body_bytes)
     if min(sizes) < 2:
         raise typer.BadParameter("a body is a JSON string: it has 2 bytes at least")
-    with telling_failures("scale", progress=progress):
+    with reporting_failures("scale", progress=progress):
         if plot is not None:
             require("matplotlib.figure", wanted_by="--plot")
         settings = Settings(
             rounds=rounds,
             seconds=seconds,
             generator=choose_generator(load),
-            connections=sorted(parse_connections(connections)),
-            workers=sorted(parse_connections(workers)),
+            connections=sorted(parse_counts(connections)),
+            workers=sorted(parse_counts(workers)),
             body_bytes=sizes,
             answer_bytes=answer_bytes,
         )
         findings = _measure([only] if only else [*KINDS], settings=settings, progress=progress)
-        found = origin("benchmarks.scale.bench", versions={})
-        report = Report(origin=found, settings=settings, findings=findings)
+        report = Report(origin=origin("scripts/bench-scale"), settings=settings, findings=findings)
         _keep(report, json_file=json_file, markdown_file=markdown_file, plot=plot)
     exit_with([fault for finding in findings for fault in _faults(finding)], progress=progress)
 
@@ -91,7 +95,7 @@ def _measure(kinds: Sequence[str], *, settings: Settings, progress: Console) -> 
     for kind in kinds:
         with progress.status(kind) as status:
             found = KINDS[kind](settings, tell=lambda what, kind=kind: status.update(f"{kind}: {what}"))
-        # At once, so that a failure of the next does not lose what is known of this one.
+        # Now, so that a failure of the next does not lose these figures.
         for finding in found:
             show(sheet(finding), console=console)
         findings += found
@@ -111,8 +115,8 @@ def _keep(report: Report, *, json_file: Path | None, markdown_file: Path | None,
     if json_file is not None:
         write_json(report, json_file)
     if markdown_file is not None:
-        sheets = [markdown(sheet(finding)) for finding in report.findings]
-        markdown_file.write_text(markdown_page(sheets=sheets, notes=notes, of=report.origin))
+        sheets = [sheet(finding) for finding in report.findings]
+        markdown_file.write_text(markdown_page(sheets, notes=notes, of=report.origin))
     for finding in report.findings:
         if plot is not None and finding.kind in ("connections", "workers"):
             costs = [(float(step.name), _cpu(step)) for step in finding.steps]
@@ -125,19 +129,18 @@ def _keep(report: Report, *, json_file: Path | None, markdown_file: Path | None,
 
 
 def sheet(finding: Finding) -> Sheet:
-    """A finding as a table."""
     large = finding.body_bytes
     rows = [
         [
             step.name,
             *([text(_rate(step), digits=0, scale=large / _MB)] if large else []),
             text(_rate(step), digits=0),
-            text(median_known(trial.seen.p50 for trial in step.trials), digits=2, scale=1000),
-            text(median_known(trial.seen.p99 for trial in step.trials), digits=2, scale=1000),
+            text(median_known(one.p50 for one in step.rounds), digits=2, scale=1000),
+            text(median_known(one.p99 for one in step.rounds), digits=2, scale=1000),
             text(_cpu(step), digits=3),
-            text(median_known(trial.workers_cpu for trial in step.trials), digits=3),
-            text(median_known(step.rows_per_batch), digits=1),
-            str(sum(bool(trial.seen.fault) or bool(trial.seen.refused) for trial in step.trials)),
+            text(median_known(one.below_cpu for one in step.rounds), digits=3),
+            text(median_known(one.rows_per_batch for one in step.rounds), digits=1),
+            str(sum(bool(one.fault or one.refused) for one in step.rounds)),
             interval_text(step.ratio),
             step.state if step.state != "no mark" else "",
         ]
@@ -152,19 +155,19 @@ def sheet(finding: Finding) -> Sheet:
 
 
 def _rate(step: Step) -> float | None:
-    return median_known(trial.seen.requests_per_second for trial in step.trials)
+    return median_known(one.requests_per_second for one in step.rounds)
 
 
 def _cpu(step: Step) -> float | None:
-    return median_known(trial.server_cpu for trial in step.trials)
+    return median_known(one.front_cpu for one in step.rounds)
 
 
 def _faults(finding: Finding) -> list[str]:
     return [
-        f"{finding.title}: {step.name}: {trial.seen.fault or f'{trial.seen.refused} requests refused'}"
+        f"{finding.title}: {step.name}: {one.fault or f'{one.refused} requests refused'}"
         for step in finding.steps
-        for trial in step.trials
-        if trial.seen.fault or trial.seen.refused
+        for one in step.rounds
+        if one.fault or one.refused
     ]
 
 

@@ -1,44 +1,46 @@
-"""How the gateway scales: with workers, with the size of bodies and of answers, with connections."""
+"""How the gateway scales: with workers, with the size of bodies and answers, with connections."""
 
 import contextlib
 import json
 import resource
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from benchmarks.harness.batch_counts import batches
-from benchmarks.harness.generators import Traffic, Trial, measure
+from benchmarks.harness.commands import bare_asgi, uncork_serve
+from benchmarks.harness.marks import Bound, State, Values, at_least, at_most, ratios
 from benchmarks.harness.paths import SERVICES
-from benchmarks.pairs.pairs import ask_alone
-from benchmarks.peers.entrants import Running, ours, running, sleep_work
-from benchmarks.peers.judge import Values, ratios
-from benchmarks.peers.marks import FLAT, FLAT_FROM_CONNECTIONS, LARGE_BODIES, TWO_WORKERS, Bound, State
+from benchmarks.harness.rounds import Round, Target, Tell, ask_alone, interleave, measure, target
+from benchmarks.peers.entrants import ours, running, sleep_work
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.scale.answer_forms import NPY, V2_BINARY, answer_forms, vectors_service
-from uncork_dispatcher.plural import plural
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.servers import HOST, BenchError, Server, serve
+from uncork_loadtests.plural import plural
+from uncork_loadtests.servers import BenchError, Server, serve
 
-# Above the delay of any number of clients here, so that nobody is shed.
+TWO_WORKERS = at_least(1.9)
+"""Requests per second with two workers, by those with one."""
+LARGE_BODIES = at_least(0.5)
+"""Bytes per second, by those of a bare server that drops them."""
+FLAT = at_most(1.5)
+"""The gateway's processor time per request, by that at the start of the range."""
+_FLAT_FROM_CONNECTIONS = 16
+
+# Above the delay of any number of clients here, so that nothing is shed.
 _GOAL_MS = 60_000.0
 _MIDDLE = ModelPoint(intercept_ms=5, slope_ms=0.1)
-# Slow enough that many workers do not ask for more than the gateway can do.
+# Slow enough that many workers do not need more than the gateway can do.
 _SLOW = ModelPoint(intercept_ms=100, slope_ms=1)
 _CLIENTS_PER_WORKER = 32
 _BODY_CLIENTS = 16
 _ANSWER_CLIENTS = (1, 16)
 _CROWD = 256
-# Beside the connections: open files of a process that serves them.
+# Open files of a server process besides its connections.
 _OTHER_FILES = 512
-
-Tell = Callable[[str], None]
-"""Called with what is being done now, in a few words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user chose."""
+    """The user's choices."""
 
     rounds: int
     seconds: float
@@ -49,7 +51,7 @@ class Settings:
     workers: Sequence[int]
     body_bytes: Sequence[int]
     answer_bytes: int
-    """Of the array in an answer."""
+    """Size of the array in an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +59,9 @@ class Step:
     """One server, or one setting of it."""
 
     name: str
-    trials: Sequence[Trial]
-    rows_per_batch: Sequence[float | None] = ()
-    """In every round, where it was asked for."""
+    rounds: Sequence[Round]
     ratio: Interval | None = None
-    """To the step that all are related to; None for that one."""
+    """To the base; None for the base itself."""
     state: State = "no mark"
 
 
@@ -72,32 +72,24 @@ class Finding:
     kind: str
     title: str
     figure: str
-    """What the ratio is of."""
+    """Name of the figure that is compared."""
     base: str
-    """The step that is divided by."""
+    """The step that the others are divided by."""
     bound: Bound
     steps: Sequence[Step]
     body_bytes: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Measured:
-    """The trials of a step, while they are made."""
-
-    trials: list[Trial] = field(default_factory=list)
-    rows: list[float | None] = field(default_factory=list)
 
 
 def two_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
     """Compare two workers with one, under the same crowd."""
     work = sleep_work(_MIDDLE)
     with contextlib.ExitStack() as stack:
-        there = {}
+        targets = {}
         for count in (1, 2):
             tell(f"starting {count} workers")
-            name = plural(count, "worker")
-            there[name] = stack.enter_context(running(ours(work, workers=count), work=work))
-        found = _in_turns(there, settings=settings, connections=_CROWD, tell=tell)
+            entrant = ours(work, workers=count)
+            targets[plural(count, "worker")] = stack.enter_context(running(entrant, work=work))
+        found = _in_rounds(targets, settings=settings, clients=_CROWD, tell=tell)
     return [
         Finding(
             kind="two-workers",
@@ -105,36 +97,57 @@ def two_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
             figure="requests/s",
             base="1 worker",
             bound=TWO_WORKERS,
-            steps=_steps(found, figure=_rates(found), base="1 worker", bound=TWO_WORKERS),
+            steps=_steps(found, figure="requests_per_second", base="1 worker", bound=TWO_WORKERS),
         )
     ]
 
 
 def large_bodies(settings: Settings, *, tell: Tell) -> list[Finding]:
     """Compare a service that counts a long string with a bare server that drops the body."""
-    bare = [sys.executable, "-m", "uvicorn", "discard:app", "--app-dir", str(SERVICES)]
-    bare += ["--no-access-log", "--loop", "uvloop", "--http", "httptools"]
-    bare += ["--log-level", "warning", "--lifespan", "off", "--host", HOST]
-    service = [sys.executable, "-m", "uncork", "serve", f"{SERVICES / 'length.py'}:Length", "--host", HOST]
+    commands = {
+        "uncork": (uncork_serve(f"{SERVICES / 'length.py'}:Length"), "/readyz"),
+        "bare": (bare_asgi("discard:app"), "/"),
+    }
     with contextlib.ExitStack() as stack:
         servers = []
-        for name, command in (("uncork", service), ("bare", bare)):
+        for name, (command, ready) in commands.items():
             tell(f"starting {name}")
-            ready = "/readyz" if name == "uncork" else "/"
             servers.append(stack.enter_context(serve(name, command=command, ready_path=ready)))
         return [_bodies(servers, size, settings=settings, tell=tell) for size in settings.body_bytes]
 
 
+def _bodies(servers: Sequence[Server], size: int, *, settings: Settings, tell: Tell) -> Finding:
+    body = b'"' + b"u" * (size - 2) + b'"'
+    targets = {}
+    for server in servers:
+        answers = ask_alone(server, path="/length", bodies=[body])
+        if json.loads(answers[0]) != size - 2:
+            raise BenchError(
+                f"{server.name} answers {answers[0][:100]!r} to a string of {size - 2} characters"
+            )
+        targets[server.name] = target(server, path="/length", bodies=[body], expected=answers)
+    found = _in_rounds(targets, settings=settings, clients=_BODY_CLIENTS, tell=tell, title=f"{size} bytes")
+    return Finding(
+        kind="bodies",
+        title=f"bodies of {size:,} bytes, {_BODY_CLIENTS} clients: beside a bare server that drops them",
+        figure="MB/s",
+        base="bare",
+        bound=LARGE_BODIES,
+        steps=_steps(found, figure="requests_per_second", base="bare", bound=LARGE_BODIES),
+        body_bytes=size,
+    )
+
+
 def large_answers(settings: Settings, *, tell: Tell) -> list[Finding]:
-    """Processor time of the gateway per request over the form in which clients get one array."""
+    """Measure the gateway's processor time per request over the form of one array."""
     tell("starting uncork")
-    command = [*vectors_service(settings.answer_bytes), "--mb-max-latency", f"{_GOAL_MS:g}"]
+    command = vectors_service(settings.answer_bytes, {"--mb-max-latency": f"{_GOAL_MS:g}"})
     with serve("uncork", command=command) as server:
-        there = answer_forms(server)
+        targets = answer_forms(server)
         return [
             _curve(
                 "answers",
-                _in_turns(there, settings=settings, connections=clients, tell=tell),
+                _in_rounds(targets, settings=settings, clients=clients, tell=tell),
                 base=NPY,
                 judged=[V2_BINARY],
                 title=f"arrays of {settings.answer_bytes:,} bytes, clients: {clients}: "
@@ -145,16 +158,18 @@ def large_answers(settings: Settings, *, tell: Tell) -> list[Finding]:
 
 
 def by_connections(settings: Settings, *, tell: Tell) -> list[Finding]:
-    """Processor time of the gateway per request over the number of connections, one worker."""
+    """Measure the gateway's processor time per request over the number of connections, with one worker."""
     allow_open_files(max(settings.connections) + _OTHER_FILES)
     work = sleep_work(_MIDDLE)
-    found: dict[str, _Measured] = {f"{count}": _Measured() for count in settings.connections}
     with running(ours(work, goal_ms=_GOAL_MS), work=work) as server:
-        for turn in range(1, settings.rounds + 1):
-            for count in settings.connections:
-                tell(f"round {turn} of {settings.rounds}: {count} connections")
-                _measure(server, into=found[f"{count}"], connections=count, settings=settings)
-    judged = [count for count in settings.connections if count >= FLAT_FROM_CONNECTIONS]
+        found = interleave(
+            [f"{count}" for count in settings.connections],
+            rounds=settings.rounds,
+            measure=lambda name, _: _measure(server, settings=settings, clients=int(name)),
+            tell=tell,
+            title="connections",
+        )
+    judged = [count for count in settings.connections if count >= _FLAT_FROM_CONNECTIONS]
     return [
         _curve(
             "connections",
@@ -167,18 +182,16 @@ def by_connections(settings: Settings, *, tell: Tell) -> list[Finding]:
 
 
 def by_workers(settings: Settings, *, tell: Tell) -> list[Finding]:
-    """Processor time of the gateway per request over the number of workers, with as many clients for each."""
+    """Measure the gateway's processor time per request over the number of workers, with clients to match."""
     allow_open_files(max(settings.workers) * _CLIENTS_PER_WORKER + _OTHER_FILES)
     work = sleep_work(_SLOW)
-    found: dict[str, _Measured] = {f"{count}": _Measured() for count in settings.workers}
+    found: dict[str, list[Round]] = {}
     for count in settings.workers:
-        # One after the other: that many processes at once would be another measurement.
+        # One server at a time: so many idle processes would disturb the measurement.
         tell(f"starting {count} workers")
         with running(ours(work, workers=count, goal_ms=_GOAL_MS), work=work) as server:
-            for turn in range(1, settings.rounds + 1):
-                tell(f"{count} workers: round {turn} of {settings.rounds}")
-                clients = count * _CLIENTS_PER_WORKER
-                _measure(server, into=found[f"{count}"], connections=clients, settings=settings)
+            clients = count * _CLIENTS_PER_WORKER
+            found |= _in_rounds({f"{count}": server}, settings=settings, clients=clients, tell=tell)
     return [
         _curve(
             "workers",
@@ -198,11 +211,11 @@ KINDS: Mapping[str, Callable[..., list[Finding]]] = {
     "connections": by_connections,
     "workers": by_workers,
 }
-"""What can be measured."""
+"""Measurements by name."""
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process and those it starts open so many files; BenchError if the system does not allow it."""
+    """Let this process and its children open `count` files; raise BenchError if the system forbids it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= count or soft == resource.RLIM_INFINITY:
         return
@@ -211,92 +224,53 @@ def allow_open_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _in_turns(
-    there: Mapping[str, Running], *, settings: Settings, connections: int, tell: Tell
-) -> dict[str, _Measured]:
-    found = {name: _Measured() for name in there}
-    for turn in range(1, settings.rounds + 1):
-        # In turns: what else the machine does then falls on all alike.
-        for name, each in there.items():
-            tell(f"round {turn} of {settings.rounds}: {name}")
-            _measure(each, into=found[name], connections=connections, settings=settings)
-    return found
-
-
-def _bodies(servers: Sequence[Server], size: int, *, settings: Settings, tell: Tell) -> Finding:
-    body = b'"' + b"u" * (size - 2) + b'"'
-    there = {}
-    for server in servers:
-        answers = ask_alone(server, path="/length", bodies=[body])
-        if json.loads(answers[0]) != size - 2:
-            raise BenchError(
-                f"{server.name} answers {answers[0][:100]!r} to a string of {size - 2} characters"
-            )
-        traffic = Traffic(
-            path="/length",
-            bodies=[body],
-            expected=answers,
-            connections=_BODY_CLIENTS,
-            seconds=settings.seconds,
-        )
-        there[server.name] = Running(server=server, front=server, traffic=traffic)
-    tell(f"bodies of {size} bytes")
-    found = _in_turns(there, settings=settings, connections=_BODY_CLIENTS, tell=tell)
-    return Finding(
-        kind="bodies",
-        title=f"bodies of {size:,} bytes, {_BODY_CLIENTS} clients: beside a bare server that drops them",
-        figure="MB/s",
-        base="bare",
-        bound=LARGE_BODIES,
-        steps=_steps(found, figure=_rates(found), base="bare", bound=LARGE_BODIES),
-        body_bytes=size,
+def _in_rounds(
+    targets: Mapping[str, Target], *, settings: Settings, clients: int, tell: Tell, title: str = ""
+) -> dict[str, list[Round]]:
+    return interleave(
+        targets,
+        rounds=settings.rounds,
+        measure=lambda name, _: _measure(targets[name], settings=settings, clients=clients),
+        tell=tell,
+        title=title,
     )
 
 
-def _measure(each: Running, *, into: _Measured, connections: int, settings: Settings) -> None:
-    traffic = replace(each.traffic, connections=connections, seconds=settings.seconds)
-    before = batches(each.server)
-    into.trials.append(measure(each.front, traffic=traffic, generator=settings.generator))
-    after = batches(each.server)
-    count = after[0] - before[0] if before and after else 0
-    into.rows.append((after[1] - before[1]) / count if before and after and count else None)
-
-
-def _rates(found: Mapping[str, _Measured]) -> dict[str, Values]:
-    return {name: [trial.seen.requests_per_second for trial in each.trials] for name, each in found.items()}
+def _measure(each: Target, *, settings: Settings, clients: int) -> Round:
+    plan = replace(each.plan, clients=clients, seconds=settings.seconds)
+    return measure(replace(each, plan=plan), generator=settings.generator)
 
 
 def _curve(
-    kind: str, found: Mapping[str, _Measured], *, base: str, judged: Sequence[str], title: str
+    kind: str, found: Mapping[str, Sequence[Round]], *, base: str, judged: Sequence[str], title: str
 ) -> Finding:
-    costs = {name: [trial.server_cpu for trial in each.trials] for name, each in found.items()}
     return Finding(
         kind=kind,
         title=title,
         figure="front cpu",
         base=base,
         bound=FLAT,
-        steps=_steps(found, figure=costs, base=base, bound=FLAT, judged=judged),
+        steps=_steps(found, figure="front_cpu", base=base, bound=FLAT, judged=judged),
     )
 
 
 def _steps(
-    found: Mapping[str, _Measured],
+    found: Mapping[str, Sequence[Round]],
     *,
-    figure: Mapping[str, Values],
+    figure: str,
     base: str,
     bound: Bound,
     judged: Sequence[str] | None = None,
 ) -> list[Step]:
+    values: dict[str, Values] = {name: [getattr(one, figure) for one in each] for name, each in found.items()}
     steps = []
     for name, each in found.items():
-        related = [] if name == base else ratios(figure[name], by=figure[base])
+        related = [] if name == base else ratios(values[name], by=values[base])
         marked = name != base and (judged is None or name in judged)
         steps.append(
             Step(
                 name=name,
-                trials=each.trials,
-                rows_per_batch=each.rows,
+                rounds=each,
                 ratio=median_interval(related) if related else None,
                 state=bound.state(related) if marked else "no mark",
             )

@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chaos.questions import Row, answer
-from benchmarks.fault_costs.bench import parse_parts, text_of
+from benchmarks.chaos.questions import Row, right_answer
+from benchmarks.fault_costs.bench import text_of
 from benchmarks.fault_costs.findings import Finding, faults_of, mark_line
 from benchmarks.fault_costs.model import limit_per_s, payload
 from benchmarks.fault_costs.overload import Step
@@ -24,8 +23,9 @@ from benchmarks.fault_costs.poison import CLEAN, KINDS, Kind, Trial, try_batch
 from benchmarks.fault_costs.poison import finding as poison_finding
 from benchmarks.fault_costs.rolling import CASES, Turn, due_times_s
 from benchmarks.fault_costs.rolling import finding as rolling_finding
-from benchmarks.fault_costs.snapshots import Look, at_times, growth, replaced, sum_of
-from benchmarks.peers.marks import at_least, at_most
+from benchmarks.fault_costs.snapshots import Snapshot, at_times, growth, replaced
+from benchmarks.harness.marks import at_least, at_most
+from benchmarks.harness.metrics import sum_of
 from tests.loadtests.fake_server import reply, serving
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.loops import ClosedLoop
@@ -59,9 +59,11 @@ def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_af
     )
 
 
-def seen_at(at_s: float, *, memory_bytes: int = 1, queue_rows: int = 0, workers: Sequence[int] = ()) -> Look:
+def seen_at(
+    at_s: float, *, memory_bytes: int = 1, queue_rows: int = 0, workers: Sequence[int] = ()
+) -> Snapshot:
     """A look at a gateway."""
-    return Look(
+    return Snapshot(
         at_s=at_s,
         memory_bytes=memory_bytes,
         queue_rows=queue_rows,
@@ -170,11 +172,11 @@ def test_the_model_has_a_limit_and_right_answers() -> None:
 
 def test_goodput_is_what_comes_within_the_goal() -> None:
     """Late answers are none, and a table tells how many there are of each."""
-    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), looks=[])
+    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     overload = Step(
         name="4 times",
         outcome=outcome((200, 0.9, 900), (200, 1.1, 100), (503, 0.06, 2250), (503, 0.01, 750)),
-        looks=[seen_at(0.4, memory_bytes=50_000_000, queue_rows=70), seen_at(2, memory_bytes=60_000_000)],
+        snapshots=[seen_at(0.4, memory_bytes=50_000_000, queue_rows=70), seen_at(2, memory_bytes=60_000_000)],
     )
 
     found = overload_finding(saturated, [overload])
@@ -244,7 +246,7 @@ def test_poison_is_held_against_the_clean_batch_of_its_round() -> None:
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"right": 62}, "poison: raises at once: 62 of 63 others were answered rightly"),
+        ({"right": 62}, "poison: raises at once: 62 of 63 others were answered right"),
         ({"status": 200}, "poison: raises at once: it got 200"),
         ({"status": None}, "poison: raises at once: it got None"),
     ],
@@ -274,7 +276,7 @@ def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
         elif next(served) < spoilt:
             writer.write(b"no answer at all\r\n\r\n" if spoilt > 1 else reply(b'"another"'))
         else:
-            writer.write(reply(msgspec.json.encode(answer(row))))
+            writer.write(reply(msgspec.json.encode(right_answer(row))))
 
     async def run() -> Trial:
         async with serving(handle) as url, asyncio.timeout(30):
@@ -306,16 +308,9 @@ def test_requests_that_do_not_share_a_batch_show_nothing(batches: int) -> None:
         tried(RAISES, batches=batches)
 
 
-def test_parts_are_chosen_by_name() -> None:
-    """In the order in which they run."""
-    assert parse_parts("rolling, overload") == ["overload", "rolling"]
-    with pytest.raises(typer.BadParameter, match="there is no part 'fire'; there are overload, poison"):
-        parse_parts("fire")
-
-
 def test_the_section_has_what_all_parts_found() -> None:
     """Paragraphs first, then tables."""
-    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), looks=[])
+    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     found = text_of(
         [
             overload_finding(saturated, [saturated]),

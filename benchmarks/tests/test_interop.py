@@ -9,9 +9,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.harness.cli import choose
 from benchmarks.harness.environments import Environment
-from benchmarks.interop.bench import faults, parse_only, sheet
-from benchmarks.interop.catalogue import REQUIREMENTS, TARGETS, Target
+from benchmarks.interop.bench import faults, sheet
+from benchmarks.interop.catalogue import REQUIREMENTS, SERVICES, Service
 from benchmarks.interop.checked import Checked, Question, check, fault, questions
 from benchmarks.interop.dialects import V1, V2, Dialect
 from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
@@ -25,9 +26,9 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 RATES = {DIRECT: [100.0, 50.0, 80.0], PROXY: [400.0, 250.0, 320.0]}
 
 
-def sleeping() -> Target:
+def sleeping() -> Service:
     """Give the first server."""
-    return TARGETS[0]
+    return SERVICES[0]
 
 
 def work() -> Work:
@@ -54,9 +55,9 @@ def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> byte
 
 def found(**checked: Checked) -> Finding:
     """Give a server that was asked on both ways; all went well unless `checked` says otherwise."""
-    seen = {way: [(each, 4.0) for each in rounds(requests_per_second=rates)] for way, rates in RATES.items()}
+    seen = {way: rounds(requests_per_second=rates) for way, rates in RATES.items()}
     well = Checked(requests=10)
-    return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, seen=seen)
+    return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, rounds=seen)
 
 
 @given(dialect=DIALECTS, values=st.lists(NUMBERS, min_size=1), data=st.data())
@@ -180,8 +181,8 @@ def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy
     assert faults(found(proxy=lost)) == ["theirs, proxy: gone"]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_every_server_has_a_file_that_serves_it(target: Target) -> None:
+@pytest.mark.parametrize("target", SERVICES, ids=lambda target: target.name)
+def test_every_server_has_a_file_that_serves_it(target: Service) -> None:
     """And an environment of its own to serve it in."""
     environment = Environment(folder=Path("cache"))
 
@@ -191,11 +192,13 @@ def test_every_server_has_a_file_that_serves_it(target: Target) -> None:
     assert target.project in REQUIREMENTS
 
 
-def test_projects_are_chosen_by_name() -> None:
-    """One that is not known is named."""
-    assert {target.project for target in parse_only("kserve")} == {"kserve"}
-    assert parse_only(",".join(REQUIREMENTS)) == list(TARGETS)
+def test_names_are_chosen() -> None:
+    """In their own order; one that is not known is named."""
+    known = list(REQUIREMENTS)
+
+    assert choose("kserve", known, what="project") == ["kserve"]
+    assert choose("kserve, mlserver", known, what="project") == known
     with pytest.raises(typer.BadParameter, match="no project 'triton'; there are mlserver, kserve"):
-        parse_only("kserve,triton")
+        choose("kserve,triton", known, what="project")
     with pytest.raises(typer.BadParameter, match="no project is given"):
-        parse_only(",")
+        choose(",", known, what="project")

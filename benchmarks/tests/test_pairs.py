@@ -1,17 +1,15 @@
 """The bench, except for what it is for: nothing is measured here."""
 
-import io
 import sys
 from os import getpid
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from benchmarks.harness.generators import Trial, parse_wrk
-from benchmarks.pairs.bench import show
-from benchmarks.pairs.pairs import Comparison, spread
-from uncork_loadtests.servers import BenchError, Server, parse_stat, serve
+from benchmarks.bench import Pair, sheet
+from benchmarks.harness.marks import ratio_interval, ratios
+from benchmarks.harness.rounds import Round, interleave
+from benchmarks.harness.wrk import parse_wrk
+from uncork_loadtests.servers import BenchError, Server, serve
 
 WRK = """Running 4s test @ http://127.0.0.1:8765/echo
   1 threads and 256 connections
@@ -29,19 +27,18 @@ WRK_TROUBLE = """  Socket errors: connect 0, read 3, write 0, timeout 5
 
 
 def test_what_wrk_prints_is_read() -> None:
-    """Units are seconds, processor time is per 1000 answers."""
-    seen = parse_wrk(WRK, cpu=2.0202, answers_before=90)
+    """Units are seconds."""
+    seen = parse_wrk(WRK)
 
     assert seen.requests_per_second == pytest.approx(25252.5)
     assert seen.p50 == pytest.approx(950e-6)
     assert seen.p99 == 1.25
-    assert (seen.refused, seen.fault, seen.answers) == (0, "", 101100)
-    assert seen.generator_cpu == pytest.approx(0.02)
+    assert (seen.refused, seen.fault, seen.answers) == (0, "", 101010)
 
 
 def test_what_went_wrong_with_wrk_is_told() -> None:
     """Refused requests are no throughput; lost connections are a fault."""
-    seen = parse_wrk(WRK + WRK_TROUBLE, cpu=0.0)
+    seen = parse_wrk(WRK + WRK_TROUBLE)
 
     assert seen.requests_per_second == pytest.approx(25000)
     assert (seen.refused, seen.fault) == (1010, "socket errors: connect 0, read 3, write 0")
@@ -49,33 +46,41 @@ def test_what_went_wrong_with_wrk_is_told() -> None:
 
 def test_slow_answers_to_wrk_are_no_fault() -> None:
     """Its timeouts are answers that took over two seconds."""
-    assert parse_wrk(WRK + WRK_TROUBLE.replace("read 3", "read 0"), cpu=0.0).fault == ""
+    assert parse_wrk(WRK + WRK_TROUBLE.replace("read 3", "read 0")).fault == ""
 
 
 def test_nonsense_of_wrk_is_an_error() -> None:
     """And what it printed is shown."""
     with pytest.raises(BenchError, match="no such option"):
-        parse_wrk("no such option", cpu=0.0)
+        parse_wrk("no such option")
 
 
 def test_ratios_are_taken_round_by_round() -> None:
-    """The spread is that of the rounds; a round without a value makes it unknown."""
-    found = spread([2.0, 6.0, 4.0], by=[1.0, 2.0, 2.0])
-
-    assert found is not None
-    assert (found.median, found.low, found.high) == (2.0, 2.0, 3.0)
-    assert spread([1.0, None], by=[1.0, 1.0]) is None
-    assert spread([1.0], by=[0.0]) is None
+    """Rounds without a value, or with a zero to divide by, are left out."""
+    assert ratios([2.0, 6.0, 4.0], by=[1.0, 2.0, 2.0]) == [2.0, 3.0, 2.0]
+    assert ratios([1.0, None, 1.0], by=[1.0, 1.0, 0.0]) == [1.0]
+    assert ratio_interval([None], by=[1.0]) is None
 
 
-def test_a_process_name_may_look_like_anything() -> None:
-    """Parent and ticks are found behind a name with blanks and parentheses."""
-    line = "42 (a) S (b c) S 7 1 1 0 -1 4194304 100 0 0 0 250 50 9 9 20 0 1 0 1 1 1"
+def test_rounds_are_interleaved() -> None:
+    """Each round starts with another name, and one that is dropped is measured no more."""
+    names = {"a": 1, "b": 2, "c": 3}
+    seen: list[tuple[str, int]] = []
 
-    assert parse_stat(line) == (7, 300)
+    def measure(name: str, number: int) -> int:
+        seen.append((name, number))
+        if (name, number) == ("a", 2):
+            del names["a"]
+        return number
+
+    found = interleave(names, rounds=3, measure=measure, tell=lambda step: None)
+
+    assert [name for name, number in seen if number == 1] == ["a", "b", "c"]
+    assert [name for name, number in seen if number == 2] == ["b", "c", "a"]
+    assert [name for name, number in seen if number == 3] == ["c", "b"]
+    assert found == {"b": [1, 2, 3], "c": [1, 2, 3]}
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_processor_time_of_a_process_is_read() -> None:
     """This process has used some; one that does not exist has none to tell."""
     here = Server(name="here", command=("x",), port=1, pid=getpid())
@@ -99,26 +104,25 @@ def test_a_server_that_does_not_start_says_why() -> None:
         pass
 
 
-def test_a_comparison_is_shown_with_ratio_and_spread() -> None:
-    """Medians in the table, the ratio below it, the command in full."""
-    trials = {
-        name: [Trial(generator="wrk", seen=parse_wrk(WRK, cpu=0.0), server_cpu=0.01, workers_cpu=None)]
-        for name in ("uncork", "bare")
-    }
-    comparison = Comparison(
+def test_a_pair_is_a_table_with_ratios() -> None:
+    """Medians over the rounds; the ratio that matters stands out and below the table."""
+    fast = [Round(requests_per_second=rate, p50=None, p99=None) for rate in (2000.0, 3000.0, 4000.0)]
+    slow = [Round(requests_per_second=1000.0, p50=None, p99=None)] * 3
+    pair = Pair(
         title="echo",
         notes=["Generator: wrk."],
-        connections=256,
-        commands={"uncork": "uncork serve " + "x" * 200},
-        trials=trials,
+        commands={},
+        rounds={"uncork": fast, "bare": slow},
         metric="requests_per_second",
-        ratio=spread([3.0, 2.0], by=[2.0, 2.0]),
+        ratio=ratio_interval([2.0, 3.0, 4.0], by=[1.0, 1.0, 1.0]),
     )
-    output = io.StringIO()
 
-    show(comparison, console=Console(file=output, width=80))
+    table = sheet(pair)
 
-    text = output.getvalue()
-    assert "25,252" in text
-    assert "requests per second, uncork / bare: 1.25 (1.00 .. 1.50)" in text
-    assert "uncork serve " + "x" * 200 in text
+    assert table.rows[0] == ["requests/s", "3,000", "1,000", "3.000 (2.000 .. 4.000)"]
+    assert table.rows[1] == ["p50 latency, s", "-", "-", "-"]
+    assert table.emphasised == "requests/s"
+    assert table.notes == [
+        "requests per second, uncork / bare: 3.000 (2.000 .. 4.000)",
+        "Generator: wrk.",
+    ]

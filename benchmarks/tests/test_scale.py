@@ -4,9 +4,9 @@ import resource
 
 import pytest
 
-from benchmarks.harness.batch_counts import read_batches
-from benchmarks.harness.generators import Seen, Trial
-from benchmarks.peers.marks import at_least
+from benchmarks.harness.marks import at_least
+from benchmarks.harness.metrics import read_batches
+from benchmarks.harness.rounds import Round
 from benchmarks.scale.answer_forms import vectors_service
 from benchmarks.scale.bench import sheet
 from benchmarks.scale.scaling import Finding, Step, allow_open_files
@@ -22,20 +22,17 @@ uncork_batch_rows_count{api="predict"} 4
 """
 
 
-def trial(rate: float) -> Trial:
-    """One with this rate."""
-    seen = Seen(
+def trial(rate: float, *, rows_per_batch: float | None = None) -> Round:
+    """A round with this rate."""
+    return Round(
         requests_per_second=rate,
         p50=0.002,
         p99=None,
-        batch_size=None,
-        batch_size_by_answer=None,
-        refused=0,
-        fault="",
-        answers=100,
+        front_cpu=0.05,
+        all_cpu=None,
         generator_cpu=0.01,
+        rows_per_batch=rows_per_batch,
     )
-    return Trial(generator="wrk", seen=seen, server_cpu=0.05, workers_cpu=None)
 
 
 def test_batches_are_read_from_the_metrics() -> None:
@@ -61,12 +58,11 @@ def test_a_finding_is_a_table_with_its_mark() -> None:
     steps = [
         Step(
             name="uncork",
-            trials=[trial(90), trial(110)],
-            rows_per_batch=[4.0, None],
+            rounds=[trial(90, rows_per_batch=4.0), trial(110)],
             ratio=Interval(median=0.5, low=0.45, high=0.55),
             state="within the noise",
         ),
-        Step(name="bare", trials=[trial(200), trial(200)]),
+        Step(name="bare", rounds=[trial(200), trial(200)]),
     ]
     found = sheet(
         Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.harness.section import policies_sheet, section
+from benchmarks.harness.report import policies_sheet, section
 from benchmarks.harness.sheets import Sheet
 from benchmarks.models.agreement import TOLERANCE, largest_difference
 from benchmarks.models.encoder import ON_CPU, Times, times_sheet
@@ -14,7 +14,7 @@ from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Estimate
 from uncork_loadtests.traffic.plan import Payload, Plan
-from uncork_loadtests.tuning.batch_times import Measured, SizeTime, fit
+from uncork_loadtests.tuning.batch_times import BatchTimes, SizeTime, fit
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), clients=4)
 
@@ -142,7 +142,7 @@ def test_bodies_of_the_encoder_differ() -> None:
             Estimate(intercept_ms=2.1, slope_ms=0.98),
             "64 requests at once took longer than the goal",
             [
-                "what the gateway has learned from the same batches, says its `/metrics`: 2.1 + 0.98 n ms",
+                "the gateway's estimate from the same batches, by its `/metrics`: 2.1 + 0.98 n ms",
                 "64 requests at once took longer than the goal",
             ],
         ),
@@ -151,7 +151,7 @@ def test_bodies_of_the_encoder_differ() -> None:
 def test_batch_times_come_with_their_lines(learned: Estimate | None, stopped: str, more: list[str]) -> None:
     """The line through them, what the gateway made of them, and why it ended early."""
     sizes = tuple(SizeTime(rows=n, median_ms=2.0 + n, times_ms=(2.0 + n,)) for n in (1, 2, 4))
-    measured = Measured(
+    measured = BatchTimes(
         sizes=sizes, rows_per_request=1, overhead_ms=0.5, gateway_cpu_us=None, stopped=stopped
     )
 

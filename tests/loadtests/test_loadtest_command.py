@@ -123,7 +123,7 @@ def outcome(*changes: dict[str, Any]) -> Outcome:
         "done_s": 1.02,
         "status": 200,
         "batch_rows": 4,
-        "held_ms": 5.0,
+        "queued_ms": 5.0,
         "batch_ms": 12.0,
         "wrong": False,
         "first_s": 1.02,
@@ -158,7 +158,7 @@ def test_the_table_has_what_was_found() -> None:
         "done_s": math.nan,
         "first_s": math.nan,
         "batch_rows": 0,
-        "held_ms": math.nan,
+        "queued_ms": math.nan,
         "batch_ms": math.nan,
     }
     lines = shown(

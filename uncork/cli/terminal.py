@@ -11,9 +11,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from uncork.cli.errors import complain
-from uncork_loadtests.endings import end_on_sigterm
 from uncork_loadtests.generator.fleet import LoadTestError
-from uncork_loadtests.servers import BenchError
+from uncork_loadtests.servers import BenchError, end_on_sigterm
 from uncork_loadtests.targets import NoSuchApi
 
 INTERRUPTED = 130

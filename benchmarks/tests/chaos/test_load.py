@@ -11,7 +11,7 @@ import pytest
 from benchmarks.chaos.faults import LEAVE, POISON
 from benchmarks.chaos.ledger import Ledger
 from benchmarks.chaos.load import Connection, Load
-from benchmarks.chaos.questions import Row, answer, ask
+from benchmarks.chaos.questions import Row, ask, right_answer
 from benchmarks.chaos.streams import connected, fetch, read_reply
 from benchmarks.chaos.waiting import comes_true
 from tests.loadtests.fake_server import Handler, reply, serving
@@ -23,10 +23,10 @@ def right(body: bytes) -> bytes:
     """Answer as the service does."""
     value = msgspec.json.decode(body)
     if "instances" in value:
-        rows = [answer(msgspec.convert(row, Row)) for row in value["instances"]]
+        rows = [right_answer(msgspec.convert(row, Row)) for row in value["instances"]]
         return reply(msgspec.json.encode({"predictions": rows}))
     row = msgspec.convert(value, Row)
-    return reply(b"{}", status="500 Failed") if row.act else reply(msgspec.json.encode(answer(row)))
+    return reply(b"{}", status="500 Failed") if row.act else reply(msgspec.json.encode(right_answer(row)))
 
 
 def loaded(handler: Handler, *, until: int, poison: int = 0) -> Ledger:
@@ -187,7 +187,7 @@ def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: int, bo
             again = await read_reply(reader)
             assert again is None
         assert found is not None
-        return found.head.status, found.body
+        return found.status, found.body
 
     assert asyncio.run(run()) == (status, body)
 

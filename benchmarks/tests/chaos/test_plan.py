@@ -5,8 +5,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chaos.faults import DRAIN, FAULTS, KILL, POISON, STOP, parse_faults
-from benchmarks.chaos.plan import SETTLE_S, plan_strikes
+from benchmarks.chaos.faults import DRAIN, FAULTS, KILL, POISON, SETTLE_S, STOP, parse_faults, plan_strikes
 from benchmarks.chaos.report import Settings
 from benchmarks.chaos.run import choose, row_ms
 from benchmarks.chaos.trial import INJECTORS

@@ -5,10 +5,10 @@ from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.questions import ask
 from benchmarks.chaos.report import Settings, findings, sheet
 from benchmarks.harness.sheets import markdown
-from uncork_loadtests.generator.http_reply import Head, Reply
+from uncork_loadtests.generator.http_reply import Reply
 
 SETTINGS = Settings(seconds=20, seed=7, faults=["kill", "poison", "drain"], rate=300, workers=3)
-FINE = Reply(Head(500, 2, True, None), b"{}")
+FINE = Reply(500, b"{}")
 
 
 def ledger(*, poisons: int, losses: int) -> Ledger:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.peers.loads import Round
+from benchmarks.harness.rounds import Round
 
 
 def rounds(**figures: Sequence[float | None]) -> list[Round]:

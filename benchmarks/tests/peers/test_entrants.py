@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from benchmarks.harness.cli import choose, parse_counts
 from benchmarks.harness.environments import Environment
-from benchmarks.peers.bench import parse_connections, parse_peers, parse_points, parse_rates
+from benchmarks.peers.bench import parse_points, parse_rates
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.entrants import (
     SERVERS,
@@ -159,20 +160,20 @@ def test_versions_are_read_from_the_environment(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused() -> None:
     """With what is accepted."""
     with pytest.raises(typer.BadParameter, match=r"no peer 'moses'; there are mosec, .*"):
-        parse_peers("static,moses")
+        choose("static,moses", list(PEERS), what="peer")
     for text in ("1", "1,2,3", "a,b", "0,0", "-1,1", "nan,1"):
         with pytest.raises(typer.BadParameter):
             parse_points(text)
     for text in ("", "0,1", "x"):
         with pytest.raises(typer.BadParameter):
-            parse_connections(text)
+            parse_counts(text)
     for text in ("", "0", "101", "nan", "x"):
         with pytest.raises(typer.BadParameter):
             parse_rates(text)
     assert parse_rates("90,10") == [10, 90]
     assert parse_points("1,0.02;") == [POINT]
-    assert parse_connections("1,64") == [1, 64]
-    assert [peer.name for peer in parse_peers("static, mosec")] == ["static", "mosec"]
+    assert parse_counts("1,64") == [1, 64]
+    assert choose("static, mosec", list(PEERS), what="peer") == ["mosec", "static"]
 
 
 def test_a_server_that_answers_right_is_entered_and_ended() -> None:
@@ -180,8 +181,9 @@ def test_a_server_that_answers_right_is_entered_and_ended() -> None:
     with running(entrant(0.0), work=sleep_work(POINT)) as found:
         assert found.server.last_words() == ""
         assert found.front.pid == found.server.pid
-        assert found.traffic.expected[1] == b"0.5"
-        assert len(set(found.traffic.expected)) == len(found.traffic.expected)
+        assert found.plan.payload.expected is not None
+        assert found.plan.payload.expected[1] == b"0.5"
+        assert len(set(found.plan.payload.expected)) == len(found.plan.payload.expected)
 
     with pytest.raises(ProcessLookupError):
         os.kill(found.server.pid, signal.SIG_DFL)

@@ -7,18 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks.harness.generators import Traffic
+from benchmarks.harness.rounds import Round, Target, round_of, target
 from benchmarks.peers.contest import Contest, Event, Settings, events
-from benchmarks.peers.entrants import Running, sleep_work
-from benchmarks.peers.loads import (
-    ClosedLoop,
-    OpenLoop,
-    OverloadError,
-    Round,
-    VoidError,
-    long_enough_s,
-    open_round,
-)
+from benchmarks.peers.entrants import sleep_work
+from benchmarks.peers.loads import ClosedLoop, OpenLoop, OverloadError, check_keeps_up, long_enough_s
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.tests.peers.made_up_rounds import rounds
 from uncork_loadtests.generator.fleet import Outcome
@@ -55,12 +47,11 @@ def test_an_open_loop_is_summed_up() -> None:
     seen.samples["done_s"][101:106] += 1.0  # late for anything
     seen.samples["status"][111:116] = SHED
 
-    found = open_round(seen, front_cpu=0.2, all_cpu=None)
+    found = round_of(seen)
 
     assert [found.p50, found.p99] == pytest.approx([0.01, 0.11])
     assert [found.in_goal, found.soon] == pytest.approx([0.89, 0.99])
     assert (found.refused, found.wrong, found.fault) == (5, 0, "")
-    assert (found.front_cpu, found.all_cpu) == (0.2, None)
     assert found.generator_cpu == pytest.approx(0.1)
 
 
@@ -71,22 +62,24 @@ def test_faults_of_an_open_loop_are_told() -> None:
     seen.samples["status"][6] = 500
     seen.samples["status"][7] = LOST
 
-    found = open_round(seen, front_cpu=None, all_cpu=None)
+    found = round_of(seen)
 
     assert found.wrong == 1
-    assert found.fault == "1 wrong answer, the first: sent 1, got 2; 1 x 500; 1 connections lost"
+    assert found.fault == "1 wrong answer, the first: sent 1, got 2; 1 x 500; 1 connection lost"
 
 
-def test_an_open_loop_that_says_nothing_is_refused() -> None:
+def test_an_open_loop_that_says_nothing_is_noticed() -> None:
     """A generator that fell behind, before all; a server behind which a queue builds up."""
-    with pytest.raises(VoidError, match="fell behind"):
-        open_round(outcome(lag_s=0.005), front_cpu=None, all_cpu=None)
-    with pytest.raises(OverloadError, match=r"median latency is 1\.5 s, 0 of 1000 never answered"):
-        open_round(outcome(1.5), front_cpu=None, all_cpu=None)
+    behind = round_of(outcome(1.5, lag_s=0.5))
+    assert "fell behind" in behind.void
+    check_keeps_up(behind)
+    check_keeps_up(round_of(outcome()))
+    with pytest.raises(OverloadError, match=r"median latency is 1\.5 s, 0 never answered"):
+        check_keeps_up(round_of(outcome(1.5)))
     unanswered = outcome()
     unanswered.samples["status"][9] = UNANSWERED
-    with pytest.raises(OverloadError, match="1 of 1000 never answered"):
-        open_round(unanswered, front_cpu=None, all_cpu=None)
+    with pytest.raises(OverloadError, match="1 never answered"):
+        check_keeps_up(round_of(unanswered))
 
 
 def test_an_open_loop_lasts_until_a_p99_is_known() -> None:
@@ -132,7 +125,7 @@ class Scripted(OpenLoop):
     script: dict[str, Iterator[Round | BenchError]]
     asked: list[tuple[str, int]] = field(default_factory=list)
 
-    def measure(self, each: Running, *, turn: int) -> Round:
+    def measure(self, each: Target, *, turn: int) -> Round:
         """Give the next of the server's rounds, or raise it."""
         self.asked.append((each.server.name, turn))
         found = next(self.script[each.server.name])
@@ -146,8 +139,7 @@ def contest(*names: str) -> Contest:
     found = Contest(work=sleep_work(LIGHT), settings=SETTINGS, tell=lambda what: None)
     for name in names:
         server = Server(name=name, command=(), port=1, pid=1, last_words=partial(str, f"{name}: good-bye"))
-        traffic = Traffic(path="/", bodies=[b""], expected=[b""], connections=1, seconds=1)
-        found.there[name] = Running(server=server, front=server, traffic=traffic)
+        found.present[name] = target(server, path="/", bodies=[b""], expected=[b""])
     return found
 
 
@@ -159,7 +151,7 @@ def scripted(**script: Sequence[Round | BenchError]) -> Event:
 
 def test_rounds_alternate_and_a_void_one_is_repeated() -> None:
     """With the same schedule; when it stays void it is left out, and told."""
-    ours, theirs, void = rounds(p99=[1, 2, 3]), rounds(p99=[4, 5]), VoidError("behind")
+    ours, theirs, void = rounds(p99=[1, 2, 3]), rounds(p99=[4, 5]), replace(rounds(p99=[0])[0], void="behind")
     event = scripted(uncork=[ours[0], void, ours[1], ours[2]], a=[theirs[0], void, void, void, theirs[1]])
     here = contest("uncork", "a")
 
@@ -167,7 +159,7 @@ def test_rounds_alternate_and_a_void_one_is_repeated() -> None:
 
     assert found.rounds == {"uncork": ours, "a": [theirs[0], None, theirs[1]]}
     assert isinstance(event.load, Scripted)
-    assert event.load.asked[:6] == [("uncork", 1), ("a", 1), *[("uncork", 2)] * 2, *[("a", 2)] * 2]
+    assert event.load.asked[:7] == [("uncork", 1), ("a", 1), *[("a", 2)] * 3, *[("uncork", 2)] * 2]
     assert here.left_out == ["sleep 1 + 0.02n ms, open loop, 400/s: round 2 of a: void 3 times: behind"]
 
 
@@ -181,7 +173,7 @@ def test_who_breaks_or_cannot_keep_up_is_left_out_with_its_last_words() -> None:
     )
 
     assert found.rounds == {"uncork": [None, *rounds(p99=[1, 2])]}
-    assert [*here.there] == ["uncork"]
+    assert [*here.present] == ["uncork"]
     assert here.last_words == {"a": "a: good-bye", "b": "b: good-bye"}
     assert [line.rpartition("/s: ")[2] for line in here.left_out] == [
         "round 1 of uncork: does not keep up",

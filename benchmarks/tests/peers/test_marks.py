@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from benchmarks.harness.marks import at_least, at_most, ratios
+from benchmarks.harness.rounds import Round
 from benchmarks.harness.sheets import Sheet, markdown, show
-from benchmarks.peers.contest import Outcome, Point
-from benchmarks.peers.judge import best, ratios, values
-from benchmarks.peers.loads import Round
+from benchmarks.peers.contest import Point, WorkResult
 from benchmarks.peers.marks import (
     BEST,
     LIMIT,
     Mark,
-    at_least,
-    at_most,
+    best,
     closed_marks,
     open_marks,
+    values,
     verdict,
 )
 from benchmarks.peers.model_point import ModelPoint
@@ -165,9 +165,9 @@ def open_point() -> Point:
     )
 
 
-def outcome() -> Outcome:
+def outcome() -> WorkResult:
     """Both points."""
-    return Outcome(
+    return WorkResult(
         work="sleep",
         points=[closed_point(), open_point()],
         commands={},

@@ -1,6 +1,6 @@
-"""Keep-alive connections with one request at a time, and what closed and open loops have in common.
+"""Keep-alive connections with one request at a time, and the part that closed and open loops share.
 
-All of it runs on one event loop, so nothing needs a lock.
+Everything runs on one event loop; nothing needs a lock.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from uncork_loadtests.generator.answers import Answers, Asked
+from uncork_loadtests.generator.answers import AnswerLog, Asked
 from uncork_loadtests.generator.http_reply import Reply, ReplyError, ReplyParser
-from uncork_loadtests.generator.samples import LOST, NOT_TOLD, UNANSWERED
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, UNKNOWN
 from uncork_loadtests.generator.timer import Timer
 from uncork_loadtests.traffic.payloads import source
 from uncork_loadtests.traffic.plan import Plan
@@ -23,11 +23,11 @@ _CONNECT_SECONDS = 10.0
 
 
 class Traffic(ABC):
-    """One process's share of the requests of a plan: sends them, and records what comes of each."""
+    """One process's share of the requests of a plan: sends them and records each outcome."""
 
     def __init__(self, plan: Plan, *, share: int = 0) -> None:
         self.plan = plan
-        self.answers = Answers()
+        self.answers = AnswerLog()
         self.timer = Timer()
         self.start_s = 0.0
         self.stopping = False
@@ -37,38 +37,38 @@ class Traffic(ABC):
         self._make = source(plan)
         self._number = share
         self._connections: set[Connection] = set()
-        self._coming: set[Connection] = set()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: set[Connection] = set()
+        self._opening_tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._tls = plan.tls.context() if plan.is_https else None
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @abstractmethod
     def begin(self, start_s: float) -> None:
-        """Begin with the warm-up, so that what is measured starts at `start_s` of time.monotonic()."""
+        """Start the warm-up, so that the measured time starts at `start_s` of time.monotonic()."""
 
     @abstractmethod
-    def idle(self, connection: "Connection") -> None:
-        """Use a connection that is open and waits for no answer."""
+    def on_idle(self, connection: "Connection") -> None:
+        """Use an open connection that has no outstanding request."""
 
     @abstractmethod
-    def gone(self, connection: "Connection") -> None:
-        """Do without a connection that was closed; what was asked on it is recorded already."""
+    def on_closed(self, connection: "Connection") -> None:
+        """Replace a closed connection if needed; its outstanding request is already recorded."""
 
     @abstractmethod
-    def refused(self, error: OSError) -> None:
-        """Do without a connection that could not be had while requests are being sent."""
+    def on_connect_error(self, error: OSError) -> None:
+        """Handle a connection that could not be opened during the run."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Send nothing beyond the measured time."""
+        """Send nothing scheduled after the measured time."""
 
     @abstractmethod
-    def waiting(self) -> Sequence[tuple[float, float]]:
-        """When each request that was not sent yet was scheduled, and when it was fired."""
+    def unsent(self) -> Sequence[tuple[float, float]]:
+        """Return scheduled and fired time of each due request that is not sent yet."""
 
     async def connect(self, count: int) -> None:
-        """Open `count` connections; ConnectionError if one cannot be had."""
+        """Open `count` connections; raise ConnectionError if one fails."""
         new = [Connection(self) for _ in range(count)]
         outcomes = await asyncio.gather(*map(self._connect, new), return_exceptions=True)
         for outcome in outcomes:
@@ -76,23 +76,23 @@ class Traffic(ABC):
                 raise outcome
 
     def open(self, connection: "Connection") -> None:
-        """Open a connection, new or once more, while requests are being sent."""
+        """Open or reopen a connection during the run."""
         if self._closed:
             return
-        self._coming.add(connection)
+        self._opening.add(connection)
         task = asyncio.get_running_loop().create_task(self._connect(connection))
-        self._opening.add(task)
-        task.add_done_callback(partial(self._opened, connection))
+        self._opening_tasks.add(task)
+        task.add_done_callback(partial(self._connect_done, connection))
 
     @property
-    def coming(self) -> int:
-        """Connections that are being opened."""
-        return len(self._coming)
+    def opening(self) -> int:
+        """Number of connections being opened."""
+        return len(self._opening)
 
     @property
     def connections(self) -> int:
-        """Those that are open or being opened."""
-        return len(self._connections) + len(self._coming)
+        """Number of connections open or being opened."""
+        return len(self._connections) + len(self._opening)
 
     async def _connect(self, connection: "Connection") -> None:
         loop, (host, port) = asyncio.get_running_loop(), self.plan.address
@@ -105,14 +105,14 @@ class Traffic(ABC):
                 reason = f"its certificate is not trusted: {error.verify_message}; see --ca and --insecure"
             raise ConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
 
-    def _opened(self, connection: "Connection", task: asyncio.Task[None]) -> None:
-        self._opening.discard(task)
+    def _connect_done(self, connection: "Connection", task: asyncio.Task[None]) -> None:
+        self._opening_tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        self._coming.discard(connection)
+        self._opening.discard(connection)
         if isinstance(error, OSError):
-            self.refused(error)
+            self.on_connect_error(error)
         else:
             self.fail(error)
 
@@ -120,37 +120,37 @@ class Traffic(ABC):
         """Send the next request."""
         request, expected = self._make(self._number)
         self._number += self.plan.processes
-        connection.ask(Asked(scheduled_s, fired_s, now_s, request, expected))
+        connection.send(Asked(scheduled_s, fired_s, now_s, request, expected))
 
-    def joined(self, connection: "Connection") -> None:
-        """Note a connection that is open now."""
-        # Not only when the task that opened it ends: what happens until then must find it in one place.
-        self._coming.discard(connection)
+    def opened(self, connection: "Connection") -> None:
+        """Add an open connection."""
+        # Not in _connect_done, which runs later: the connection must be in exactly one set meanwhile.
+        self._opening.discard(connection)
         self._connections.add(connection)
         self.most_connections = max(self.most_connections, len(self._connections))
         if self.start_s:
-            self.idle(connection)
+            self.on_idle(connection)
 
-    def left(self, connection: "Connection", asked: Asked | None) -> None:
-        """Note a connection that was closed, perhaps before it answered."""
+    def closed(self, connection: "Connection", asked: Asked | None) -> None:
+        """Remove a closed connection; `asked` is the request lost with it."""
         self._connections.discard(connection)
         if asked is not None:
             self.unanswered(asked.scheduled_s, asked.fired_s, asked.sent_s, status=LOST)
-        self.gone(connection)
+        self.on_closed(connection)
         self.settle()
 
     def answered(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float) -> None:
-        """Record an answer that began at `first_s` and was whole at `now_s`."""
+        """Record an answer that began at `first_s` and was complete at `now_s`."""
         self.answers.add(asked, reply, first_s=first_s, now_s=now_s, start_s=self.start_s)
         self.outstanding -= 1
 
     def unanswered(self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int) -> None:
-        """Record a request that has no answer and will have none."""
+        """Record a request that stays without an answer."""
         self.answers.add_missing(scheduled_s, fired_s, sent_s, status=status, start_s=self.start_s)
         self.outstanding -= 1
 
     def settle(self) -> None:
-        """Say that all is over, if it is: nothing more is sent, and no answer is waited for."""
+        """End the run if nothing more is sent and no answer is outstanding."""
         if self.stopping and not self.outstanding and not self._over.done():
             self._over.set_result(None)
 
@@ -161,19 +161,19 @@ class Traffic(ABC):
             self._over.set_exception(error)
 
     def halt(self) -> None:
-        """End the run now; requests that are not answered yet are left out."""
+        """End the run now; outstanding requests are not recorded."""
         self.stopping = self.halted = True
         if not self._over.done():
             self._over.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as all is over; raise what failed."""
+        """Return after `seconds` or at the end of the run; raise its error."""
         await asyncio.wait({self._over}, timeout=max(0.0, seconds))
         if self._over.done():
             self._over.result()
 
     async def drain(self, seconds: float) -> None:
-        """Wait up to `seconds` for the answers still to come, and record those that do not."""
+        """Wait up to `seconds` for outstanding answers, then record the rest as unanswered."""
         if not self.halted:
             self.finish()
             self.settle()
@@ -181,34 +181,34 @@ class Traffic(ABC):
         if self.halted:
             return
         for connection in self._connections:
-            asked = connection.give_up()
+            asked = connection.forget()
             if asked is not None:
                 self.unanswered(asked.scheduled_s, asked.fired_s, asked.sent_s, status=UNANSWERED)
-        for scheduled_s, fired_s in self.waiting():
-            self.unanswered(scheduled_s, fired_s, NOT_TOLD, status=UNANSWERED)
+        for scheduled_s, fired_s in self.unsent():
+            self.unanswered(scheduled_s, fired_s, UNKNOWN, status=UNANSWERED)
 
     async def close(self) -> None:
-        """Close every connection, whatever is still outstanding."""
+        """Close every connection."""
         self.stopping = self._closed = True
         self.timer.close()
-        for task in self._opening:
+        for task in self._opening_tasks:
             task.cancel()
-        await asyncio.gather(*self._opening, return_exceptions=True)
+        await asyncio.gather(*self._opening_tasks, return_exceptions=True)
         for connection in self._connections:
-            connection.give_up()
+            connection.forget()
         await asyncio.gather(*(connection.close() for connection in list(self._connections)))
         if self._over.done():
-            self._over.exception()  # mark it as seen: another error may have been raised instead
+            self._over.exception()  # mark it as retrieved: another error may have been raised instead
 
 
 class Connection(asyncio.Protocol):
-    """A connection; it may be opened again when it was lost."""
+    """A connection that may be opened again after it was lost."""
 
     def __init__(self, traffic: Traffic) -> None:
         self.due_s = 0.0
-        """Closed loop: when the client has thought enough."""
+        """Closed loop: end of the client's think time."""
         self.asked: Asked | None = None
-        self._first_s = NOT_TOLD
+        self._first_s = UNKNOWN
         self._traffic = traffic
         self._transport: asyncio.Transport | None = None
         self._lost = asyncio.Event()
@@ -216,63 +216,61 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open and waits for no answer."""
+        """Whether it is open and has no outstanding request."""
         return self._transport is not None and self.asked is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be there for a request."""
         self._transport = cast(asyncio.Transport, transport)
         self._lost.clear()
         self._parser = ReplyParser()
-        self._first_s = NOT_TOLD
-        self._traffic.joined(self)
+        self._first_s = UNKNOWN
+        self._traffic.opened(self)
 
-    def ask(self, asked: Asked) -> None:
+    def send(self, asked: Asked) -> None:
         """Send a request; the connection must be idle."""
         assert self._transport is not None
         self.asked = asked
         self._transport.write(asked.request)
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of the answer; the last piece makes the connection idle."""
         try:
             reply = self._parser.feed(data)
-            if reply is None:
-                if self._parser.has_chunk and math.isnan(self._first_s):
-                    self._first_s = time.monotonic()
-                return
-            if self.asked is None:
-                raise ReplyError("an answer came that nobody had asked for")
+            asked = self.asked
+            if asked is None:
+                raise ReplyError("bytes came without a request")
         except ReplyError as error:
             self._traffic.fail(error)
             return
+        if reply is None:
+            if self._parser.has_chunk and math.isnan(self._first_s):
+                self._first_s = time.monotonic()
+            return
         now_s = time.monotonic()
-        asked, self.asked = self.asked, None
-        first_s, self._first_s = self._first_s, NOT_TOLD
+        self.asked = None
+        first_s, self._first_s = self._first_s, UNKNOWN
         if math.isnan(first_s):
             first_s = now_s
         traffic = self._traffic
         traffic.answered(asked, reply, first_s=first_s, now_s=now_s)
         self.due_s = now_s + traffic.plan.think_s
-        if reply.head.keep_alive:
-            traffic.idle(self)
+        if reply.keep_alive:
+            traffic.on_idle(self)
             traffic.settle()
         elif self._transport is not None:
-            self._transport.close()  # connection_lost goes on from there
+            self._transport.close()  # connection_lost does the rest
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell, also of the request that was lost with it."""
         self._transport = None
         self._lost.set()
-        self._traffic.left(self, self.give_up())
+        self._traffic.closed(self, self.forget())
 
-    def give_up(self) -> Asked | None:
-        """Wait no more for an answer; gives what was asked."""
+    def forget(self) -> Asked | None:
+        """Return the outstanding request and wait for it no longer."""
         asked, self.asked = self.asked, None
         return asked
 
     async def close(self) -> None:
-        """Drop the connection and wait until it is gone."""
+        """Abort the connection and wait until it is closed."""
         if self._transport is not None:
             self._transport.abort()
             await self._lost.wait()

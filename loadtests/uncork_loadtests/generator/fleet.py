@@ -1,14 +1,13 @@
-"""Runs a plan: starts the generator processes, lets them begin together, and merges what they saw.
+"""Runs a plan: starts the generator processes together and merges their results.
 
 outcome = run(Plan(url="http://127.0.0.1:3000/predict", payload=Payload(bodies=(b"[1, 2]",)), rate=500.0))
-summarise(outcome.samples, seconds=outcome.measured_s)
+outcome.summary()
 """
 
 import contextlib
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,58 +19,52 @@ from types import FrameType
 import msgspec
 import numpy as np
 
-from uncork_loadtests.generator.process import PLAN, START, STOP, Message, samples_file
-from uncork_loadtests.generator.samples import (
-    SAMPLE,
-    SHED,
-    Samples,
-    Summary,
-    status_name,
-    summarise,
-    void_reason,
-)
-from uncork_loadtests.generator.share import Part, Progress
+from uncork_loadtests.generator.frames import Frame, read_frame, samples_of
+from uncork_loadtests.generator.process import PLAN, START, STOP, command
+from uncork_loadtests.generator.samples import SHED, Samples, Summary, status_name, summarise, void_reason
+from uncork_loadtests.generator.share import Progress
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.plan import Plan
 
 _READY_SECONDS = 60.0
-# Between the word to start and the start, for it to reach all generators.
-_HEAD_START_S = 0.1
-# After the last answer can have come: for a generator to write what it saw.
+HEAD_START_S = 0.1
+"""Time between the start order and the start, for the order to reach all generators."""
+# For a generator to hand over its samples after the last answer.
 _END_SECONDS = 60.0
 Tell = Callable[[Progress], None]
 
 
-class LoadTestError(Exception):
-    """The run came to nothing; the message says why."""
+class LoadTestError(BenchError):
+    """The run has no result; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     samples: Samples
-    """All requests, the warm-up included, in the order in which they were scheduled."""
+    """All requests, warm-up included, by scheduled time."""
     measured_s: float
-    """How long was measured: less than planned if it was interrupted, 0 if that was in the warm-up."""
+    """Measured time: shorter than planned if interrupted, 0 if that was in the warm-up."""
     cpu_s: tuple[float, ...]
-    """Processor time that each generator used in the measured time."""
+    """Processor time of each generator in the measured time."""
     connections: int
-    """The most that were open at once, of all generators together."""
+    """Most connections open at once, summed over generators."""
     first_wrong: str
-    """What was sent, expected and answered first of all wrong answers; empty if all were right."""
+    """The first wrong answer, with its request and the expected answer; empty if all were right."""
     interrupted: bool
     first_errors: Mapping[int, str] = field(default_factory=dict)
-    """By status that is not 2xx: what the first answer with it said, shortened; empty if it said nothing."""
+    """The first error text by status, shortened."""
     without_retry_after: int = 0
-    """Answers with 503 that did not say when to come back, over the whole run."""
+    """Answers with 503 without Retry-After, over the whole run."""
 
     @property
     def failure(self) -> str:
-        """Why the run failed; empty if it did not.
+        """Why the run failed, or "".
 
-        It fails without a good answer, or if most requests have another status than 2xx and 503: refusals
-        with 503 may be what a load test of an overloaded service is about.
+        A run fails without any good answer, or if most requests have a status other than 2xx and 503:
+        refusals with 503 may be what the load test is about.
         """
         summary = self.summary()
         bad = {status: count for status, count in summary.statuses.items() if not 200 <= status < 300}
@@ -87,49 +80,49 @@ class Outcome:
 
     @property
     def void(self) -> str:
-        """Why the run says nothing about the server; empty if it does."""
+        """Why the run says nothing about the server, or ""."""
         return void_reason(self.samples, seconds=self.measured_s)
 
     def summary(self) -> Summary:
-        """Sum up; ValueError if nothing was measured."""
+        """Summarise; raise ValueError if nothing was measured."""
         return summarise(self.samples, seconds=self.measured_s, goal_s=self.plan.goal_s)
 
 
 def run(plan: Plan, *, tell: Tell | None = None) -> Outcome:
-    """Put a plan into practice; `tell` is called about once a second with what happened since.
+    """Run a plan; `tell` is called about once a second with the progress.
 
-    Ctrl-C (KeyboardInterrupt) ends the run early and gives what was seen so far.
+    Ctrl-C (KeyboardInterrupt) ends the run early and returns the samples so far.
 
     Raises:
-        LoadTestError: if the server cannot be reached, or a generator failed.
-        KeyboardInterrupt: if there is nothing yet to give.
+        LoadTestError: if the server cannot be reached or a generator failed.
+        KeyboardInterrupt: before the first measured request.
     """
     with tempfile.TemporaryDirectory(prefix="uncork-loadtest-") as name:
         folder = Path(name)
         (folder / PLAN).write_bytes(msgspec.msgpack.encode(plan))
         with _generators(folder, plan.processes) as fleet:
             fleet.wait_until_ready()
-            fleet.start(time.monotonic() + _HEAD_START_S + plan.warmup_s)
+            fleet.start(time.monotonic() + HEAD_START_S + plan.warmup_s)
             with _on_interrupt(fleet.stop):
-                parts = fleet.parts(plan, tell=tell)
-            samples = [
-                np.load(samples_file(folder, index), allow_pickle=False) for index in range(plan.processes)
-            ]
-    return _outcome(plan, parts, samples, interrupted=fleet.stopped)
+                last = fleet.last_frames(plan, tell=tell)
+    return _outcome(plan, last, interrupted=fleet.stopped)
 
 
-def _outcome(plan: Plan, parts: Sequence[Part], samples: Sequence[Samples], *, interrupted: bool) -> Outcome:
-    together = np.concatenate(samples) if samples else np.empty(0, dtype=SAMPLE)
+def _outcome(plan: Plan, last: Sequence[Frame], *, interrupted: bool) -> Outcome:
+    samples = np.concatenate([samples_of(frame) for frame in last])
+    results = [frame.result for frame in last if frame.result is not None]
     return Outcome(
         plan=plan,
-        samples=together[np.argsort(together["scheduled_s"], kind="stable")],
-        measured_s=min(part.measured_s for part in parts),
-        cpu_s=tuple(part.cpu_s for part in parts),
-        connections=sum(part.most_connections for part in parts),
-        first_wrong=next((part.first_wrong for part in parts if part.first_wrong), ""),
+        samples=samples[np.argsort(samples["scheduled_s"], kind="stable")],
+        measured_s=min(result.measured_s for result in results),
+        cpu_s=tuple(result.cpu_s for result in results),
+        connections=sum(result.most_connections for result in results),
+        first_wrong=next((result.first_wrong for result in results if result.first_wrong), ""),
         interrupted=interrupted,
-        first_errors={status: text for part in reversed(parts) for status, text in part.first_errors.items()},
-        without_retry_after=sum(part.without_retry_after for part in parts),
+        first_errors={
+            status: text for result in reversed(results) for status, text in result.first_errors.items()
+        },
+        without_retry_after=sum(result.without_retry_after for result in results),
     )
 
 
@@ -138,10 +131,12 @@ def _generators(folder: Path, count: int) -> Iterator["_Fleet"]:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for index in range(count):
-            command = [sys.executable, "-m", "uncork_loadtests.generator.process", str(folder), str(index)]
-            # A session of its own, so that Ctrl-C reaches us alone and we ask for what there is.
+            # A session of its own, so that Ctrl-C reaches only this process, which then asks for the samples.
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+                command(folder, index),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
             )
             processes.append(process)
         yield _Fleet(processes)
@@ -159,7 +154,7 @@ def _generators(folder: Path, count: int) -> Iterator["_Fleet"]:
 def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` on the first Ctrl-C; the second interrupts as usual."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python hands signals to the main thread only
+        yield  # Python delivers signals to the main thread only
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -179,80 +174,78 @@ class _Fleet:
     def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self.stopped = False
         self._processes = processes
-        self._said: queue.Queue[tuple[int, Message]] = queue.Queue()
+        self._frames: queue.Queue[tuple[int, Frame]] = queue.Queue()
         for index in range(len(processes)):
             threading.Thread(target=self._listen, args=(index,), daemon=True).start()
 
     def _listen(self, index: int) -> None:
-        process = self._processes[index]
-        assert process.stdout is not None
-        last = Message()
-        for line in process.stdout:
-            last = msgspec.json.decode(line, type=Message)
-            self._said.put((index, last))
-        # One that has handed over may end while others have not.
-        if last.part is None:
-            self._said.put((index, Message(failed=f"generator {index} ended too early")))
+        output = self._processes[index].stdout
+        assert output is not None
+        while True:
+            frame = read_frame(output.read)
+            self._frames.put((index, frame))
+            if frame.failed or frame.result is not None:
+                return
 
     def wait_until_ready(self) -> None:
-        """Return when all are connected."""
+        """Return when all generators are connected."""
         limit_s = time.monotonic() + _READY_SECONDS
         for _ in self._processes:
             self._next(limit_s)
 
     def start(self, start_s: float) -> None:
-        """Let all measure from `start_s` of time.monotonic() on."""
+        """Start the measured time at `start_s` of time.monotonic()."""
         self._order(f"{START} {start_s!r}")
 
     def stop(self) -> None:
-        """Let all end now."""
+        """End the run now."""
         self.stopped = True
         self._order(STOP)
 
-    def parts(self, plan: Plan, *, tell: Tell | None) -> list[Part]:
-        """Wait for what all have to hand over."""
+    def last_frames(self, plan: Plan, *, tell: Tell | None) -> list[Frame]:
+        """Wait for the last frame of every generator."""
         limit_s = time.monotonic() + plan.warmup_s + plan.seconds + _END_SECONDS
-        parts: dict[int, Part] = {}
+        last: dict[int, Frame] = {}
         progress: dict[int, Progress] = {}
-        while len(parts) < len(self._processes):
-            index, message = self._next(limit_s)
-            if message.part is not None:
-                parts[index] = message.part
-            elif message.progress is not None:
-                progress[index] = message.progress
+        while len(last) < len(self._processes):
+            index, frame = self._next(limit_s)
+            if frame.result is not None:
+                last[index] = frame
+            elif frame.progress is not None:
+                progress[index] = frame.progress
             if tell is not None and len(progress) == len(self._processes):
-                tell(_together(list(progress.values())))
+                tell(_sum_up(list(progress.values())))
                 progress.clear()
-        return [parts[index] for index in sorted(parts)]
+        return [last[index] for index in sorted(last)]
 
-    def _next(self, limit_s: float) -> tuple[int, Message]:
+    def _next(self, limit_s: float) -> tuple[int, Frame]:
         try:
-            index, message = self._said.get(timeout=max(0.0, limit_s - time.monotonic()))
+            index, frame = self._frames.get(timeout=max(0.0, limit_s - time.monotonic()))
         except queue.Empty:
             raise LoadTestError("a generator did not answer in time") from None
-        if message.failed:
-            raise LoadTestError(message.failed)
-        return index, message
+        if frame.failed:
+            raise LoadTestError(frame.failed)
+        return index, frame
 
     def _order(self, order: str) -> None:
         for process in self._processes:
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # what became of it is told on the other pipe
+            with contextlib.suppress(BrokenPipeError):  # _listen sees the end of the process
                 process.stdin.write(f"{order}\n".encode())
                 process.stdin.flush()
 
 
-def _together(parts: Sequence[Progress]) -> Progress:
+def _sum_up(all_progress: Sequence[Progress]) -> Progress:
     def highest(values: list[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
 
     return Progress(
-        at_s=parts[0].at_s,
-        seconds=parts[0].seconds,
-        done=sum(part.done for part in parts),
-        good=sum(part.good for part in parts),
-        shed=sum(part.shed for part in parts),
-        outstanding=sum(part.outstanding for part in parts),
-        p50_ms=highest([part.p50_ms for part in parts]),
-        p99_ms=highest([part.p99_ms for part in parts]),
+        at_s=all_progress[0].at_s,
+        seconds=all_progress[0].seconds,
+        done=sum(one.done for one in all_progress),
+        good=sum(one.good for one in all_progress),
+        shed=sum(one.shed for one in all_progress),
+        outstanding=sum(one.outstanding for one in all_progress),
+        p50_ms=highest([one.p50_ms for one in all_progress]),
+        p99_ms=highest([one.p99_ms for one in all_progress]),
     )

@@ -1,56 +1,56 @@
-"""What was seen of every request, and what follows from it: percentiles, rates, the rule that voids a run.
+"""One sample per request, and its summary: percentiles, rates, the rule that voids a run.
 
-Times are in seconds from the start of what is measured; the warm-up lies before 0. Latency counts from
-the time a request was scheduled for, not from when it was sent: a request that had to wait, for a free
-connection or for a generator that fell behind, has waited all the same.
+Times are in seconds from the start of the measured time; the warm-up is negative. Latency counts from the
+scheduled time, not from sending: waiting for a free connection or for a late generator is part of it.
 """
 
 from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+UNKNOWN = float("nan")
+"""A time that no answer states."""
 LOST = 0
-"""Status of a request whose connection broke, or could not be had."""
+"""Status of a request whose connection broke or could not be opened."""
 UNANSWERED = -1
-"""Status of a request that had no answer some time after the end."""
+"""Status of a request that was still unanswered after the drain time."""
 SHED = 503
 SAMPLE = np.dtype(
     [
         ("scheduled_s", "f8"),
         ("fired_s", "f8"),  # when the generator got to it
-        ("sent_s", "f8"),  # later than that if it waited for a connection; NaN: never
-        ("done_s", "f8"),  # when its whole answer was there; NaN: never
+        ("sent_s", "f8"),  # later than fired_s if it waited for a connection; NaN: never sent
+        ("done_s", "f8"),  # when its answer was complete; NaN: never
         ("status", "i4"),
-        ("batch_rows", "i4"),  # 0: the answer does not say
-        ("held_ms", "f4"),  # NaN: the answer does not say
-        ("batch_ms", "f4"),
+        ("batch_rows", "i4"),  # 0: unknown
+        ("queued_ms", "f4"),  # NaN: unknown
+        ("batch_ms", "f4"),  # NaN: unknown
         ("wrong", "?"),
-        ("first_s", "f8"),  # when the first chunk of a streamed answer came; of another, done_s
-        ("chunks", "i4"),  # of a streamed answer; 0: not streamed
+        ("first_s", "f8"),  # when the first chunk of a streamed answer arrived; done_s otherwise
+        ("chunks", "i4"),  # 0: not streamed
     ]
 )
 Samples = NDArray[Any]
-"""An array of SAMPLE, in the order in which requests were done with."""
+"""An array of SAMPLE, in the order in which requests ended."""
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 BEYOND = 5
-"""A percentile is shown where at least so many requests are slower: p99 needs 500, p99.9 needs 5000."""
+"""Requests that must be slower for a percentile to be reported: p99 needs 500 requests, p99.9 needs 5000."""
 _VOID_LAG_S = 0.001
 _VOID_SHARE = 0.1
 
 
 def status_name(status: int) -> str:
-    """A status as people read it."""
     return {SHED: "503 (shed)", LOST: "connection lost", UNANSWERED: "no answer"}.get(status, str(status))
 
 
 class Recorder:
-    """Keeps the samples of a run while it is under way."""
+    """Collects the samples of a run, by column."""
 
     def __init__(self) -> None:
         self._columns = {name: array(_CODES[SAMPLE[name].str[1:]]) for name in SAMPLE.names or ()}
@@ -60,12 +60,12 @@ class Recorder:
         return len(self._columns["status"])
 
     def add(self, *values: float) -> None:
-        """Keep one sample: its fields in their order."""
+        """Add one sample: its fields in the order of SAMPLE."""
         for append, value in zip(self._appends, values, strict=True):
             append(value)  # type: ignore[arg-type]
 
     def samples(self, *, first: int = 0) -> Samples:
-        """A copy of all samples from number `first` on."""
+        """Return a copy of all samples from number `first` on."""
         found = np.empty(len(self) - first, dtype=SAMPLE)
         for name, column in self._columns.items():
             found[name] = column[first:]
@@ -77,100 +77,95 @@ _CODES = {"f8": "d", "f4": "f", "i4": "i", "b1": "b"}
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Percentiles of some times, in milliseconds."""
+    """Mean, percentiles and maximum of a set of times."""
 
     count: int
     mean_ms: float
     percentiles_ms: dict[str, float | None]
-    """By name, as "99.9"; None where fewer than BEYOND are beyond it."""
+    """By name, such as "99.9"; None if fewer than BEYOND times are above it."""
     max_ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a run found. Requests are those scheduled in the measured time."""
+    """The outcome of a run. Unless noted, it covers the requests scheduled in the measured time."""
 
     requests: int
     offered_per_s: float
     answered_per_s: float
-    """Good answers (2xx) that came within the measured time, per second of it."""
+    """Good answers (2xx) that arrived within the measured time, per second."""
     statuses: dict[int, int]
-    """Requests by HTTP status; LOST and UNANSWERED are no answers."""
+    """Requests by HTTP status, LOST or UNANSWERED."""
     latency: Spread | None
-    """Of the good answers; None if there were none."""
+    """Of good answers; None without any."""
     first_chunk: Spread | None
-    """Of the good answers that were streamed, from the scheduled time to the first chunk; else None."""
+    """From the scheduled time to the first chunk, of good streamed answers."""
     chunk_gap: Spread | None
-    """Of the same answers, the mean time from a chunk to the next; None if all had a single chunk."""
+    """Mean time between chunks, of good streamed answers with more than one chunk."""
     chunks_per_s: float | None
-    """Chunks of the same answers, per second of the measured time."""
     chunks_by_answer: float | None
-    """Mean over the same answers."""
     in_goal: float | None
-    """Share of all requests that had a good answer within the goal; None without a goal."""
+    """Share of all requests with a good answer within the goal; None without a goal."""
     batch_rows_by_answer: float | None
-    """Rows in the batch that an answer was in, mean over answers."""
+    """Mean batch size over answers."""
     batch_rows_by_batch: float | None
-    """Mean over batches, if every request carries one row."""
+    """Mean batch size over batches, if every request carries one row."""
     held: Spread | None
-    """How long requests were held, as their answers say."""
+    """Time in the queue, as stated by answers."""
     batch: Spread | None
-    """How long their batches took."""
+    """Execution time of the batch, as stated by answers."""
     rest: Spread | None
-    """What is left of the latency: transport, the gateway's own work, waiting for a connection."""
+    """Latency minus queue and batch: transport, the gateway's own work, waiting for a connection."""
     wrong: int
-    """Answers that were not the expected one, over the whole run."""
+    """Answers that differ from the expected one, over the whole run."""
     lag: Spread | None
     """How late the generator got to requests."""
     waited_for_connection: int
-    """Requests that were sent later than the generator got to them: all connections were busy, or new."""
+    """Requests sent later than the generator got to them, because no open connection was free."""
 
     @property
     def good(self) -> int:
-        """Requests with a good answer."""
         return sum(count for status, count in self.statuses.items() if 200 <= status < 300)
 
     @property
     def shed(self) -> int:
-        """Requests refused with 503."""
         return self.statuses.get(SHED, 0)
 
     @property
     def failed(self) -> int:
-        """Requests without any answer."""
         return self.statuses.get(LOST, 0) + self.statuses.get(UNANSWERED, 0)
 
 
 def measured(samples: Samples, *, seconds: float = inf) -> Samples:
-    """Those scheduled within the measured time."""
+    """Return the samples scheduled within the measured time."""
     due = samples["scheduled_s"]
     return samples[(due >= 0) & (due < seconds)]
 
 
 def is_good(samples: Samples) -> NDArray[np.bool_]:
-    """Which of them have a good answer."""
+    """Return a mask of the samples with a 2xx answer."""
     found: NDArray[np.bool_] = samples["status"] // 100 == 2
     return found
 
 
 def latencies_s(samples: Samples) -> NDArray[np.float64]:
-    """Of each: seconds from when it was scheduled to its whole answer; NaN without an answer."""
+    """Return the time from schedule to complete answer; NaN without an answer."""
     found: NDArray[np.float64] = samples["done_s"] - samples["scheduled_s"]
     return found
 
 
 def first_chunks_s(samples: Samples) -> NDArray[np.float64]:
-    """Of each: seconds from when it was scheduled to the first chunk of its answer."""
+    """Return the time from schedule to the first chunk of the answer."""
     found: NDArray[np.float64] = samples["first_s"] - samples["scheduled_s"]
     return found
 
 
 def spread(seconds: NDArray[Any]) -> Spread | None:
-    """Sum up times in seconds; None if there are none."""
+    """Summarise times; None if there are none."""
     if not len(seconds):
         return None
     times_ms = np.asarray(seconds, dtype=np.float64) * 1000
-    # Nearest rank, not interpolated: an average of two modes is a latency nobody had.
+    # Nearest rank: interpolation between two modes gives a latency that never occurred.
     values = np.quantile(times_ms, [p / 100 for p in PERCENTILES], method="inverted_cdf")
     return Spread(
         count=len(times_ms),
@@ -184,12 +179,12 @@ def spread(seconds: NDArray[Any]) -> Spread | None:
 
 
 def enough(count: int, *, percentile: float) -> bool:
-    """Whether so many samples are enough to speak of a percentile."""
+    """Whether `count` samples suffice to report a percentile."""
     return count * (100 - percentile) / 100 >= BEYOND - 1e-9
 
 
 def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) -> Summary:
-    """Sum up the samples of a run of which `seconds` were measured."""
+    """Summarise the samples of a run with `seconds` of measured time."""
     ours = measured(samples, seconds=seconds)
     good = ours[is_good(ours)]
     latency = latencies_s(good)
@@ -197,8 +192,8 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
     several = streamed[streamed["chunks"] > 1]
     statuses, counts = np.unique(ours["status"], return_counts=True)
     by_answer, by_batch = batch_rows(good["batch_rows"])
-    told = good[~np.isnan(good["held_ms"]) & ~np.isnan(good["batch_ms"])]
-    held_s, batch_s = told["held_ms"] / 1000, told["batch_ms"] / 1000
+    stated = good[~np.isnan(good["queued_ms"]) & ~np.isnan(good["batch_ms"])]
+    queued_s, batch_s = stated["queued_ms"] / 1000, stated["batch_ms"] / 1000
     in_time = is_good(samples) & (samples["done_s"] >= 0) & (samples["done_s"] < seconds)
     waited = ours["sent_s"] > ours["fired_s"]
     return Summary(
@@ -214,9 +209,9 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
         in_goal=int((latency <= goal_s).sum()) / len(ours) if goal_s is not None and len(ours) else None,
         batch_rows_by_answer=by_answer,
         batch_rows_by_batch=by_batch,
-        held=spread(held_s),
+        held=spread(queued_s),
         batch=spread(batch_s),
-        rest=spread(latencies_s(told) - held_s - batch_s),
+        rest=spread(latencies_s(stated) - queued_s - batch_s),
         wrong=int(samples["wrong"].sum()),
         lag=spread(ours["fired_s"] - ours["scheduled_s"]),
         waited_for_connection=int((waited | np.isnan(ours["sent_s"])).sum()),
@@ -224,21 +219,21 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
 
 
 def batch_rows(rows: NDArray[Any]) -> tuple[float | None, float | None]:
-    """From the batch sizes that answers tell: the mean over answers, and the mean over batches.
+    """Return the mean batch size over answers, and over batches.
 
-    A batch of n is seen by n answers, so the mean over answers leans to the large ones.
+    A batch of n gives n answers, so the mean over answers weighs large batches more.
     """
-    told = rows[rows > 0]
-    if not len(told):
+    stated = rows[rows > 0]
+    if not len(stated):
         return None, None
-    return float(told.mean()), float(len(told) / (1 / told).sum())
+    return float(stated.mean()), float(len(stated) / (1 / stated).sum())
 
 
 def void_reason(samples: Samples, *, seconds: float = inf) -> str:
-    """Why the measured time says nothing about the server; empty if it does.
+    """Return why the run is void, or "".
 
-    The p99 of the generator's lag may be 1 ms, or a tenth of the p99 of the latency if that is more. Of
-    streamed answers, the time to the first chunk counts as their latency.
+    The p99 of the generator's lag may reach 1 ms, or a tenth of the latency's p99 if that is more. The
+    latency of a streamed answer is the time to its first chunk.
     """
     ours = measured(samples, seconds=seconds)
     if not len(ours):
@@ -258,7 +253,3 @@ def void_reason(samples: Samples, *, seconds: float = inf) -> str:
 
 def _p99(seconds: NDArray[Any]) -> float:
     return float(np.quantile(seconds, 0.99, method="inverted_cdf"))
-
-
-NOT_TOLD = nan
-"""Stands for times that an answer does not tell."""

@@ -1,4 +1,4 @@
-"""Many times to call functions at, on one precise alarm."""
+"""A queue of scheduled calls on one precise alarm."""
 
 import heapq
 import time
@@ -7,18 +7,17 @@ from itertools import count
 
 from uncork_dispatcher.alarm import make_alarm
 
-# Calls in one turn of the loop. Were there no limit, a generator that has too much to do would send in time
-# and read its answers late, and nobody would notice.
-_MOST_A_TURN = 8
+# Without a limit, an overloaded generator would send on time and read its answers late, unnoticed.
+_MAX_CALLS_PER_TURN = 8
 
 
 class Timer:
-    """Calls functions of the running event loop at times of time.monotonic()."""
+    """Calls functions in the running event loop at times of time.monotonic()."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        self._alarm = make_alarm(self._expired)
+        self._alarm = make_alarm(self._on_alarm)
 
     def call_at(self, when_s: float, function: Callable[[], None]) -> None:
         """Call once, at `when_s` or, if that is past, as soon as possible."""
@@ -28,12 +27,12 @@ class Timer:
             self._alarm.set(when_s, time.monotonic())
 
     def close(self) -> None:
-        """Call nothing any more."""
+        """Drop all scheduled calls."""
         self._due.clear()
         self._alarm.close()
 
-    def _expired(self) -> None:
-        for _ in range(_MOST_A_TURN):
+    def _on_alarm(self) -> None:
+        for _ in range(_MAX_CALLS_PER_TURN):
             if not self._due or self._due[0][0] > time.monotonic():
                 break
             heapq.heappop(self._due)[2]()

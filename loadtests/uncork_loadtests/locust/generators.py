@@ -1,8 +1,7 @@
-"""Generator processes under gevent: read without blocking the other greenlets of a locust process."""
+"""Generator processes under gevent, read without blocking the other greenlets of a locust process."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,28 +13,26 @@ import msgspec
 from gevent.queue import Queue
 from gevent.subprocess import PIPE, Popen
 
-from uncork_loadtests.generator.process import PLAN
-from uncork_loadtests.generator.streaming import Frame, read_frame
+from uncork_loadtests.generator.fleet import HEAD_START_S
+from uncork_loadtests.generator.frames import Frame, read_frame
+from uncork_loadtests.generator.process import PLAN, START, command
 from uncork_loadtests.traffic.plan import Plan
-
-# Between the word to start and the start, for it to reach all generators.
-_HEAD_START_S = 0.1
 
 
 @contextmanager
 def generators(plan: Plan, shares: Sequence[int]) -> Iterator[Queue[Frame]]:
-    """Start the generator processes together; what they say afterwards comes through the queue."""
+    """Start the generators of these shares together; yield a queue of their frames."""
     frames: Queue[Frame] = Queue()
     processes: list[Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="uncork-locust-") as folder:
         (Path(folder) / PLAN).write_bytes(msgspec.msgpack.encode(plan))
         try:
             for share in shares:
-                command = [sys.executable, "-m", "uncork_loadtests.generator.streaming", folder, str(share)]
-                # A session of its own, so that Ctrl-C reaches locust alone.
-                processes.append(Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=True))
+                # A session of its own, so that Ctrl-C reaches locust only.
+                arguments = command(Path(folder), share, stream=True)
+                processes.append(Popen(arguments, stdin=PIPE, stdout=PIPE, start_new_session=True))
             first = [read_frame(process.stdout.read) for process in processes]
-            start = f"{time.monotonic() + _HEAD_START_S + plan.warmup_s!r}\n".encode()
+            start = f"{START} {time.monotonic() + HEAD_START_S + plan.warmup_s!r}\n".encode()
             for process, frame in zip(processes, first, strict=True):
                 if frame.failed:
                     frames.put(frame)
@@ -54,5 +51,5 @@ def _listen(process: Popen[bytes], frames: Queue[Frame]) -> None:
     while True:
         frame = read_frame(process.stdout.read)
         frames.put(frame)
-        if frame.ended or frame.failed:
+        if frame.result is not None or frame.failed:
             return

@@ -1,4 +1,4 @@
-"""What the options that we add to locust's mean, without locust."""
+"""The options added to locust's, independent of locust."""
 
 from __future__ import annotations
 
@@ -33,39 +33,38 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 VARIABLES = {name: f"UNCORK_{name.removeprefix('--').replace('-', '_').upper()}" for name, _ in _OPTIONS}
-"""The variable of the environment that each option may come from."""
+"""The environment variable of each option."""
 
 
 class WrongOptions(Exception):
-    """The message says what is wrong with the options."""
+    """Options that contradict each other or cannot be used."""
 
 
 class Reported(NamedTuple):
-    """What locust's statistics are told of a request."""
+    """One request as reported to locust's statistics."""
 
     response_time_ms: float | None
-    """From the scheduled time; None without an answer."""
+    """Since the scheduled time; None without an answer."""
     failure: str
     """Empty if the answer was good."""
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Declare ours; each may come from the environment, as UNCORK_PATH."""
+    """Declare the options; each may come from the environment, such as UNCORK_PATH."""
     group = parser.add_argument_group("uncork", "What is sent, and when.")
     for name, settings in _OPTIONS:
         group.add_argument(name, env_var=VARIABLES[name], **settings)
 
 
 def is_open(options: Namespace) -> bool:
-    """Whether an open loop is asked for."""
     return options.rate is not None or options.arrivals.startswith(REPLAY)
 
 
 def payload_of(options: Namespace) -> Payload:
-    """What to send.
+    """Return the bodies to send.
 
     Raises:
-        WrongOptions: if the options do not say, or what they name cannot be had.
+        WrongOptions: if the options contradict each other, or a file cannot be read.
     """
     if options.data and options.lines:
         raise WrongOptions("give --data or --lines, not both")
@@ -91,7 +90,7 @@ def _random(options: Namespace) -> RandomRows:
 
 
 def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
-    """The whole of an open loop that so many locust processes share.
+    """Return the plan that `locusts` processes share.
 
     Raises:
         WrongOptions: if a value is missing or out of range.
@@ -116,7 +115,7 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
 
 
 def report(*, status: int, latency_ms: float, wrong: bool) -> Reported:
-    """What becomes of a sample."""
+    """Turn a sample into what locust records."""
     if status in (LOST, UNANSWERED):
         return Reported(None, "connection lost" if status == LOST else "no answer")
     if wrong:

@@ -1,11 +1,11 @@
-"""Users for locust: two that wait for their answers, and one that runs our open loop inside locust.
+"""Users for locust: two closed loops, and one that runs the open loop inside locust.
 
     locust -f loadtests/locustfile.py --host http://127.0.0.1:3000 --headless -u 64 -t 30s --path /predict
     locust -f loadtests/locustfile.py --host http://127.0.0.1:3000 --headless --rate 500 --seconds 30
 
-The open loop runs in generator processes of its own, which gevent cannot delay; locust is told of every
-request. Distributed, every locust worker with an OpenLoopUser has its share of one schedule: start as many
-users (-u) as there are workers. A run is void when a generator fell behind: the exit code is then 1.
+The open loop runs in generator processes of its own, which gevent cannot delay, and reports every request to
+locust. Distributed, every locust worker with an OpenLoopUser runs its share of one schedule: start as many
+users (-u) as workers. A run is void if a generator fell behind; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 from locust.stats import CSV_STATS_INTERVAL_SEC
 
+from uncork_loadtests.generator.frames import Frame, samples_of
 from uncork_loadtests.generator.samples import Samples, latencies_s, measured, void_reason
-from uncork_loadtests.generator.streaming import Frame, samples_of
 from uncork_loadtests.locust.generators import generators
 from uncork_loadtests.locust.options import (
     WrongOptions,
@@ -40,35 +40,32 @@ from uncork_loadtests.traffic.plan import Payload
 
 log = logging.getLogger("uncork.locust")
 
-# Messages between master and workers: a user is there, its share, what went wrong, it is done.
+# Messages between master and workers: a user is ready, its share, a problem, the share is done.
 _HERE, _SHARE, _PROBLEM, _DONE = "uncork_here", "uncork_share", "uncork_problem", "uncork_done"
-# So many requests are told of before others have their turn.
+# Requests reported to locust before other greenlets run.
 _AT_A_TIME = 200
 
 
 class _ClosedLoopUser(FastHttpUser):
-    """Posts the bodies in turn, waits for each answer, compares it, and thinks."""
+    """Posts the bodies in turn, waits for each answer, compares it, and pauses."""
 
     abstract = True
     _payload: Payload
     _numbers = count()
 
     def on_start(self) -> None:
-        """Make the bodies, once for all users of the process."""
+        # Once for all users of the process.
         if "_payload" not in type(self).__dict__:
             type(self)._payload = self.payload(self.environment.parsed_options)
 
     def payload(self, options: Any) -> Payload:
-        """What this kind of user sends."""
         return payload_of(options)
 
     def wait_time(self) -> float:
-        """Seconds of thinking."""
         return float(self.environment.parsed_options.think_ms) / 1000
 
     @task
     def ask(self) -> None:
-        """Send one request."""
         options: Any = self.environment.parsed_options
         place = next(self._numbers) % len(self._payload.bodies)
         headers = {"Content-Type": options.content_type}
@@ -84,19 +81,18 @@ class _ClosedLoopUser(FastHttpUser):
 
 
 class NdArrayUser(_ClosedLoopUser):
-    """Sends random rows of --shape."""
+    """Sends random rows of --shape, even if files are named."""
 
     def payload(self, options: Any) -> Payload:
-        """Random rows, whatever files are named."""
         return payload_of(Namespace(**{**vars(options), "data": "", "lines": "", "expected": ""}))
 
 
 class JsonUser(_ClosedLoopUser):
-    """Sends what --data or --lines has."""
+    """Sends the content of --data or --lines."""
 
 
 class OpenLoopUser(User):
-    """Sends requests at their times, whatever becomes of earlier ones."""
+    """Sends requests on schedule, whatever happens to earlier ones."""
 
     fixed_count = 1
     wait_time = constant(0)
@@ -112,18 +108,18 @@ class OpenLoopUser(User):
             plan = plan_of(options, host=self.environment.host, locusts=of)
             shares = range(index * options.generators, (index + 1) * options.generators)
             with generators(plan, shares) as frames:
-                problem = self._tell(frames, len(shares), seen, path=options.path)
+                problem = self._report(frames, len(shares), seen, path=options.path)
         except WrongOptions as error:
             problem = str(error)
         finally:  # also when locust ends it early
             void = void_reason(np.concatenate(seen)) if seen else ""
             problem = problem or (f"void: {void}" if void else "")
-            _judge(self.environment, problem)
+            _report_problem(self.environment, problem)
         _end(self.environment)
         raise StopUser
 
-    def _tell(self, frames: Queue[Frame], processes: int, seen: list[Samples], *, path: str) -> str:
-        """Hand samples to locust until all have ended; why it failed, or nothing."""
+    def _report(self, frames: Queue[Frame], processes: int, seen: list[Samples], *, path: str) -> str:
+        """Report samples to locust until all generators have ended; return why one failed, or ""."""
         running = processes
         while running:
             frame: Frame = frames.get()
@@ -132,7 +128,7 @@ class OpenLoopUser(User):
             samples = samples_of(frame)
             seen.append(samples)
             _fire(self.environment, measured(samples), path=path)
-            running -= frame.ended
+            running -= frame.result is not None
         return ""
 
 
@@ -140,21 +136,21 @@ def _fire(environment: Environment, samples: Samples, *, path: str) -> None:
     latencies_ms = (latencies_s(samples) * 1000).tolist()
     columns = zip(samples["status"].tolist(), latencies_ms, samples["wrong"].tolist(), strict=True)
     for number, (status, latency_ms, wrong) in enumerate(columns):
-        told = report(status=status, latency_ms=latency_ms, wrong=wrong)
+        reported = report(status=status, latency_ms=latency_ms, wrong=wrong)
         environment.events.request.fire(  # type: ignore[no-untyped-call]
             request_type="POST",
             name=path,
-            response_time=told.response_time_ms,
+            response_time=reported.response_time_ms,
             response_length=0,
-            exception=RuntimeError(told.failure) if told.failure else None,
+            exception=RuntimeError(reported.failure) if reported.failure else None,
             context={},
         )
         if number % _AT_A_TIME == 0:
             gevent.sleep(0)
 
 
-def _judge(environment: Environment, problem: str) -> None:
-    """Say what is wrong with the run, here and on the master."""
+def _report_problem(environment: Environment, problem: str) -> None:
+    """Log the problem, fail this process, and send it to the master."""
     if not problem:
         return
     log.error("%s", problem)
@@ -163,35 +159,35 @@ def _judge(environment: Environment, problem: str) -> None:
         environment.runner.send_message(_PROBLEM, {"problem": problem})
 
 
-# The share that the master gives to this worker.
-_given: Queue[tuple[int, int]] = Queue()
+# The share that the master assigns to this worker.
+_assigned: Queue[tuple[int, int]] = Queue()
 
 
 def _share(environment: Environment) -> tuple[int, int]:
-    """Which of how many shares of the plan is that of this process."""
+    """Return the index of this process's share, and the number of shares."""
     if not isinstance(environment.runner, WorkerRunner):
         return 0, 1
-    while not _given.empty():
-        _given.get()
+    while not _assigned.empty():
+        _assigned.get()
     environment.runner.send_message(_HERE)
-    share: tuple[int, int] = _given.get()
+    share: tuple[int, int] = _assigned.get()
     return share
 
 
 def _end(environment: Environment) -> None:
-    """The plan is over: so is the test, when all workers say so and all was written."""
+    """End the test: on a worker, tell the master; elsewhere, once the statistics are written."""
     runner = environment.runner
     if isinstance(runner, WorkerRunner):
-        runner._send_stats()  # at once; it would else be seconds until the master knows all
+        runner._send_stats()  # now, not seconds later
         runner.send_message(_DONE)
     elif runner is not None:
         options: Any = environment.parsed_options
-        # From outside, because it ends the user that calls.
+        # Not from this greenlet, which it ends.
         gevent.spawn_later(1.2 * CSV_STATS_INTERVAL_SEC, runner.quit if options.headless else runner.stop)
 
 
 class _Master:
-    """Deals out the shares when all users are there, and ends the test when all are done."""
+    """Assigns the shares when all users are ready, and ends the test when all are done."""
 
     def __init__(self, environment: Environment, runner: MasterRunner) -> None:
         self._environment = environment
@@ -224,13 +220,13 @@ class _Master:
                 self._expected,
                 self._runner.worker_count,
             )
-        self._deal()
+        self._assign()
 
     def _here(self, msg: Any, **_: Any) -> None:
         self._users.append(msg.node_id)
-        self._deal()
+        self._assign()
 
-    def _deal(self) -> None:
+    def _assign(self) -> None:
         if len(self._users) != self._expected:
             return
         self._left = self._expected
@@ -254,9 +250,9 @@ def _declare(parser: ArgumentParser, **_: Any) -> None:
 
 @events.init.add_listener  # type: ignore[untyped-decorator]
 def _prepare(environment: Environment, runner: Any, **_: Any) -> None:
-    """Choose the kind of user by the options, unless the command line names one."""
+    """Choose the user class by the options, unless the command line names one."""
     if isinstance(runner, WorkerRunner):
-        runner.register_message(_SHARE, lambda msg, **_: _given.put((msg.data["index"], msg.data["of"])))
+        runner.register_message(_SHARE, lambda msg, **_: _assigned.put((msg.data["index"], msg.data["of"])))
         return
     if isinstance(runner, MasterRunner):
         _Master(environment, runner)

@@ -1,7 +1,4 @@
-"""A page about a load test: one file of HTML that needs nothing else, drawn with plotly.
-
-plotly comes with ``uncork[loadtest]``; its JavaScript is written into the page.
-"""
+"""The report of a load test as a self-contained HTML page, drawn with plotly."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.reports.plot_data import Array, Figures, figures, percentile_ticks
+from uncork_loadtests.reports.plot_data import Array, PlotData, percentile_ticks, plot_data
 from uncork_loadtests.reports.texts import COLOURS, LABELS, NOTHING, TITLES, goal_in_sight_ms, goal_label
 from uncork_loadtests.targets import Estimate
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
 _HEIGHT = 400
-# Of logarithmic axes, in milliseconds: plotly's own say 2 and 5 and leave out the power of ten.
+# Ticks of logarithmic axes, in milliseconds: plotly's own omit the power of ten.
 _TICKS = [factor * 10**power for power in range(-2, 6) for factor in (1, 2, 5)]
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -50,16 +47,16 @@ pre {{ font: 13px/1.45 ui-monospace, monospace; background: #f6f6f6; padding: 1r
 
 
 def write_html(outcome: Outcome, path: Path, *, estimate: Estimate | None, title: str, text: str) -> None:
-    """Write the page, with the result as `text` above the pictures; OSError if it cannot be written."""
-    shown = figures(outcome.samples, seconds=outcome.measured_s)
-    goal_ms = goal_in_sight_ms(outcome, shown)
+    """Write the page with `text` above the pictures; raise OSError if that fails."""
+    data = plot_data(outcome.samples, seconds=outcome.measured_s)
+    goal_ms = goal_in_sight_ms(outcome, data)
     drawn = {
-        "latency": _latency(shown, goal_ms),
-        "distribution": _distribution(shown, goal_ms),
-        "throughput": _throughput(shown),
-        "statuses": _statuses(shown),
-        "batch_sizes": _batch_sizes(shown),
-        "batch_times": _batch_times(shown, estimate),
+        "latency": _latency(data, goal_ms),
+        "distribution": _distribution(data, goal_ms),
+        "throughput": _throughput(data),
+        "statuses": _statuses(data),
+        "batch_sizes": _batch_sizes(data),
+        "batch_times": _batch_times(data, estimate),
     }
     void = f'<p class="void">Void: {html.escape(outcome.void)}</p>' if outcome.void else ""
     page = _PAGE.format(
@@ -111,25 +108,25 @@ def _points(x: Any, y: Any, name: str, *, size: int) -> dict[str, Any]:
     return {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name, "marker": marker}
 
 
-def _latency(shown: Figures, goal_ms: float | None) -> Figure:
-    if not len(shown.latency_ms):
+def _latency(data: PlotData, goal_ms: float | None) -> Figure:
+    if not len(data.latency_ms):
         return _nothing(NOTHING["latency"])
     figure = _figure(
-        _points(shown.due_s, shown.latency_ms, "answers", size=3),
-        _line(shown.bin_s, shown.p99_ms, "p99", COLOURS["p99"]),
-        _line(shown.bin_s, shown.p50_ms, "p50", COLOURS["p50"]),
+        _points(data.due_s, data.latency_ms, "answers", size=3),
+        _line(data.bin_s, data.p99_ms, "p99", COLOURS["p99"]),
+        _line(data.bin_s, data.p50_ms, "p50", COLOURS["p50"]),
     )
     figure.update_xaxes(rangemode="tozero")
-    return _with_goal(figure, goal_ms, across=shown.bin_s)
+    return _with_goal(figure, goal_ms, across=data.bin_s)
 
 
-def _distribution(shown: Figures, goal_ms: float | None) -> Figure:
-    if not len(shown.slower):
+def _distribution(data: PlotData, goal_ms: float | None) -> Figure:
+    if not len(data.slower):
         return _nothing(NOTHING["distribution"])
-    figure = _figure(_line(shown.slower, shown.slower_ms, "latency", COLOURS["p99"]))
-    ticks = percentile_ticks(shown)
+    figure = _figure(_line(data.slower, data.slower_ms, "latency", COLOURS["p99"]))
+    ticks = percentile_ticks(data)
     figure.update_xaxes(type="log", tickvals=list(ticks), ticktext=list(ticks.values()))
-    return _with_goal(figure, goal_ms, across=shown.slower)
+    return _with_goal(figure, goal_ms, across=data.slower)
 
 
 def _with_goal(figure: Figure, goal_ms: float | None, *, across: Array) -> Figure:
@@ -141,39 +138,39 @@ def _with_goal(figure: Figure, goal_ms: float | None, *, across: Array) -> Figur
     return figure
 
 
-def _throughput(shown: Figures) -> Figure:
+def _throughput(data: PlotData) -> Figure:
     figure = _figure(
-        _line(shown.bin_s, shown.offered_per_s, "offered", COLOURS["offered"], shape="hvh"),
-        _line(shown.bin_s, shown.answered_per_s, "answered", COLOURS["good (2xx)"], shape="hvh"),
+        _line(data.bin_s, data.offered_per_s, "offered", COLOURS["offered"], shape="hvh"),
+        _line(data.bin_s, data.answered_per_s, "answered", COLOURS["good (2xx)"], shape="hvh"),
     )
     figure.update_yaxes(rangemode="tozero")
     figure.update_xaxes(rangemode="tozero")
     return figure
 
 
-def _statuses(shown: Figures) -> Figure:
+def _statuses(data: PlotData) -> Figure:
     bars = [
-        {"type": "bar", "x": shown.bin_s, "y": values, "name": name, "marker": {"color": COLOURS[name]}}
-        for name, values in shown.statuses.items()
+        {"type": "bar", "x": data.bin_s, "y": values, "name": name, "marker": {"color": COLOURS[name]}}
+        for name, values in data.statuses.items()
     ]
     figure = _figure(*bars)
     figure.update_layout(barmode="stack", bargap=0, showlegend=True, legend_traceorder="normal")
     return figure
 
 
-def _batch_sizes(shown: Figures) -> Figure:
-    if not len(shown.batch_sizes):
+def _batch_sizes(data: PlotData) -> Figure:
+    if not len(data.batch_sizes):
         return _nothing(NOTHING["batch_sizes"])
     marker = {"color": COLOURS["good (2xx)"]}
-    return _figure({"type": "bar", "x": shown.batch_sizes, "y": shown.batches, "marker": marker})
+    return _figure({"type": "bar", "x": data.batch_sizes, "y": data.batches, "marker": marker})
 
 
-def _batch_times(shown: Figures, estimate: Estimate | None) -> Figure:
-    if not len(shown.batch_rows):
+def _batch_times(data: PlotData, estimate: Estimate | None) -> Figure:
+    if not len(data.batch_rows):
         return _nothing(NOTHING["batch_times"])
-    figure = _figure(_points(shown.batch_rows, shown.batch_ms, "batches", size=5))
+    figure = _figure(_points(data.batch_rows, data.batch_ms, "batches", size=5))
     if estimate is not None:
-        rows = [0.0, float(shown.batch_rows.max())]
+        rows = [0.0, float(data.batch_rows.max())]
         times = [estimate.intercept_ms + estimate.slope_ms * count for count in rows]
         figure.add_trace(_line(rows, times, "estimate at the end", COLOURS["p99"]))
     figure.update_xaxes(rangemode="tozero")

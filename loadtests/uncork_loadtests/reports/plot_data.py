@@ -1,4 +1,4 @@
-"""What the pictures of a load test show: plain arrays, for whatever draws them."""
+"""The data of a load test's pictures, as plain arrays."""
 
 from __future__ import annotations
 
@@ -21,45 +21,44 @@ from uncork_loadtests.generator.samples import (
 
 Array = NDArray[np.float64]
 
-# Single points are shown up to this number; of more, so many evenly chosen ones.
+# More single points than this are thinned out evenly.
 _MOST_POINTS = 4000
 _BINS = 60
-# Percentiles that are marked on the axis of the distribution.
+# Percentiles marked on the axis of the distribution.
 _MARKED = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
-    """All that is drawn. Times in seconds from the start of what is measured, latencies in milliseconds."""
+class PlotData:
+    """All that is drawn. Times are in seconds since the start of the measured time."""
 
     due_s: Array
-    """Of single good answers: when they were scheduled."""
+    """Scheduled times of single good answers."""
     latency_ms: Array
     bin_s: Array
-    """The middle of each stretch of time that is summed up."""
+    """The middle of each time bin."""
     p50_ms: Array
-    """Per stretch of time; NaN where nothing was answered."""
+    """Per bin; NaN without answers."""
     p99_ms: Array
     offered_per_s: Array
     answered_per_s: Array
-    """Good answers, when they came."""
+    """Good answers by arrival."""
     statuses: dict[str, Array]
-    """Requests per second by what became of them, over the time for which they were scheduled."""
+    """Requests per second by result and scheduled time."""
     slower: Array
-    """Of the distribution: one in so many requests is slower than ..."""
+    """Distribution: one in this many requests is slower than `slower_ms`."""
     slower_ms: Array
-    """... this."""
     batch_sizes: Array
-    """Rows, each size once, rising."""
+    """Distinct sizes in rows, rising."""
     batches: Array
-    """So many batches had them, if every request carries one row."""
+    """Number of batches per size, if every request carries one row."""
     batch_rows: Array
-    """Of single batches."""
+    """Single batches."""
     batch_ms: Array
 
 
-def figures(samples: Samples, *, seconds: float) -> Figures:
-    """Make everything that is drawn from the samples of a run of which `seconds` were measured."""
+def plot_data(samples: Samples, *, seconds: float) -> PlotData:
+    """Return the data of all pictures, from the samples of a run with `seconds` of measured time."""
     ours = measured(samples, seconds=seconds)
     good = ours[is_good(ours)]
     due_s, latency_ms = good["scheduled_s"], latencies_s(good) * 1000
@@ -69,7 +68,7 @@ def figures(samples: Samples, *, seconds: float) -> Figures:
     few = _thinned(len(good))
     sizes, batches = _batch_sizes(good["batch_rows"])
     batch_rows, batch_ms = _single_batches(good)
-    return Figures(
+    return PlotData(
         due_s=due_s[few],
         latency_ms=latency_ms[few],
         bin_s=(edges[:-1] + edges[1:]) / 2,
@@ -91,9 +90,9 @@ def figures(samples: Samples, *, seconds: float) -> Figures:
     )
 
 
-def percentile_ticks(shown: Figures) -> dict[float, str]:
-    """Where percentiles are on the axis of the distribution, and their names."""
-    last = shown.slower[-1] if len(shown.slower) else 1.0
+def percentile_ticks(data: PlotData) -> dict[float, str]:
+    """Return places and names of percentiles on the axis of the distribution."""
+    last = data.slower[-1] if len(data.slower) else 1.0
     marks = {100 / (100 - percent): f"{percent:g} %" for percent in _MARKED}
     return {place: name for place, name in marks.items() if place <= last * 1.01}
 
@@ -110,10 +109,10 @@ def _kinds(status: NDArray[np.int32]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _edges(seconds: float) -> Array:
-    """About 60 stretches of a length that people count in."""
+    """Return the edges of about 60 bins of a round length."""
     step = 10 ** math.floor(math.log10(seconds / _BINS))
     width = next(step * factor for factor in (1, 2, 5, 10) if step * factor >= seconds / _BINS * (1 - 1e-9))
-    # A last stretch that is not whole would look like a drop.
+    # An incomplete last bin would look like a drop.
     edges: Array = np.arange(max(1, math.floor(seconds / width + 1e-9)) + 1) * width
     return edges
 
@@ -135,7 +134,7 @@ def _by_bin(times_s: Array, values: Array, *, edges: Array, share: float) -> Arr
 
 
 def _distribution(latency_ms: Array) -> tuple[Array, Array]:
-    """Latency against how rare a slower one is, as far as enough are slower."""
+    """Return latency by rarity, as far as BEYOND requests are slower."""
     count = len(latency_ms)
     if count < BEYOND:
         return np.empty(0), np.empty(0)
@@ -149,9 +148,9 @@ def _batch_sizes(rows: NDArray[np.int32]) -> tuple[Array, Array]:
 
 
 def _single_batches(good: Samples) -> tuple[Array, Array]:
-    told = good[(good["batch_rows"] > 0) & ~np.isnan(good["batch_ms"])]
-    # All answers of a batch tell the same of it.
-    both = np.unique(np.column_stack([told["batch_rows"], told["batch_ms"]]).astype(float), axis=0)
+    stated = good[(good["batch_rows"] > 0) & ~np.isnan(good["batch_ms"])]
+    # All answers of a batch state the same.
+    both = np.unique(np.column_stack([stated["batch_rows"], stated["batch_ms"]]).astype(float), axis=0)
     both = both[_thinned(len(both))]
     return both[:, 0], both[:, 1]
 

@@ -1,4 +1,4 @@
-"""How pictures drawn with matplotlib look: colours, marks and axes that all of them have in common."""
+"""Colours, markers and axes of all pictures drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which stay apart for the colour-blind.
+# Okabe and Ito's palette, distinguishable for the colour-blind.
 VERMILION = "#d55e00"
 BLUE = "#0072b2"
 SKY_BLUE = "#56b4e9"
@@ -19,9 +19,9 @@ ORANGE = "#e69f00"
 PURPLE = "#cc79a7"
 DARK_GREY = "#4d4d4d"
 GREY = "#888888"
-"""Of axes, and of lines that say where a limit is."""
+"""Axes and limits."""
 TEXT_GREY = "#666666"
-"""Of notes inside a picture."""
+"""Notes inside a picture."""
 
 DPI = 150
 STYLE: dict[Any, Any] = {
@@ -42,7 +42,7 @@ STYLE: dict[Any, Any] = {
 }
 """For ``matplotlib.rc_context``."""
 
-# The marks help in print.
+# Markers help in black-and-white print.
 _POLICIES = {
     "cork": (VERMILION, "o"),
     "fixed:0": (DARK_GREY, "s"),
@@ -57,7 +57,7 @@ _OTHER_MARKS = "<>h*p"
 
 
 def policy_look(policy: str, among: Sequence[str]) -> tuple[str, str]:
-    """Colour and mark: the same in every picture for the well-known, what is left over for others."""
+    """Return colour and marker: fixed for well-known policies, a free one for others."""
     if policy in _POLICIES:
         return _POLICIES[policy]
     taken = {_POLICIES[name][0] for name in among if name in _POLICIES}
@@ -67,7 +67,7 @@ def policy_look(policy: str, among: Sequence[str]) -> tuple[str, str]:
 
 
 def line_look(*, first: bool, small: bool = False) -> dict[str, Any]:
-    """How a line is drawn: ours thicker than the others and in front of them."""
+    """Return line properties; the first line is thicker and in front."""
     return {
         "linewidth": (2.6 if first else 1.3) * (0.8 if small else 1),
         "markersize": (6.5 if first else 5.5) * (0.75 if small else 1),
@@ -78,9 +78,9 @@ def line_look(*, first: bool, small: bool = False) -> dict[str, Any]:
 
 
 def log_upwards(axes: Axes, *, least_ratio: float = 1.0) -> None:
-    """Make the y axis logarithmic, with plain numbers: 1, 2 and 5, or powers of ten where it is long.
+    """Make the y axis logarithmic with plain numbers: 1, 2 and 5, or powers of ten on a long axis.
 
-    Where its ends are closer than `least_ratio`, it is widened to that, so that there are numbers on it.
+    An axis shorter than `least_ratio` is widened to it, so that it has ticks.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -102,7 +102,7 @@ def log_with_ticks(
     *,
     limits: tuple[float, float] | None = None,
 ) -> None:
-    """Make an axis logarithmic, with these ticks alone."""
+    """Make an axis logarithmic with exactly these ticks."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
@@ -112,5 +112,5 @@ def log_with_ticks(
 
 
 def headline(figure: Figure, title: str, *, size: float = 11) -> None:
-    """Put a title over all panels."""
+    """Put a title above all panels."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=size, fontweight="bold")

@@ -1,9 +1,9 @@
-"""Titles, labels and colours that the page and the PNG of a load test have in common."""
+"""Titles, labels and colours of the pictures of a load test."""
 
 from __future__ import annotations
 
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.reports.plot_data import Figures
+from uncork_loadtests.reports.plot_data import PlotData
 from uncork_loadtests.reports.style import BLUE, DARK_GREY, GREY, ORANGE, PURPLE, VERMILION
 
 TITLES = {
@@ -14,7 +14,7 @@ TITLES = {
     "batch_sizes": "Batch sizes",
     "batch_times": "Batch times and their estimate",
 }
-"""By the name of the picture, in the order in which they are drawn."""
+"""By picture, in drawing order."""
 LABELS = {
     "latency": ("scheduled time in seconds", "latency in milliseconds"),
     "distribution": ("share of requests that are faster", "latency in milliseconds"),
@@ -29,7 +29,7 @@ NOTHING = {
     "batch_sizes": "answers do not say what batch they were in",
     "batch_times": "answers do not say how long their batch took",
 }
-"""In place of a picture that there is nothing to draw in."""
+"""Shown in an empty picture."""
 COLOURS = {
     "point": "#9ecae1",
     "p50": BLUE,
@@ -41,18 +41,18 @@ COLOURS = {
     "no answer": VERMILION,
     "goal": GREY,
 }
-# A goal further away than that would squeeze what there is to see.
+# A goal this many times above the highest latency would squash the picture.
 _FAR = 10.0
 
 
-def goal_in_sight_ms(outcome: Outcome, shown: Figures) -> float | None:
-    """The goal, if there is one that is near enough to the latencies to be drawn with them."""
-    if outcome.plan.goal_s is None or not len(shown.latency_ms):
+def goal_in_sight_ms(outcome: Outcome, data: PlotData) -> float | None:
+    """Return the goal if it is close enough to the latencies to be drawn."""
+    if outcome.plan.goal_s is None or not len(data.latency_ms):
         return None
     goal_ms = outcome.plan.goal_s * 1000
-    return goal_ms if goal_ms < _FAR * float(shown.latency_ms.max()) else None
+    return goal_ms if goal_ms < _FAR * float(data.latency_ms.max()) else None
 
 
 def goal_label(goal_ms: float) -> str:
-    """What the line at the goal is called."""
+    """Return the label of the line at the goal."""
     return f"goal {goal_ms:g} ms"

@@ -1,4 +1,4 @@
-"""Where requests come from: files, random rows, or a function of the user's; and which answers are right."""
+"""Sources of requests (files, random rows, a function of the user's) and the comparison of answers."""
 
 import importlib
 import importlib.util
@@ -13,25 +13,25 @@ import msgspec
 from uncork_loadtests.traffic.plan import Plan
 
 Source = Callable[[int], tuple[bytes, bytes | None]]
-"""Gives, for a request's number, all its bytes and the right answer (None: not to be compared)."""
+"""Maps a request's number to its bytes and the right answer (None: do not compare)."""
 
 
 def read_bodies(path: Path, *, lines: bool) -> tuple[bytes, ...]:
-    """The content of a file as one body, or each of its lines as one.
+    """Return the content of a file as one body, or each of its lines as a body.
 
     Raises:
         OSError: if it cannot be read.
     """
     content = path.read_bytes()
-    # Not splitlines(): it would also cut at characters that may stand inside a body.
+    # splitlines() would also split at other characters, which may be part of a body.
     return tuple(content.removesuffix(b"\n").split(b"\n")) if lines else (content,)
 
 
 def load_function(target: str) -> Callable[[int], Any]:
-    """Import the function that MODULE:FUNCTION or FILE.py:FUNCTION names.
+    """Import the function at MODULE:FUNCTION or FILE.py:FUNCTION.
 
     Raises:
-        ValueError: if there is no such module, file or function.
+        ValueError: if module, file or function cannot be imported.
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
@@ -47,7 +47,7 @@ def load_function(target: str) -> Callable[[int], Any]:
 
 
 def _load_module(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))  # an installed command does not look there by itself
+    sys.path.insert(0, str(Path.cwd()))  # not on the path of an installed command
     return importlib.import_module(name)
 
 
@@ -62,10 +62,10 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def source(plan: Plan) -> Source:
-    """What makes the requests of a plan.
+    """Return the source of a plan's requests.
 
     Raises:
-        ValueError: if its function cannot be had.
+        ValueError: if its function cannot be imported.
     """
     head, payload = plan.head(), plan.payload
     if payload.function is not None:
@@ -93,7 +93,7 @@ def _request(head: bytes, body: bytes) -> bytes:
 
 
 def same_answer(got: bytes, expected: bytes) -> bool:
-    """Whether two answers are the same bytes, or JSON that differs in blanks, order of keys or spelling."""
+    """Whether two answers are equal as bytes or as JSON values."""
     if got == expected:
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a load test is asked to do: plain frozen data, handed to every generator process as it is."""
+"""The plan of a load test: plain frozen data that every generator process receives."""
 
 import math
 import urllib.parse
@@ -6,30 +6,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
+from uncork_loadtests.plural import plural
 from uncork_loadtests.traffic.random_rows import RandomRows
 from uncork_loadtests.traffic.tls import Tls
 
 REPLAY = "replay:"
-"""What the kind of recorded arrivals begins with."""
+"""Prefix of recorded arrivals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What requests carry: bodies that are sent in turn, random rows that make them, or a function that does.
+    """The bodies of requests: sent in turn, made of random rows, or made by a function.
 
     Raises:
-        ValueError: if it is none of these or a function and another, or answers do not go with the bodies.
+        ValueError: unless it is exactly one of these, or if the answers do not match the bodies.
     """
 
     bodies: tuple[bytes, ...] = ()
     expected: tuple[bytes, ...] | None = None
-    """The right answer to each body; None: answers are not compared."""
+    """The right answer to each body; None: do not compare answers."""
     random: RandomRows | None = None
-    """What bodies are made of; there are none until it is known which numbers the service asks for."""
+    """Random rows to make bodies of; the service's schema may decide their numbers."""
     function: str | None = None
-    """MODULE:FUNCTION or FILE.py:FUNCTION: of a request's number, gives a body, or a body and its answer."""
+    """MODULE:FUNCTION or FILE.py:FUNCTION; maps a request's number to a body, or a body and its answer."""
 
     def __post_init__(self) -> None:
         if bool(self.bodies or self.random) == (self.function is not None):
@@ -46,39 +46,38 @@ class Plan:
     """One run: an open loop at a rate, or a closed loop of clients.
 
     Raises:
-        ValueError: if a value is out of range, or there are no such arrivals.
+        ValueError: if a value is out of range, or the arrivals are unknown.
         OSError: if recorded arrivals cannot be read.
     """
 
     url: str
-    """http or https, with the path that every request is posted to."""
+    """An http or https URL with the path of every request."""
     payload: Payload
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
-    """Further header fields of every request."""
+    """Additional header fields of every request."""
     tls: Tls = field(default_factory=Tls)
-    """For https."""
     arrivals: str = "poisson"
     """Open loop: one of uncork_dispatcher.simulator.ARRIVALS."""
     rate: float | None = None
-    """Open loop: requests per second on average; None: as recorded."""
+    """Open loop: mean requests per second; None: as recorded."""
     clients: int | None = None
-    """Closed loop: clients that each wait for their answer; None makes an open loop."""
+    """Closed loop: clients that wait for their answers; None: an open loop."""
     think_s: float = 0.0
-    """Closed loop: what a client takes between an answer and its next request."""
+    """Closed loop: pause of a client between an answer and its next request."""
     seconds: float = 10.0
-    """How long is measured."""
+    """Measured time."""
     warmup_s: float = 1.0
-    """Discarded time before: the same clients, or Poisson arrivals at the average rate."""
+    """Discarded time before: the same clients, or Poisson arrivals at the mean rate."""
     seed: int = 1
     processes: int = 1
-    """Generator processes, each with its share of the requests."""
+    """Generator processes."""
     max_connections: int = 1024
-    """Open loop: connections of all processes together; a closed loop has one for each client."""
+    """Open loop: most connections of all processes together."""
     limit: int | None = None
-    """Requests sent at most, warm-up included; None: only time ends the run."""
+    """Most requests, warm-up included; None: only time ends the run."""
     goal_s: float | None = None
-    """The latency goal that answers are judged by."""
+    """Latency goal."""
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
@@ -86,7 +85,7 @@ class Plan:
             raise ValueError(f"url must look like http://host:port/path or https://..., not {self.url!r}")
         self._check_numbers()
         if self.clients is None:
-            # Wrong kinds and traces are told before anything is started.
+            # Fails on unknown arrivals and unreadable recordings, before anything is started.
             open_loop_for(self.arrivals, rate=self.rate, seconds=0.0, random_=Random(0))
 
     def _check_numbers(self) -> None:
@@ -107,24 +106,22 @@ class Plan:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port to connect to."""
         parts = urllib.parse.urlsplit(self.url)
         return parts.hostname or "", parts.port or (443 if self.is_https else 80)
 
     @property
     def is_https(self) -> bool:
-        """Whether the server speaks TLS."""
         return urllib.parse.urlsplit(self.url).scheme == "https"
 
     @property
     def average_rate(self) -> float:
-        """Open loop: requests per second on average, those of the recording if none are asked for."""
+        """Open loop: mean requests per second; by default that of the recording."""
         return recorded_rate(Path(self.arrivals.removeprefix(REPLAY))) if self.rate is None else self.rate
 
     def schedule(self) -> list[float]:
-        """Open loop: when each request is due, in seconds from the start of what is measured.
+        """Open loop: the due time of each request, in seconds since the start of the measured time.
 
-        The warm-up lies before 0. The seed alone decides.
+        Warm-up times are negative. The schedule depends on the seed only.
         """
         measured = open_loop_for(
             self.arrivals, rate=self.rate, seconds=self.seconds, random_=Random(self.seed)
@@ -138,7 +135,7 @@ class Plan:
         return [*(time - self.warmup_s for time in before), *measured][: self.limit]
 
     def head(self) -> bytes:
-        """All of a request's head before the length of its body."""
+        """Return the head of a request up to the value of Content-Length."""
         parts = urllib.parse.urlsplit(self.url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         fields = [("Host", parts.netloc), ("Content-Type", self.content_type), *self.headers]

@@ -1,4 +1,4 @@
-"""Random rows, of numbers that the service they are sent to should accept."""
+"""Random rows of numbers that the target service should accept."""
 
 import json
 import math
@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BODIES = 1000
-# Numbers between two bounds are drawn in so many steps, so that the texts of all are about as long.
+# Numbers are drawn in this many steps, so that all texts have about the same length.
 _STEPS = 10**6
-# A bound beyond this is that of a type, and says nothing about sensible values.
+# A bound beyond this is the limit of a type, not of sensible values.
 _FARTHEST = 1e9
 _DEEPEST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """Uniformly distributed: integers from low to high, or numbers between them, both excluded."""
+    """A uniform distribution: integers from low to high, or numbers strictly between them."""
 
     low: float = 0.0
     high: float = 1.0
@@ -31,7 +31,6 @@ class Numbers:
         return f"numbers between {self.low:g} and {self.high:g}"
 
     def draw(self, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
-        """An array of them."""
         if self.integers:
             return random.integers(round(self.low), round(self.high), size=shape, endpoint=True)
         span = self.high - self.low
@@ -41,20 +40,20 @@ class Numbers:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomRows:
-    """What bodies are made of."""
+    """The shape and range of random bodies."""
 
     shape: tuple[int, ...]
     rows: int = 1
-    """Rows in a body."""
+    """Rows per body."""
     numbers: Numbers | None = None
-    """None: those that the service asks for."""
+    """None: by the schema of the service."""
 
     def __str__(self) -> str:
         rows = "a random row" if self.rows == 1 else f"{self.rows} random rows"
         return f"{rows} of shape {','.join(map(str, self.shape))}, {self.numbers or Numbers()}"
 
     def bodies(self, *, seed: int, count: int = _BODIES) -> tuple[bytes, ...]:
-        """`count` JSON bodies: a row, or a list of `rows` where these are more."""
+        """Return `count` JSON bodies, each a row or a list of `rows` rows."""
         numbers = self.numbers or Numbers()
         wanted = (count, *([self.rows] if self.rows > 1 else []), *self.shape)
         values = numbers.draw(wanted, np.random.default_rng(seed))
@@ -62,10 +61,10 @@ class RandomRows:
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Read sizes with commas between them.
+    """Parse sizes separated by commas.
 
     Raises:
-        ValueError: if it is something else.
+        ValueError: if the text has another form.
     """
     try:
         shape = tuple(int(size) for size in text.split(","))
@@ -77,10 +76,10 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def parse_range(text: str) -> Numbers:
-    """Read two numbers with a comma between them; they make integers if both are written as integers.
+    """Parse two numbers separated by a comma; two integers make a range of integers.
 
     Raises:
-        ValueError: if it is something else.
+        ValueError: if the text has another form.
     """
     ends = text.split(",")
     try:
@@ -97,9 +96,10 @@ def parse_range(text: str) -> Numbers:
 
 
 def numbers_in(document: Mapping[str, Any], *, path: str) -> Numbers | None:
-    """What an OpenAPI document says about the numbers in a JSON body for a path: their bounds, or an example.
+    """Return the range of numbers that an OpenAPI document gives for the JSON body at a path.
 
-    None if it says neither; for bodies that are no arrays of numbers, what is inside does not count.
+    It follows from the schema's bounds, or from the example. None if the document has neither, or if the body
+    is not an array of numbers.
     """
     body = _at(document, "paths", path, "post", "requestBody", "content", "application/json")
     if not isinstance(body, dict):
@@ -121,7 +121,7 @@ def _at(value: Any, *keys: str) -> Any:
 
 
 def _innermost(schema: Any, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the innermost items of an array are, by the first of several possible schemas."""
+    """Return the schema of the innermost array items, taking the first of several alternatives."""
     for _ in range(_DEEPEST):
         if not isinstance(schema, dict):
             break
@@ -139,7 +139,7 @@ def _innermost(schema: Any, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _within_bounds(schema: Mapping[str, Any], *, integers: bool) -> Numbers | None:
-    """As the bounds of a schema say; where there is one bound, near to it and not negative if possible."""
+    """Return the range of a schema's bounds; with a single bound, near it and not negative if possible."""
     step, span = (1, 9) if integers else (0, 1)
     low = _bound(schema, "minimum", "exclusiveMinimum", step)
     high = _bound(schema, "maximum", "exclusiveMaximum", -step)
@@ -174,7 +174,7 @@ def _example(body: Mapping[str, Any]) -> Any:
 
 
 def _like(example: Any, *, whole: bool) -> Numbers | None:
-    """Numbers between the smallest and the largest of an example, integers if all of it are (and may be)."""
+    """Return the range of an example's numbers, of integers if all are and `whole` allows it."""
     found = list(_flat(example)) if isinstance(example, list) else []
     if not all(map(_is_number, found)) or len(set(found)) < 2 or max(map(abs, found)) > _FARTHEST:
         return None

@@ -1,4 +1,4 @@
-"""Which certificates a generator trusts and shows."""
+"""TLS settings of a generator."""
 
 import ssl
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """How to speak TLS with a server. All files are PEM."""
+    """Certificates to trust and to present. All files are PEM."""
 
     ca: str | None = None
-    """File of the certificates to trust; None: those that the system trusts."""
+    """Certificates to trust; None: the system's."""
     insecure: bool = False
     """Trust any certificate, for any host."""
     cert: str | None = None
-    """File of the client's certificate chain; None: the client has no certificate."""
+    """The client's certificate chain; None: no client certificate."""
     key: str | None = None
-    """File of the key of `cert`; None: in the same file."""
+    """The key of `cert`; None: in the same file."""
 
     def context(self) -> ssl.SSLContext:
-        """Read the files.
+        """Load the files.
 
         Raises:
-            ValueError: if one is missing or holds something else, or the fields contradict each other.
+            ValueError: if a file cannot be used, or the fields contradict each other.
         """
         if self.insecure and self.ca is not None:
             raise ValueError("ca and insecure must not be given together: insecure trusts any certificate")
@@ -36,7 +36,7 @@ class Tls:
             context.verify_mode = ssl.CERT_NONE
         if self.cert is not None:
             try:
-                # Without a password, OpenSSL would ask for that of an encrypted key at the terminal.
+                # Without a password argument OpenSSL would prompt for that of an encrypted key.
                 context.load_cert_chain(self.cert, self.key, password="")
             except (OSError, ValueError) as error:
                 raise ValueError(

@@ -1,61 +1,60 @@
-"""Which workers and batches keep a goal, as the simulator says: the dispatcher's own core in virtual time."""
+"""Workers and batch sizes that keep a goal, by simulation of the dispatcher's core in virtual time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from uncork_dispatcher.plural import plural
 from uncork_dispatcher.simulator import Cell
 from uncork_dispatcher.simulator import measure as simulate
+from uncork_loadtests.plural import plural
 from uncork_loadtests.tuning.batch_times import Line
 
 WANTED = 0.99
-"""Share of the requests that must have their answer within the goal."""
+"""Share of requests that must be answered within the goal."""
 
 _POLICY = "cork"
 _CAPS = 4
 _BISECTIONS = 7
 _LOWEST_LOAD = 0.01
-# Caps whose p99 is so near to the best leave the choice to the larger one, which carries more.
+# Among caps with a p99 this close to the best, the largest wins: it has more capacity.
 _AS_GOOD = 1.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What is known of a service, and what is asked of it."""
+    """The measured service, and the goal to keep."""
 
     line: Line
     rows_per_request: int
     overhead_ms: float
-    """What a request takes beside waiting and its batch."""
+    """Latency of a request besides queue and batch."""
     goal_ms: float
-    """From request to answer, for the client."""
+    """Latency goal of the client."""
     largest: int
-    """Most rows in a batch that may be advised."""
+    """Largest batch to advise, in rows."""
     arrivals: str = "poisson"
     seed: int = 1
     requests: int = 10_000
-    """Simulated for each setting that is tried."""
+    """Simulated per setting."""
 
     @property
     def mb_max_latency(self) -> float:
-        """What of the goal is left for waiting and the batch, in milliseconds, to a tenth."""
+        """The goal minus the overhead, in tenths of a millisecond."""
         return int((self.goal_ms - self.overhead_ms) * 10) / 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What clients get, predicted or measured. None: too few answers to say."""
+    """Latency of clients, predicted or measured. None: too few answers."""
 
     p50_ms: float | None
     p99_ms: float | None
     in_goal: float
-    """Share of all requests."""
     batch_rows: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Settings, and what they are predicted to give at a rate."""
+    """Settings, and the prediction for them at a rate."""
 
     workers: int
     mb_max_batch_size: int
@@ -63,19 +62,19 @@ class Advice:
     rate: float
     """Requests per second."""
     capacity: float
-    """Requests per second that full batches carry."""
+    """Requests per second in full batches."""
     predicted: Figures
 
     @property
     def met(self) -> bool:
-        """Whether enough requests are within the goal."""
+        """Whether enough requests are answered within the goal."""
         return self.predicted.in_goal >= WANTED
 
 
 def caps(model: Model) -> list[int]:
-    """Batch sizes worth looking at, rising: the largest powers of two whose batches are within the goal.
+    """Return the batch sizes to try, rising: the largest powers of two that fit within the goal.
 
-    Empty if not even the smallest request can be answered in time.
+    Empty if not even one request can be answered in time.
     """
     powers = [1 << power for power in range(model.largest.bit_length())]
     possible = {model.largest, *powers, model.rows_per_request}
@@ -89,7 +88,7 @@ def caps(model: Model) -> list[int]:
 
 
 def capacity(model: Model, *, workers: int, cap: int) -> float:
-    """Requests per second that workers carry that run nothing but full batches."""
+    """Return the requests per second of workers that run full batches only."""
     return workers * (cap // model.rows_per_request) / model.line.milliseconds(cap) * 1000
 
 
@@ -97,7 +96,7 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
     """Simulate one setting at a rate.
 
     Raises:
-        ValueError: if the rate is more than five times what the workers carry.
+        ValueError: if the rate is more than five times the capacity.
     """
     carried = capacity(model, workers=workers, cap=cap)
     cell = Cell(
@@ -111,7 +110,7 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
         load=rate / carried,
     )
     seen = simulate(cell, _POLICY, model.seed, requests=model.requests)
-    # Latencies are longer than simulated by the overhead; so is the goal of clients.
+    # The client's latency, and its goal, exceed the simulated ones by the overhead.
     return Advice(
         workers=workers,
         mb_max_batch_size=cap,
@@ -128,9 +127,9 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
 
 
 def smallest(model: Model, *, rate: float, max_workers: int, tell: Callable[[str], None]) -> Advice | None:
-    """The fewest workers with which the goal is kept at a rate, and the best cap for them.
+    """Return the fewest workers that keep the goal at a rate, with their best cap.
 
-    If it is not kept, what comes nearest to it; None if they cannot carry the rate at all.
+    If none keep it, return the nearest setting; None if no setting has the capacity.
     """
     tried: list[Advice] = []
     for workers in range(1, max_workers + 1):
@@ -155,7 +154,7 @@ def _best(kept: Sequence[Advice]) -> Advice:
 
 
 def most(model: Model, *, workers: int) -> Advice | None:
-    """The highest rate at which so many workers keep the goal; None if there is none."""
+    """Return the highest rate at which the workers keep the goal; None if there is none."""
     possible = sorted(caps(model), reverse=True)
     if not possible:
         return None
@@ -173,7 +172,7 @@ def most(model: Model, *, workers: int) -> Advice | None:
 
 
 def _kept(model: Model, possible: Sequence[int], *, rate: float, workers: int) -> Advice | None:
-    """The first cap with which the goal is kept."""
+    """Return the first cap that keeps the goal."""
     tried = (
         predict(model, rate=rate, workers=workers, cap=cap)
         for cap in possible

@@ -1,63 +1,62 @@
-"""How long batches of a running service take by their size, and the line through that.
+"""Execution times of a running service's batches by size, and the line through them.
 
-Batches of n requests are made by n clients that wait for their answers, on a server whose policy holds
-every request for a while: all of them are answered at once and come back as one batch. That works for every
-kind of input. What counts is what the answers tell of their batch, also when one was cut in two.
+A batch of n requests comes from n clients in a closed loop, on a server whose policy holds every request for
+a while: all clients are answered at once and return as one batch. That works for every kind of input. Sizes
+and times are read from the answers, so a batch that was split counts as two.
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import uvloop
 
-from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import Samples, is_good, latencies_s
-from uncork_loadtests.generator.share import Part, Share
+from uncork_loadtests.generator.share import ShareResult, run_here
+from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Server
 from uncork_loadtests.traffic.plan import Plan
 
 HOLD_MS = 100.0
-"""How long requests must be held to gather; enough for hundreds of clients."""
+"""How long the policy must hold requests; enough for hundreds of clients."""
 
-# In rounds, so that a hiccup of the machine falls on all sizes alike, and on no size alone.
+# In rounds, so that a disturbance of the machine affects all sizes alike.
 _ROUNDS = 3
 _BATCHES = 2
 _BOUND_S = 600.0
-# One hiccup of the machine is not the noise of the model.
+# A single disturbance of the machine is not noise of the model.
 _OUTLIER = 2.0
-# A step is so much more than the slope explains, from a size to one that is hardly larger.
+# A step: this much more than the slope explains, between sizes this close.
 _STEP = 1.2
 _NEXT = 1.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeTime:
-    """What was seen of batches of one size."""
+    """Execution times of batches of one size."""
 
     rows: int
     median_ms: float
     times_ms: tuple[float, ...]
-    """Of each batch."""
+    """One per batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What was seen of a service."""
+class BatchTimes:
+    """The measurement of a service."""
 
     sizes: tuple[SizeTime, ...]
     """Rising."""
     rows_per_request: int
     overhead_ms: float
-    """What a lone request takes beside being held and its batch: transport and the gateway's own work."""
+    """Latency of a lone request besides queue and batch: transport and the gateway's own work."""
     gateway_cpu_us: float | None
-    """Processor time of the gateway per request; None where it cannot be had."""
+    """Processor time of the gateway per request, if known."""
     stopped: str
-    """Why larger batches were not measured; empty if all were."""
+    """Why larger batches were not measured, or ""."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,33 +68,33 @@ class Line:
     noise_cv: float
     """Coefficient of variation of the times of batches of one size."""
     worst_rows: int
-    """The size that lies furthest from the line, ..."""
+    """The size furthest from the line."""
     worst_deviation: float
-    """... by this share of what the line says: 0.3 is 30 % longer."""
+    """Its relative deviation: 0.3 is 30 % longer than the line."""
     steps: tuple[int, ...]
-    """Sizes after which one row more makes a batch much longer, as when a model pads to powers of two."""
+    """Sizes after which one more row makes a batch much longer, as when a model pads to powers of two."""
 
     def milliseconds(self, rows: float) -> float:
-        """How long a batch takes."""
         return self.intercept_ms + self.slope_ms * rows
 
 
 def sizes_up_to(largest: int) -> list[int]:
-    """Powers of two, each with the size after it, where a model that pads would show it, and the largest."""
+    """Return the powers of two, the sizes after them (where a padding model is slower), and the largest."""
     powers = [1 << power for power in range(largest.bit_length())]
     return sorted({size for power in powers for size in (power, power + 1) if size <= largest} | {largest})
 
 
 def measure(
     server: Server, plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[str], None]
-) -> Measured:
-    """Measure batches of 1 to `largest` requests, in rounds; sizes that take longer than the goal end it.
+) -> BatchTimes:
+    """Measure batches of 1 to `largest` requests, in rounds, up to the first size slower than the goal.
 
-    The plan says what to send to the server, which must hold requests for `HOLD_MS`.
+    The server's policy must hold requests for `HOLD_MS`.
 
     Raises:
-        LoadTestError: if a lone request has no good answer, or one that does not tell of its batch, or larger
-            batches have none that had one before.
+        LoadTestError: if a lone request has no good answer with the figures of its batch, or a size fails
+        that
+            worked before.
     """
     first = _first_round(plan, largest=largest, goal_ms=goal_ms, tell=tell)
     before, rounds = server.cpu(), []
@@ -112,8 +111,8 @@ def measure(
         for rows, times in _batches(samples).items():
             seen.setdefault(rows, []).extend(times)
     lone, requests = first.samples[0], sum(map(len, rounds))
-    rest_ms = latencies_s(lone) * 1000 - lone["held_ms"] - lone["batch_ms"]
-    return Measured(
+    rest_ms = latencies_s(lone) * 1000 - lone["queued_ms"] - lone["batch_ms"]
+    return BatchTimes(
         sizes=tuple(
             SizeTime(rows=rows, median_ms=float(np.median(times)), times_ms=tuple(times))
             for rows, times in sorted(seen.items())
@@ -127,7 +126,7 @@ def measure(
 
 @dataclass(frozen=True, kw_only=True)
 class _FirstRound:
-    """Which sizes are worth measuring, and what was seen of them."""
+    """The sizes to measure, and their first samples."""
 
     sizes: Sequence[int]
     samples: Sequence[Samples]
@@ -139,11 +138,11 @@ def _first_round(plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[st
     found: list[Samples] = []
     for clients in sizes_up_to(largest):
         tell(f"measuring batches of {clients}")
-        # The first batch of a size may be slow because it is the first.
+        # The first batch of a size may be slow.
         _drive(plan, clients, batches=1)
         samples, fault = _drive(plan, clients, batches=_BATCHES)
         if _too_long(samples, goal_ms):
-            samples, fault = _drive(plan, clients, batches=_BATCHES)  # it may have been the machine
+            samples, fault = _drive(plan, clients, batches=_BATCHES)  # the machine may have been busy
         if fault:
             if clients == 1:
                 raise LoadTestError(f"a lone request: {fault}")
@@ -166,7 +165,7 @@ def _too_long(samples: Samples, goal_ms: float) -> bool:
 
 
 def _drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
-    """So many batches of so many requests, and what is wrong with an answer; empty if nothing is."""
+    """Run batches of `clients` requests; return their samples, and the first fault or ""."""
     plan = replace(
         plan,
         clients=clients,
@@ -177,26 +176,18 @@ def _drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
         limit=clients * batches,
     )
 
-    async def run() -> tuple[Part, Samples]:
-        share = Share(plan)
-        try:
-            await share.connect()
-            return await share.run(time.monotonic())
-        finally:
-            await share.close()
-
     try:
-        part, samples = uvloop.run(run())
+        result, samples = uvloop.run(run_here(plan))
     except (OSError, ReplyError) as error:
         raise LoadTestError(str(error)) from None
-    return samples, _fault(samples, part)
+    return samples, _fault(samples, result)
 
 
-def _fault(samples: Samples, part: Part) -> str:
+def _fault(samples: Samples, result: ShareResult) -> str:
     bad = samples[~is_good(samples)]
     if len(bad):
         status = int(bad["status"][0])
-        said = part.first_errors.get(status)
+        said = result.first_errors.get(status)
         return f"answered with status {status}" + (f": {said}" if said else "")
     if samples["wrong"].any():
         return "a wrong answer"
@@ -206,7 +197,7 @@ def _fault(samples: Samples, part: Part) -> str:
 
 
 def _batches(samples: Samples) -> dict[int, list[float]]:
-    """The times of single batches by their rows: answers of one batch tell the same."""
+    """Return the times of single batches by size; all answers of a batch state the same."""
     found: dict[int, list[float]] = {}
     for rows, batch_ms in np.unique(samples[["batch_rows", "batch_ms"]]).tolist():
         found.setdefault(rows, []).append(batch_ms)
@@ -214,12 +205,12 @@ def _batches(samples: Samples) -> dict[int, list[float]]:
 
 
 def fit(sizes: Sequence[SizeTime]) -> Line:
-    """Draw the line by non-negative least squares of the relative error.
+    """Fit the line by non-negative least squares of the relative error.
 
     Raises:
-        ValueError: if there is nothing to draw it through.
+        ValueError: if there are no sizes.
     """
-    # Here, because loading it takes a while, and a server has it not.
+    # Imported here: it is slow, and scipy is an extra.
     from scipy.optimize import nnls  # type: ignore[import-untyped]
 
     if not sizes:
@@ -250,7 +241,7 @@ def _noise(sizes: Sequence[SizeTime]) -> float:
 
 
 def _is_step(size: SizeTime, above: SizeTime, beyond: SizeTime, *, slope: float) -> bool:
-    """Whether a row or so more makes every batch much longer, and more rows do not make it shorter again."""
+    """Whether slightly more rows make every batch much longer, and even more rows do not undo it."""
     if above.rows > size.rows * _NEXT:
         return False
     least_ms = _STEP * (max(size.times_ms) + slope * (above.rows - size.rows))

@@ -1,16 +1,16 @@
-"""Finds the settings of a service for a latency goal, and proves them: measure, simulate, load.
+"""Find and prove the settings of a service for a latency goal: measure, simulate, load.
 
-The batch times of the real service make a line; the simulator says what workers and batches keep the goal;
-a load test of the real service at these settings says whether that is so.
+Batch times of the real service give a line; the simulator finds the workers and batch sizes that keep the
+goal; a load test of the real service checks the result.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from uncork_dispatcher.plural import plural
 from uncork_loadtests.compare import load
 from uncork_loadtests.generator.fleet import LoadTestError, Outcome
+from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu
 from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
 from uncork_loadtests.traffic.plan import Plan
@@ -30,11 +30,11 @@ from uncork_loadtests.tuning.advice import (
 Tell = Callable[[str], None]
 
 GATEWAY_BUSY = 0.7
-"""Share of the time for which the gateway should be busy at most; above, requests queue in it."""
+"""Highest busy share of the gateway; above, requests queue in it."""
 DISAGREE = 0.3
-"""Share by which measured latencies may differ from predicted ones."""
+"""Tolerated relative difference between measured and predicted latencies."""
 
-# Without a rate the advice is for this share of the highest one: at the highest nothing may go wrong.
+# Without a rate, the advice is for this share of the highest one, to leave a margin.
 _OF_HIGHEST = 0.9
 _REPEATS = 2
 _PROOF_S = (5.0, 60.0)
@@ -44,7 +44,7 @@ _WARMUP_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What is to be tuned.
+    """What to tune.
 
     Raises:
         ValueError: if a number is out of range.
@@ -52,18 +52,18 @@ class Wish:
 
     target: str
     plan: Plan
-    """What to send, with arrivals, seed and processes. Its url is replaced by that of the server."""
+    """Payload, arrivals, seed and processes. Its URL is replaced by that of the server."""
     goal_ms: float
     rate: float | None
-    """Requests per second; None: what the workers can carry."""
+    """Requests per second; None: as many as the workers can carry."""
     max_workers: int
     max_batch_size: int
-    """Most requests in a batch that is measured, and so the largest advised."""
+    """Largest batch to measure and to advise."""
     cores: int
-    """How many this process may use."""
+    """Cores that this process may use."""
     path: str | None = None
     seconds: float | None = None
-    """Length of the proof; None: long enough for a 99th percentile, within bounds."""
+    """Length of the proof; None: enough for a 99th percentile, within bounds."""
 
     def __post_init__(self) -> None:
         for name in ("goal_ms", "rate", "seconds"):
@@ -77,43 +77,43 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A load test of the real service at the advised settings."""
+    """The load test at the advised settings."""
 
     workers: int
     rate: float
     seconds: float
     predicted: Figures
     measured: Figures | None
-    """None if there was no good answer."""
+    """None without a good answer."""
     failure: str
-    """Why the load test failed; empty if it did not."""
+    """Why the load test failed, or ""."""
     gateway_cpu_us: float | None
-    """Processor time of the gateway per request, in microseconds; None where it cannot be had."""
+    """Processor time of the gateway per request, if known."""
     wrong: int
     first_wrong: str
     void: str
-    """Why it says nothing about the service; empty if it does."""
+    """Why it says nothing about the service, or ""."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """All that was found."""
+    """The result of tuning."""
 
     wish: Wish
-    measured: batch_times.Measured
+    measured: batch_times.BatchTimes
     model: Model
     gateway_rate: float
-    """Requests per second with which the gateway, whose work is not simulated, is as busy as it should be."""
+    """Requests per second at which the gateway reaches GATEWAY_BUSY; it is not simulated."""
     rates: Sequence[Advice] = ()
-    """Without a rate: the highest for every number of workers, whatever the gateway carries."""
+    """Without a rate: the highest for each number of workers, ignoring the gateway's limit."""
     advice: Advice | None
-    """None if the goal cannot be kept by anything."""
+    """None if no settings keep the goal."""
     proof: Proof | None = None
-    """None if there is nothing worth proving."""
+    """None without an advice that keeps the goal."""
 
     @property
     def warnings(self) -> list[str]:
-        """What keeps the advice from being good: empty if it is."""
+        """Reasons to doubt the advice."""
         if self.advice is None or not self.advice.met:
             return [_cannot(self.model, self.wish, self.advice)]
         found = doubts(self.proof) if self.proof is not None else []
@@ -127,12 +127,12 @@ class Tuned:
 
 
 def tune(wish: Wish, *, tell: Tell) -> Tuned:
-    """Measure, simulate, prove. `tell` is called with what is being done now.
+    """Measure, simulate, prove. `tell` is called with each step.
 
     Raises:
         BenchError: if the service does not become ready.
-        LoadTestError: if it does not answer, or its api does not count rows.
-        NoSuchApi: if the service has no api that batches at the path.
+        LoadTestError: if it does not answer, or its API counts cost.
+        NoSuchApi: if the service has no API that batches at the path.
         KeyboardInterrupt: on Ctrl-C.
     """
     measured = _measured(wish, tell=tell)
@@ -162,9 +162,9 @@ def tune(wish: Wish, *, tell: Tell) -> Tuned:
     )
 
 
-def _measured(wish: Wish, *, tell: Tell) -> batch_times.Measured:
+def _measured(wish: Wish, *, tell: Tell) -> batch_times.BatchTimes:
     tell(f"starting {wish.target}")
-    # Nobody is refused, and no batch is cut, while batch times are measured.
+    # Refuse no request and split no batch while batch times are measured.
     options = {
         "--workers": 1,
         "--policy": f"fixed:{batch_times.HOLD_MS:g}",
@@ -188,7 +188,7 @@ def _words(options: Mapping[str, object]) -> list[str]:
 def _advice(
     wish: Wish, model: Model, *, gateway_rate: float, tell: Tell
 ) -> tuple[list[Advice], Advice | None]:
-    """Without a rate, the highest for each number of workers; and the advice."""
+    """Return the highest rate for each number of workers (if no rate is requested), and the advice."""
     if wish.rate is not None:
         return [], smallest(model, rate=wish.rate, max_workers=wish.max_workers, tell=tell)
     rates = []
@@ -205,7 +205,7 @@ def _advice(
 
 
 def _prove(wish: Wish, model: Model, advice: Advice, *, tell: Tell) -> Proof:
-    """Load the service at the advised settings; one worker and its share where there are too few cores."""
+    """Load the service at the advised settings; with too few cores, one worker and its share of the rate."""
     workers = advice.workers if advice.workers <= wish.cores else 1
     rate = advice.rate * workers / advice.workers
     predicted = advice.predicted
@@ -261,7 +261,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
 
 
 def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
-    """Why nothing keeps the goal."""
+    """Explain why no settings keep the goal."""
     goal = f"the goal of {model.goal_ms:g} ms cannot be kept"
     alone_ms = model.line.milliseconds(model.rows_per_request) + model.overhead_ms
     if not caps(model):
@@ -279,7 +279,7 @@ def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
 
 
 def doubts(proof: Proof) -> list[str]:
-    """What a proof says against the advice: empty if it proves it."""
+    """Return the contradictions between a proof and its advice."""
     if proof.void:
         return [f"the proof is void: {proof.void}; try a lower --rate, or more --processes"]
     if proof.failure or proof.measured is None:
@@ -287,7 +287,7 @@ def doubts(proof: Proof) -> list[str]:
     found = []
     if proof.wrong:
         found.append(f"{plural(proof.wrong, 'wrong answer')}, the first: {proof.first_wrong}")
-    # One worker alone may be predicted to keep the goal less often than all together.
+    # A single worker may be predicted to keep the goal less often than all of them.
     least = WANTED if proof.predicted.in_goal >= WANTED else proof.predicted.in_goal - (1 - WANTED)
     if proof.measured.in_goal < least:
         found.append(

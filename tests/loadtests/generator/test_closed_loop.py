@@ -3,16 +3,13 @@
 import asyncio
 import socket
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from benchmarks.harness.closed_loop import drive, main
-from benchmarks.harness.load import Result
 from tests.loadtests.fake_server import Handler, reply, serving
 from uncork_loadtests.generator.http_reply import ReplyError
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Samples, Summary, summarise
+from uncork_loadtests.generator.share import ShareResult, run_here
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 # The number of requests ends these runs; the time is only there in case something hangs.
@@ -20,14 +17,15 @@ BODIES = (b"a", b"bb")
 PLAN = Plan(url="http://replaced/", payload=Payload(bodies=BODIES), clients=1, seconds=5.0, warmup_s=0.0)
 
 
-def outcome(handler: Handler, *, plan: Plan) -> Result:
-    """Run `plan` against `handler`."""
+def outcome(handler: Handler, *, plan: Plan) -> tuple[Summary, ShareResult, Samples]:
+    """Run `plan` against `handler`; the summary covers the measured time."""
 
-    async def run() -> Result:
+    async def run() -> tuple[ShareResult, Samples]:
         async with serving(handler) as url:
-            return await drive(replace(plan, url=url))
+            return await run_here(replace(plan, url=url))
 
-    return asyncio.run(run())
+    result, samples = asyncio.run(run())
+    return summarise(samples, seconds=result.measured_s), result, samples
 
 
 async def shout(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -39,36 +37,36 @@ def test_every_request_is_counted_once() -> None:
     """Many connections share one limit, one round robin and one count."""
     plan = replace(PLAN, clients=8, limit=100, payload=Payload(bodies=BODIES, expected=(b"A", b"BB")))
 
-    result = outcome(shout, plan=plan)
+    summary, result, samples = outcome(shout, plan=plan)
 
-    assert result.statuses == {200: 100}
-    assert result.answers_in_all == 100
-    assert (result.errors, result.mismatches, result.unanswered) == (0, 0, 0)
-    assert result.requests_per_second == pytest.approx(100 / result.seconds)
-    assert (result.batch_size_by_answer, result.batch_size_by_batch) == (4.0, 4.0)
-    assert result.latency is not None
-    assert 0 < result.latency.p50 <= result.latency.p99 <= result.latency.max < 5
+    assert summary.statuses == {200: 100}
+    assert len(samples) == 100
+    assert summary.wrong == 0
+    assert summary.answered_per_s == pytest.approx(100 / result.measured_s)
+    assert (summary.batch_rows_by_answer, summary.batch_rows_by_batch) == (4.0, 4.0)
+    assert summary.latency is not None
+    assert 0 < summary.latency.mean_ms <= summary.latency.max_ms < 5000
 
 
 def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
     """The answers of the warm-up are in the total only."""
     plan = replace(PLAN, clients=2, warmup_s=0.03, seconds=0.03)
 
-    result = outcome(shout, plan=plan)
+    summary, result, samples = outcome(shout, plan=plan)
 
-    assert 0.03 <= result.seconds < 0.3
-    assert 0 < result.statuses[200] < result.answers_in_all
-    assert result.unanswered == 0
+    assert 0.03 <= result.measured_s < 0.3
+    assert 0 < summary.statuses[200] < len(samples)
+    assert UNANSWERED not in samples["status"]
 
 
 def test_a_wrong_answer_is_noticed() -> None:
-    """Only the body whose answer is wrong counts, and the first one is told."""
+    """Only the body whose answer is wrong counts, and the first one is reported."""
     plan = replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=(b"A", b"CC")))
 
-    result = outcome(shout, plan=plan)
+    summary, result, _ = outcome(shout, plan=plan)
 
-    assert result.mismatches == 5
-    assert result.first_mismatch == "sent b'bb', expected b'CC', got b'BB'"
+    assert summary.wrong == 5
+    assert result.first_wrong == "sent b'bb', expected b'CC', got b'BB'"
 
 
 def test_a_reply_may_come_in_two_pieces() -> None:
@@ -83,11 +81,11 @@ def test_a_reply_may_come_in_two_pieces() -> None:
         await asyncio.sleep(0)
         writer.write(whole[cut:])
 
-    result = outcome(
+    summary, _result, _samples = outcome(
         in_two, plan=replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
     )
 
-    assert (result.statuses, result.mismatches) == ({200: 10}, 0)
+    assert (summary.statuses, summary.wrong) == ({200: 10}, 0)
 
 
 def test_a_refusal_is_counted_apart() -> None:
@@ -97,13 +95,13 @@ def test_a_refusal_is_counted_apart() -> None:
         ok = body == b"a"
         writer.write(reply(body) if ok else reply(b"busy", status="503 Service Unavailable"))
 
-    result = outcome(
+    summary, result, _samples = outcome(
         refuse_b, plan=replace(PLAN, clients=1, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
     )
 
-    assert result.statuses == {200: 5, 503: 5}
-    assert result.mismatches == 0
-    assert result.requests_per_second == pytest.approx(5 / result.seconds)
+    assert summary.statuses == {200: 5, 503: 5}
+    assert summary.wrong == 0
+    assert summary.answered_per_s == pytest.approx(5 / result.measured_s)
 
 
 def test_a_connection_the_server_gives_up_is_replaced() -> None:
@@ -113,9 +111,9 @@ def test_a_connection_the_server_gives_up_is_replaced() -> None:
         writer.write(reply(body, fields="Connection: close\r\n"))
         writer.close()
 
-    result = outcome(close_after, plan=replace(PLAN, clients=3, limit=12))
+    summary, _result, _samples = outcome(close_after, plan=replace(PLAN, clients=3, limit=12))
 
-    assert (result.statuses, result.errors) == ({200: 12}, 0)
+    assert summary.statuses == {200: 12}
 
 
 def test_a_connection_lost_with_a_request_is_an_error() -> None:
@@ -128,41 +126,41 @@ def test_a_connection_lost_with_a_request_is_an_error() -> None:
             writer.write(reply(body)[:-1])
             writer.close()
 
-    result = outcome(drop_b, plan=replace(PLAN, clients=2, limit=12))
+    summary, _result, _samples = outcome(drop_b, plan=replace(PLAN, clients=2, limit=12))
 
-    assert (result.statuses, result.errors, result.unanswered) == ({200: 6}, 6, 0)
+    assert summary.statuses == {200: 6, LOST: 6}
 
 
 def test_clients_may_think() -> None:
     """A thinking client asks less often; one that still thinks at the end stops at once."""
-    result = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
+    _summary, _result, samples = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
 
-    assert result.answers_in_all == 4
+    assert len(samples) == 4
 
 
 def test_thinking_ends() -> None:
     """The next request follows when the think time is over."""
-    result = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
+    summary, result, _samples = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
 
-    assert result.statuses == {200: 6}
-    assert result.seconds >= 0.01
+    assert summary.statuses == {200: 6}
+    assert result.measured_s >= 0.01
 
 
 def test_no_server_is_said_clearly() -> None:
     """The message has the address."""
     with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
-        asyncio.run(drive(replace(PLAN, url=_nowhere())))
+        asyncio.run(run_here(replace(PLAN, url=_nowhere())))
 
 
 def test_a_server_that_goes_away_is_said_clearly() -> None:
     """A run does not wait out its time when there is nobody left to ask."""
 
-    async def run() -> Result:
+    async def run() -> tuple[ShareResult, Samples]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.setblocking(False)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
             loop = asyncio.get_running_loop()
-            driven = loop.create_task(drive(replace(PLAN, url=url, clients=1)))
+            driven = loop.create_task(run_here(replace(PLAN, url=url, clients=1)))
             taken, _ = await loop.sock_accept(listener)
             await loop.sock_recv(taken, 1000)
             listener.close()
@@ -181,21 +179,6 @@ def test_a_server_that_speaks_something_else_ends_the_run() -> None:
 
     with pytest.raises(ReplyError, match="not an HTTP"):
         outcome(ssh, plan=replace(PLAN, clients=2))
-
-
-@pytest.mark.parametrize(("url", "code"), [("nowhere", 1), ("ftp://h/", 2)])
-def test_the_command_fails_with_a_message(tmp_path: Path, url: str, code: int) -> None:
-    """1 when the server cannot be reached, 2 when the call makes no sense."""
-    body = tmp_path / "body"
-    body.write_bytes(b"1")
-    app = typer.Typer()
-    app.command()(main)
-    url = _nowhere() if url == "nowhere" else url
-
-    done = CliRunner().invoke(app, [url, "--body-file", str(body)])
-
-    assert done.exit_code == code
-    assert done.stderr.startswith("closed_loop: ")
 
 
 def _nowhere() -> str:

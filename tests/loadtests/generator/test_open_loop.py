@@ -89,7 +89,7 @@ def test_every_request_on_the_schedule_is_sent_and_answered() -> None:
     assert (found["sent_s"] < found["done_s"]).all()
     assert not found["wrong"].any()
     assert set(found["batch_rows"]) == {4}
-    assert (set(found["held_ms"]), set(found["batch_ms"])) == ({1.5}, {12.25})
+    assert (set(found["queued_ms"]), set(found["batch_ms"])) == ({1.5}, {12.25})
 
 
 def test_shares_make_up_the_schedule() -> None:
@@ -116,11 +116,11 @@ def test_a_request_takes_the_connection_that_was_freed_last(
     all_asked = asyncio.Barrier(3)
 
     class Watched(Connection):
-        def ask(self, asked: Asked) -> None:
+        def send(self, asked: Asked) -> None:
             events.append(("used", self))
-            super().ask(asked)
+            super().send(asked)
 
-    def idle(self: OpenLoop, connection: Connection) -> None:
+    def on_idle(self: OpenLoop, connection: Connection) -> None:
         events.append(("freed", connection))
         free(self, connection)
 
@@ -129,8 +129,8 @@ def test_a_request_takes_the_connection_that_was_freed_last(
             await all_asked.wait()
         writer.write(reply(body))
 
-    free = OpenLoop.idle
-    monkeypatch.setattr(OpenLoop, "idle", idle)
+    free = OpenLoop.on_idle
+    monkeypatch.setattr(OpenLoop, "on_idle", on_idle)
     monkeypatch.setattr("uncork_loadtests.generator.connections.Connection", Watched)
     monkeypatch.setattr("uncork_loadtests.generator.loops.Connection", Watched)
     plan = replace(PLAN, arrivals=f"replay:{tmp_path / 'times'}", rate=None, seconds=1.0)

@@ -29,7 +29,7 @@ GOOD: dict[str, Any] = {
     "done_s": 1.01,
     "status": 200,
     "batch_rows": 4,
-    "held_ms": 2.0,
+    "queued_ms": 2.0,
     "batch_ms": 5.0,
     "wrong": False,
     "first_s": 1.01,
@@ -39,7 +39,7 @@ NO_ANSWER = {
     "done_s": math.nan,
     "first_s": math.nan,
     "batch_rows": 0,
-    "held_ms": math.nan,
+    "queued_ms": math.nan,
     "batch_ms": math.nan,
 }
 

@@ -13,7 +13,7 @@ from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
 from uncork_loadtests.reports.page import write_html
 from uncork_loadtests.reports.picture import write_png
-from uncork_loadtests.reports.plot_data import figures, percentile_ticks
+from uncork_loadtests.reports.plot_data import percentile_ticks, plot_data
 from uncork_loadtests.targets import Estimate, read_estimate
 from uncork_loadtests.traffic.plan import Payload, Plan
 
@@ -29,7 +29,7 @@ def samples(count: int = 600, *, seconds: float = 6.0) -> Samples:
     found["status"] = 200
     found["batch_rows"] = 5
     found["batch_ms"] = np.repeat(np.arange(count // 5), 5) / 100 + 4
-    found["held_ms"] = 1.0
+    found["queued_ms"] = 1.0
     return found
 
 
@@ -50,7 +50,7 @@ def test_time_is_cut_into_stretches_of_one_length() -> None:
     """Each has its rates and percentiles; the warm-up has none."""
     found = samples()
     found["scheduled_s"][0] = -0.5
-    shown = figures(found, seconds=6.0)
+    shown = plot_data(found, seconds=6.0)
 
     assert np.diff(shown.bin_s) == pytest.approx(0.1)
     assert shown.bin_s[[0, -1]] == pytest.approx([0.05, 5.95])
@@ -63,16 +63,16 @@ def test_what_became_of_requests_adds_up_to_what_was_offered() -> None:
     """Good, shed, other and lost; kinds that did not happen are left out."""
     found = samples()
     found["status"][:30] = np.repeat([503, 404, LOST], 10)
-    shown = figures(found, seconds=6.0)
+    shown = plot_data(found, seconds=6.0)
 
     assert list(shown.statuses) == ["good (2xx)", "shed (503)", "other status", "no answer"]
     assert sum(shown.statuses.values()) == pytest.approx(shown.offered_per_s)
-    assert list(figures(samples(), seconds=6.0).statuses) == ["good (2xx)"]
+    assert list(plot_data(samples(), seconds=6.0).statuses) == ["good (2xx)"]
 
 
 def test_the_distribution_ends_where_samples_are_too_few() -> None:
     """600 samples: one in 120 is the rarest of which 5 were seen."""
-    shown = figures(samples(), seconds=6.0)
+    shown = plot_data(samples(), seconds=6.0)
 
     assert shown.slower[[0, -1]] == pytest.approx([1, 120])
     assert (np.diff(shown.slower_ms) >= 0).all()
@@ -82,7 +82,7 @@ def test_the_distribution_ends_where_samples_are_too_few() -> None:
 
 def test_a_batch_counts_once() -> None:
     """However many answers tell of it; points are single batches."""
-    shown = figures(samples(), seconds=6.0)
+    shown = plot_data(samples(), seconds=6.0)
 
     assert (shown.batch_sizes.tolist(), shown.batches.tolist()) == ([5], [120])
     assert len(shown.batch_rows) == 120
@@ -92,7 +92,7 @@ def test_a_batch_counts_once() -> None:
 def test_of_many_points_some_are_shown() -> None:
     """The first and the last among them."""
     found = samples(50_000)
-    shown = figures(found, seconds=6.0)
+    shown = plot_data(found, seconds=6.0)
 
     assert len(shown.due_s) == 4000
     assert shown.due_s[[0, -1]] == pytest.approx(found["scheduled_s"][[0, -1]])

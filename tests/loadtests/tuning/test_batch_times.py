@@ -16,7 +16,7 @@ from tests.loadtests.fake_server import reply, serving
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.servers import Server
 from uncork_loadtests.traffic.plan import Payload, Plan
-from uncork_loadtests.tuning.batch_times import Measured, SizeTime, fit, measure, sizes_up_to
+from uncork_loadtests.tuning.batch_times import BatchTimes, SizeTime, fit, measure, sizes_up_to
 
 PLAN = Plan(url="http://127.0.0.1:1/x", payload=Payload(bodies=(b"[1]",)), clients=1)
 
@@ -94,10 +94,10 @@ def test_a_line_needs_sizes() -> None:
         fit([])
 
 
-def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float = 50.0) -> Measured:
+def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float = 50.0) -> BatchTimes:
     """Measure a server whose answers depend on how many requests are with it."""
 
-    async def run() -> Measured:
+    async def run() -> BatchTimes:
         held: list[asyncio.StreamWriter] = []
 
         async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:

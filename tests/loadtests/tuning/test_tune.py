@@ -31,7 +31,7 @@ from uncork_loadtests.tuning.advice import (
     predict,
     smallest,
 )
-from uncork_loadtests.tuning.batch_times import Line, Measured, SizeTime
+from uncork_loadtests.tuning.batch_times import BatchTimes, Line, SizeTime
 from uncork_loadtests.tuning.tune import Proof, Tuned, Wish, doubts, tune
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
@@ -56,7 +56,7 @@ PROOF = Proof(
 )
 TUNED = Tuned(
     wish=WISH,
-    measured=Measured(
+    measured=BatchTimes(
         sizes=(SizeTime(rows=1, median_ms=11.0, times_ms=(11.0,)),),
         rows_per_request=1,
         overhead_ms=0.75,

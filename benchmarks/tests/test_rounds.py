@@ -1,10 +1,11 @@
-"""The generators as a bench runs them."""
+"""One measurement of a server by the generator of the load test."""
 
 import os
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from benchmarks.harness.generators import Traffic, measure
+from benchmarks.harness.rounds import measure, target
 from uncork_loadtests.servers import HOST, Server
 
 ANSWER = b"\x93NUMPY\n\0\xff\n"
@@ -32,16 +33,11 @@ def test_requests_have_further_fields_and_answers_may_be_any_bytes() -> None:
     with ThreadingHTTPServer((HOST, 0), Picky) as serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         server = Server(name="picky", command=(), port=serving.server_port, pid=os.getpid())
-        traffic = Traffic(
-            path="/",
-            bodies=[b"[1.5]"],
-            expected=[ANSWER],
-            connections=1,
-            seconds=0.05,
-            headers={"Accept": "application/x-npy"},
-        )
-        trial = measure(server, traffic=traffic, generator="python")
+        each = target(server, path="/", bodies=[b"[1.5]"], expected=[ANSWER])
+        plan = replace(each.plan, seconds=0.05, warmup_s=0.0, headers=(("Accept", "application/x-npy"),))
+        found = measure(replace(each, plan=plan))
         serving.shutdown()
 
-    assert (trial.seen.fault, trial.seen.refused) == ("", 0)
-    assert trial.seen.answers > 0
+    assert (found.fault, found.refused, found.wrong) == ("", 0, 0)
+    assert found.requests_per_second > 0
+    assert found.all_cpu is not None
