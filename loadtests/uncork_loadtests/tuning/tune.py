@@ -43,7 +43,7 @@ _WARMUP_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class TuningRequest:
     """What to tune.
 
     Raises:
@@ -99,7 +99,7 @@ class Proof:
 class Tuned:
     """The result of tuning."""
 
-    wish: Wish
+    request: TuningRequest
     measured: batch_times.BatchTimes
     model: Model
     gateway_rate: float
@@ -115,7 +115,7 @@ class Tuned:
     def warnings(self) -> list[str]:
         """Reasons to doubt the advice."""
         if self.advice is None or not self.advice.met:
-            return [_cannot(self.model, self.wish, self.advice)]
+            return [_cannot(self.model, self.request, self.advice)]
         found = doubts(self.proof) if self.proof is not None else []
         if self.advice.rate > self.gateway_rate and (
             self.proof is None or self.proof.rate < self.advice.rate
@@ -126,7 +126,7 @@ class Tuned:
         return found
 
 
-def tune(wish: Wish, *, tell: Tell) -> Tuned:
+def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     """Measure, simulate, prove. `tell` is called with each step.
 
     Raises:
@@ -135,24 +135,24 @@ def tune(wish: Wish, *, tell: Tell) -> Tuned:
         NoSuchApi: if the service has no API that batches at the path.
         KeyboardInterrupt: on Ctrl-C.
     """
-    measured = _measured(wish, tell=tell)
+    measured = _measured(request, tell=tell)
     model = Model(
         line=batch_times.fit(measured.sizes),
         rows_per_request=measured.rows_per_request,
         overhead_ms=measured.overhead_ms,
-        goal_ms=wish.goal_ms,
+        goal_ms=request.goal_ms,
         largest=measured.sizes[-1].rows,
-        arrivals=wish.plan.arrivals,
-        seed=wish.plan.seed,
+        arrivals=request.plan.arrivals,
+        seed=request.plan.seed,
     )
     gateway_us = measured.gateway_cpu_us
     gateway_rate = GATEWAY_BUSY * 1e6 / gateway_us if gateway_us else math.inf
-    rates, advice = _advice(wish, model, gateway_rate=gateway_rate, tell=tell)
+    rates, advice = _advice(request, model, gateway_rate=gateway_rate, tell=tell)
     proof = None
     if advice is not None and advice.met:
-        proof = _prove(wish, model, advice, tell=tell)
+        proof = _prove(request, model, advice, tell=tell)
     return Tuned(
-        wish=wish,
+        request=request,
         measured=measured,
         model=model,
         gateway_rate=gateway_rate,
@@ -162,8 +162,8 @@ def tune(wish: Wish, *, tell: Tell) -> Tuned:
     )
 
 
-def _measured(wish: Wish, *, tell: Tell) -> batch_times.BatchTimes:
-    tell(f"starting {wish.target}")
+def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
+    tell(f"starting {request.target}")
     # Refuse no request and split no batch while batch times are measured.
     options = {
         "--workers": 1,
@@ -171,14 +171,16 @@ def _measured(wish: Wish, *, tell: Tell) -> batch_times.BatchTimes:
         "--mb-max-latency": 600_000,
         "--mb-max-batch-size": 1_000_000,
     }
-    with our_service(wish.target, options=_words(options)) as server:
-        api = api_at(wish.path, of=apis(server), batches=True)
+    with our_service(request.target, options=_words(options)) as server:
+        api = api_at(request.path, of=apis(server), batches=True)
         if api.counts == "cost":
             raise LoadTestError(
                 "this api counts cost, not rows: what a batch takes does not follow from its rows"
             )
-        plan = aimed_at(api, wish.plan, server)
-        return batch_times.measure(server, plan, largest=wish.max_batch_size, goal_ms=wish.goal_ms, tell=tell)
+        plan = aimed_at(api, request.plan, server)
+        return batch_times.measure(
+            server, plan, largest=request.max_batch_size, goal_ms=request.goal_ms, tell=tell
+        )
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
@@ -186,13 +188,13 @@ def _words(options: Mapping[str, object]) -> list[str]:
 
 
 def _advice(
-    wish: Wish, model: Model, *, gateway_rate: float, tell: Tell
+    request: TuningRequest, model: Model, *, gateway_rate: float, tell: Tell
 ) -> tuple[list[Advice], Advice | None]:
     """Return the highest rate for each number of workers (if no rate is requested), and the advice."""
-    if wish.rate is not None:
-        return [], smallest(model, rate=wish.rate, max_workers=wish.max_workers, tell=tell)
+    if request.rate is not None:
+        return [], smallest(model, rate=request.rate, max_workers=request.max_workers, tell=tell)
     rates = []
-    for workers in range(1, wish.max_workers + 1):
+    for workers in range(1, request.max_workers + 1):
         tell(f"simulating {plural(workers, 'worker')}")
         highest = most(model, workers=workers)
         if highest is not None:
@@ -204,9 +206,9 @@ def _advice(
     return rates, predict(model, rate=rate, workers=enough.workers, cap=enough.mb_max_batch_size)
 
 
-def _prove(wish: Wish, model: Model, advice: Advice, *, tell: Tell) -> Proof:
+def _prove(request: TuningRequest, model: Model, advice: Advice, *, tell: Tell) -> Proof:
     """Load the service at the advised settings; with too few cores, one worker and its share of the rate."""
-    workers = advice.workers if advice.workers <= wish.cores else 1
+    workers = advice.workers if advice.workers <= request.cores else 1
     rate = advice.rate * workers / advice.workers
     predicted = advice.predicted
     if workers < advice.workers:
@@ -219,15 +221,15 @@ def _prove(wish: Wish, model: Model, advice: Advice, *, tell: Tell) -> Proof:
         "--mb-max-batch-size": advice.mb_max_batch_size,
     }
     plan = replace(
-        wish.plan,
+        request.plan,
         rate=rate,
-        seconds=wish.seconds or min(max(_PROOF_S[0], _PROOF_REQUESTS / rate), _PROOF_S[1]),
+        seconds=request.seconds or min(max(_PROOF_S[0], _PROOF_REQUESTS / rate), _PROOF_S[1]),
         warmup_s=_WARMUP_S,
-        goal_s=wish.goal_ms / 1000,
+        goal_s=request.goal_ms / 1000,
     )
-    tell(f"starting {wish.target} as advised")
-    with our_service(wish.target, options=_words(options)) as server:
-        plan = aimed(plan, server, path=wish.path)
+    tell(f"starting {request.target} as advised")
+    with our_service(request.target, options=_words(options)) as server:
+        plan = aimed(plan, server, path=request.path)
         for _ in range(1 + _REPEATS):
             tell(f"loading it with {rate:.4g}/s")
             outcome, cpu = load(server, plan)
@@ -260,7 +262,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
     )
 
 
-def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
+def _cannot(model: Model, request: TuningRequest, nearest: Advice | None) -> str:
     """Explain why no settings keep the goal."""
     goal = f"the goal of {model.goal_ms:g} ms cannot be kept"
     alone_ms = model.line.milliseconds(model.rows_per_request) + model.overhead_ms
@@ -270,12 +272,10 @@ def _cannot(model: Model, wish: Wish, nearest: Advice | None) -> str:
         workers = plural(nearest.workers, "worker")
         best = f"with {workers}, {100 * nearest.predicted.in_goal:.2f} % would be within it"
         return f"{goal} for {WANTED:.0%} of the requests: at best, {best}"
-    if wish.rate is None:
+    if request.rate is None:
         return f"{goal} for {WANTED:.0%} of the requests at any rate: a lone request takes {alone_ms:.3g} ms"
-    carried = max(capacity(model, workers=wish.max_workers, cap=cap) for cap in caps(model))
-    return (
-        f"{goal}: {plural(wish.max_workers, 'worker')} can carry at most {carried:.4g}/s, not {wish.rate:g}/s"
-    )
+    carried = max(capacity(model, workers=request.max_workers, cap=cap) for cap in caps(model))
+    return f"{goal}: {plural(request.max_workers, 'worker')} can carry at most {carried:.4g}/s, not {request.rate:g}/s"
 
 
 def doubts(proof: Proof) -> list[str]:

@@ -32,12 +32,14 @@ from uncork_loadtests.tuning.advice import (
     smallest,
 )
 from uncork_loadtests.tuning.batch_times import BatchTimes, Line, SizeTime
-from uncork_loadtests.tuning.tune import Proof, Tuned, Wish, doubts, tune
+from uncork_loadtests.tuning.tune import Proof, Tuned, TuningRequest, doubts, tune
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
 MODEL = Model(line=LINE, rows_per_request=1, overhead_ms=0.75, goal_ms=100.0, largest=64, requests=1000)
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=1.0)
-WISH = Wish(target="m:S", plan=PLAN, goal_ms=100.0, rate=400.0, max_workers=4, max_batch_size=64, cores=2)
+REQUEST = TuningRequest(
+    target="m:S", plan=PLAN, goal_ms=100.0, rate=400.0, max_workers=4, max_batch_size=64, cores=2
+)
 FIGURES = Figures(p50_ms=20.0, p99_ms=40.0, in_goal=1.0, batch_rows=5.0)
 ADVICE = Advice(
     workers=2, mb_max_batch_size=32, mb_max_latency=99.2, rate=400.0, capacity=1600.0, predicted=FIGURES
@@ -55,7 +57,7 @@ PROOF = Proof(
     void="",
 )
 TUNED = Tuned(
-    wish=WISH,
+    request=REQUEST,
     measured=BatchTimes(
         sizes=(SizeTime(rows=1, median_ms=11.0, times_ms=(11.0,)),),
         rows_per_request=1,
@@ -204,7 +206,7 @@ def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None
             ["the goal of 5 ms cannot be kept: a lone request takes 11.8 ms"],
         ),
         (
-            {"advice": None, "proof": None, "wish": replace(WISH, rate=9000.0)},
+            {"advice": None, "proof": None, "request": replace(REQUEST, rate=9000.0)},
             ["the goal of 100 ms cannot be kept: 4 workers can carry at most 3459/s, not 9000/s"],
         ),
         (
@@ -304,4 +306,4 @@ def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with serving_pages({"/status": status(weighed)}) as server:
         monkeypatch.setattr("uncork_loadtests.tuning.tune.our_service", lambda *_, **__: nullcontext(server))
         with pytest.raises(LoadTestError, match="this api counts cost, not rows"):
-            tune(WISH, tell=quiet)
+            tune(REQUEST, tell=quiet)

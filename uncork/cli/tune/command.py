@@ -14,7 +14,7 @@ from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import given, in_options, refusals, require_writable
 from uncork_loadtests.extras import require
 from uncork_loadtests.traffic.plan import REPLAY
-from uncork_loadtests.tuning.tune import Tuned, Wish
+from uncork_loadtests.tuning.tune import Tuned, TuningRequest
 from uncork_loadtests.tuning.tune import tune as find
 from uncork_workers.supervision.cores import usable_cores
 
@@ -81,7 +81,7 @@ def tune(
             goal_ms=None,
         )
         require_writable({"--json": json})
-        wish = _wish(
+        request = _request(
             target=service,
             plan=plan,
             goal_ms=goal_ms,
@@ -92,20 +92,20 @@ def tune(
             path=path,
             seconds=seconds,
         )
-    raise typer.Exit(_run(wish, json=json))
+    raise typer.Exit(_run(request, json=json))
 
 
-def _wish(**values: object) -> Wish:
+def _request(**values: object) -> TuningRequest:
     try:
-        return Wish(**values)  # type: ignore[arg-type]
+        return TuningRequest(**values)  # type: ignore[arg-type]
     except ValueError as error:
         raise in_options(error, _OPTIONS) from None
 
 
-def _run(wish: Wish, *, json: str | None) -> int:
+def _run(request: TuningRequest, *, json: str | None) -> int:
     """Tune, show and write; returns the exit code."""
     with measuring("tune"), telling() as tell:
-        tuned = find(wish, tell=tell)
+        tuned = find(request, tell=tell)
     return _show(tuned, json=json)
 
 

@@ -33,7 +33,7 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
     if advice is None or not advice.met:
         return
     yield ""
-    yield serve_command(tuned.wish.target, advice)
+    yield serve_command(tuned.request.target, advice)
     yield f"@api(..., {api_arguments(advice)})"
     yield ""
     yield from _cost(advice)
@@ -59,12 +59,12 @@ def api_arguments(advice: Advice) -> str:
 
 def as_json(tuned: Tuned) -> bytes:
     """All figures; what is not known is null."""
-    wish: dict[str, Any] = msgspec.to_builtins(tuned.wish)
-    plan = wish.pop("plan")
+    request: dict[str, Any] = msgspec.to_builtins(tuned.request)
+    plan = request.pop("plan")
     advice = tuned.advice
     figures = {
         "uncork": version("uncork"),
-        **wish,
+        **request,
         "arrivals": plan["arrivals"],
         "seed": plan["seed"],
         "measured": tuned.measured,
@@ -73,7 +73,7 @@ def as_json(tuned: Tuned) -> bytes:
         "rates": tuned.rates,
         "advice": advice,
         "met": advice is not None and advice.met,
-        "command": serve_command(tuned.wish.target, advice) if advice is not None and advice.met else None,
+        "command": serve_command(tuned.request.target, advice) if advice is not None and advice.met else None,
         "proof": tuned.proof,
         "warnings": tuned.warnings,
     }
