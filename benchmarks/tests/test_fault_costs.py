@@ -40,7 +40,7 @@ RAISES = KINDS[1]
 
 
 def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_after: int = 0) -> Outcome:
-    """A run of two seconds that saw each (status, latency in seconds) so many times."""
+    """A run of two seconds with each (status, latency in seconds, count)."""
     recorder = Recorder()
     for status, latency_s, times in seen:
         for at in range(times):
@@ -62,7 +62,6 @@ def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_af
 def seen_at(
     at_s: float, *, memory_bytes: int = 1, queue_rows: int = 0, workers: Sequence[int] = ()
 ) -> Snapshot:
-    """A look at a gateway."""
     return Snapshot(
         at_s=at_s,
         memory_bytes=memory_bytes,
@@ -86,12 +85,10 @@ def seen_at(
 def test_a_figure_is_held_against_its_mark(
     value: float | None, bound: object, void: str, ending: str
 ) -> None:
-    """What is void is not judged."""
     assert mark_line("it", value, bound=bound, unit="ms", void=void).endswith(ending)  # type: ignore[arg-type]
 
 
 def test_what_is_lost_or_wrong_is_told() -> None:
-    """Each kind for itself; refusals are allowed where they are said to be."""
     good = outcome((200, 0.1, 10), (503, 0.01, 10))
 
     assert faults_of("it", good, allowed=frozenset({200, 503})) == []
@@ -108,7 +105,6 @@ def test_what_is_lost_or_wrong_is_told() -> None:
 
 
 def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
-    """Whatever else they say."""
     answers = deque(
         [reply(b"busy", status="503 Busy"), reply(b"busy", status="503 Busy", fields="Retry-After: 1\r\n")]
     )
@@ -132,7 +128,6 @@ def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
 
 
 def test_looks_tell_of_growth_and_replacement() -> None:
-    """What came before the time does not count for the one, and does for the other."""
     looks = [
         seen_at(1, memory_bytes=10, workers=[1, 2]),
         seen_at(10, memory_bytes=100, workers=[2, 3]),
@@ -148,7 +143,6 @@ def test_looks_tell_of_growth_and_replacement() -> None:
 
 
 def test_metrics_are_summed_by_label() -> None:
-    """Over all apis, and those of one reason only."""
     page = (
         "# TYPE uncork_releases counter\n"
         'uncork_releases_total{api="a",reason="full"} 2.0\n'
@@ -162,7 +156,6 @@ def test_metrics_are_summed_by_label() -> None:
 
 
 def test_the_model_has_a_limit_and_right_answers() -> None:
-    """20 + 4 n ms, on two workers."""
     found = payload()
 
     assert limit_per_s(20, workers=2) == pytest.approx(400.0)
@@ -171,7 +164,6 @@ def test_the_model_has_a_limit_and_right_answers() -> None:
 
 
 def test_goodput_is_what_comes_within_the_goal() -> None:
-    """Late answers are none, and a table tells how many there are of each."""
     saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     overload = Step(
         name="4 times",
@@ -193,7 +185,6 @@ def test_goodput_is_what_comes_within_the_goal() -> None:
 
 @given(count=st.integers(0, 20), seconds=st.floats(1.0, 100.0))
 def test_strikes_are_even_and_leave_time_at_the_end(count: int, seconds: float) -> None:
-    """More than one interval."""
     times = due_times_s(count, seconds=seconds)
 
     assert len(times) == count
@@ -203,7 +194,6 @@ def test_strikes_are_even_and_leave_time_at_the_end(count: int, seconds: float) 
 
 
 def test_replacement_is_held_against_the_same_load_left_alone() -> None:
-    """A request that is refused counts, and so does a worker that was not replaced."""
     alone, reloaded, recycled = CASES
     turns = [
         Turn(case=alone, outcome=outcome((200, 0.1, 1000)), replaced=0),
@@ -220,12 +210,10 @@ def test_replacement_is_held_against_the_same_load_left_alone() -> None:
 
 
 def trial(kind: Kind, *, last_s: float, round_: int = 0, right: int = 63, status: int | None = 500) -> Trial:
-    """A batch."""
     return Trial(kind=kind, round=round_, right=right, status=status, last_s=last_s)
 
 
 def test_poison_is_held_against_the_clean_batch_of_its_round() -> None:
-    """And what the others got against what they should have."""
     trials = [
         *(trial(CLEAN, round_=at, last_s=0.2 * (at + 1), right=64, status=None) for at in range(2)),
         *(
@@ -252,7 +240,6 @@ def test_poison_is_held_against_the_clean_batch_of_its_round() -> None:
     ],
 )
 def test_a_neighbour_that_pays_is_a_fault(changed: dict[str, int | None], fault: str) -> None:
-    """So is poison that is not told what it is."""
     whole = trial(RAISES, last_s=1.0)
 
     assert whole.fault == ""
@@ -260,7 +247,7 @@ def test_a_neighbour_that_pays_is_a_fault(changed: dict[str, int | None], fault:
 
 
 def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
-    """One batch against a server that spoils so many answers, and says that it had so many full batches."""
+    """Try one batch against a server with this many spoilt answers, which reports this many full batches."""
     served, looked = count(), count()
 
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -294,7 +281,6 @@ def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
     [(CLEAN, 0, 64, None), (RAISES, 0, 63, 500), (RAISES, 1, 62, 500), (RAISES, 2, 61, 500)],
 )
 def test_a_batch_is_asked_for_at_once(kind: Kind, spoilt: int, right: int, status: int | None) -> None:
-    """Answers of others, and what is no answer, are not right."""
     found = tried(kind, spoilt=spoilt)
 
     assert (found.right, found.status, found.round) == (right, status, 3)
@@ -303,13 +289,11 @@ def test_a_batch_is_asked_for_at_once(kind: Kind, spoilt: int, right: int, statu
 
 @pytest.mark.parametrize("batches", [0, 2])
 def test_requests_that_do_not_share_a_batch_show_nothing(batches: int) -> None:
-    """Nobody's neighbour can pay then."""
     with pytest.raises(BenchError, match="64 requests did not share one batch"):
         tried(RAISES, batches=batches)
 
 
 def test_the_section_has_what_all_parts_found() -> None:
-    """Paragraphs first, then tables."""
     saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     found = text_of(
         [

@@ -1,4 +1,4 @@
-"""Servers of other projects behind the proxy, except for what it is for: nothing is measured or installed."""
+"""The parts of scripts/interop that measure and install nothing."""
 
 import asyncio
 import json
@@ -27,17 +27,16 @@ RATES = {DIRECT: [100.0, 50.0, 80.0], PROXY: [400.0, 250.0, 320.0]}
 
 
 def sleeping() -> Service:
-    """Give the first server."""
     return SERVICES[0]
 
 
 def work() -> Work:
-    """Give rows that all have another answer."""
+    """Rows with different answers."""
     return sleeping().work(clients=CLIENTS)
 
 
 def answer_v2(body: bytes) -> dict[str, object]:
-    """Answer as a server that adds up the rows."""
+    """Answer like a server that sums rows."""
     asked = json.loads(body)
     (tensor,) = asked["inputs"]
     (rows, width), data = tensor["shape"], tensor["data"]
@@ -46,7 +45,7 @@ def answer_v2(body: bytes) -> dict[str, object]:
 
 
 def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> bytes:
-    """Say these values in either protocol; V1 has no ids."""
+    """Write these values in either protocol; V1 has no ids."""
     if dialect is V1:
         return json.dumps({"predictions": values}).encode()
     output = {"name": "sums", "shape": [len(values)], "data": values}
@@ -54,7 +53,7 @@ def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> byte
 
 
 def found(**checked: Checked) -> Finding:
-    """Give a server that was asked on both ways; all went well unless `checked` says otherwise."""
+    """A finding without faults, except for those in `checked`."""
     seen = {way: rounds(requests_per_second=rates) for way, rates in RATES.items()}
     well = Checked(requests=10)
     return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, rounds=seen)
@@ -62,7 +61,6 @@ def found(**checked: Checked) -> Finding:
 
 @given(dialect=DIALECTS, values=st.lists(NUMBERS, min_size=1), data=st.data())
 def test_only_the_right_answer_is_right(dialect: Dialect, values: list[float], data: st.DataObject) -> None:
-    """One value that is another, one more or one less is a fault."""
     question = Question(request_id="1", body=b"", right=values)
     at = data.draw(st.integers(0, len(values) - 1))
     other = data.draw(NUMBERS.filter(lambda value: value != values[at]))
@@ -78,14 +76,12 @@ def test_only_the_right_answer_is_right(dialect: Dialect, values: list[float], d
 
 @given(dialect=DIALECTS, answer=st.binary() | st.sampled_from([b"{}", b"[]", b"null", b'{"outputs": []}']))
 def test_what_is_no_answer_is_told_with_its_text(dialect: Dialect, answer: bytes) -> None:
-    """Whatever it is."""
     question = Question(request_id="1", body=b"", right=[1.5])
 
     assert repr(answer[:200]) in fault(question, dialect=dialect, status=200, answer=answer)
 
 
 def test_a_refusal_and_the_answer_to_another_are_faults() -> None:
-    """The values alone do not make it right, nor does a shape that is not theirs."""
     question = Question(request_id="3-1", body=b"", right=[1.5])
     stretched = {"id": "3-1", "outputs": [{"name": "sums", "shape": [2, 1], "data": [1.5]}]}
 
@@ -99,7 +95,6 @@ def test_a_refusal_and_the_answer_to_another_are_faults() -> None:
 
 @pytest.mark.parametrize("dialect", [V1, V2])
 def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
-    """So that an answer that went to a neighbour is seen; one, two or three rows a request."""
     asked = [questions(work(), dialect=dialect, client=client) for client in range(CLIENTS)]
 
     assert len({tuple(each[0].right) for each in asked}) == CLIENTS
@@ -108,7 +103,6 @@ def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
 
 
 def test_rows_are_written_as_the_protocols_have_them() -> None:
-    """V2 flat, with its shape."""
     rows = [[1.0, 2.5], [3.0, -4.0]]
 
     assert json.loads(V1.write(rows, "7")) == {"instances": rows}
@@ -119,8 +113,6 @@ def test_rows_are_written_as_the_protocols_have_them() -> None:
 
 
 def test_a_server_that_is_right_has_no_faults() -> None:
-    """Every client's every request was looked at."""
-
     async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(json.dumps(answer_v2(body)).encode()))
 
@@ -128,8 +120,6 @@ def test_a_server_that_is_right_has_no_faults() -> None:
 
 
 def test_swapped_answers_and_lost_requests_are_told_apart() -> None:
-    """One client gets another's values under its own id, one gets nothing."""
-
     async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
         answer = answer_v2(body)
         if answer["id"] == "3-2":
@@ -147,7 +137,7 @@ def test_swapped_answers_and_lost_requests_are_told_apart() -> None:
 
 
 def ask(handler: Handler) -> Checked:
-    """Have all clients ask a server."""
+    """Run all clients against a server."""
 
     async def run() -> Checked:
         async with serving(handler) as url:
@@ -160,7 +150,6 @@ def ask(handler: Handler) -> Checked:
 
 
 def test_the_ratio_is_taken_round_by_round() -> None:
-    """Each way has a line of its own in the table; the ratio stands beside the second."""
     table = sheet([found()], clients=64)
 
     direct, proxied = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
@@ -171,7 +160,6 @@ def test_the_ratio_is_taken_round_by_round() -> None:
 
 
 def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy() -> None:
-    """How a server treats those who ask it directly is not ours to answer for, unless it answers wrong."""
     wrong, lost = Checked(requests=10, wrong=["w"]), Checked(requests=10, lost=["gone"])
 
     assert faults(found()) == []
@@ -183,7 +171,6 @@ def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy
 
 @pytest.mark.parametrize("target", SERVICES, ids=lambda target: target.name)
 def test_every_server_has_a_file_that_serves_it(target: Service) -> None:
-    """And an environment of its own to serve it in."""
     environment = Environment(folder=Path("cache"))
 
     command = target.command(work=work(), environment=environment, folder=Path("scratch"))
@@ -193,7 +180,6 @@ def test_every_server_has_a_file_that_serves_it(target: Service) -> None:
 
 
 def test_names_are_chosen() -> None:
-    """In their own order; one that is not known is named."""
     known = list(REQUIREMENTS)
 
     assert choose("kserve", known, what="project") == ["kserve"]

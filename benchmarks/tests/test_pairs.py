@@ -1,4 +1,4 @@
-"""The bench, except for what it is for: nothing is measured here."""
+"""The parts of scripts/bench that measure nothing, and servers."""
 
 import sys
 from os import getpid
@@ -27,7 +27,6 @@ WRK_TROUBLE = """  Socket errors: connect 0, read 3, write 0, timeout 5
 
 
 def test_what_wrk_prints_is_read() -> None:
-    """Units are seconds."""
     seen = parse_wrk(WRK)
 
     assert seen.requests_per_second == pytest.approx(25252.5)
@@ -37,7 +36,6 @@ def test_what_wrk_prints_is_read() -> None:
 
 
 def test_what_went_wrong_with_wrk_is_told() -> None:
-    """Refused requests are no throughput; lost connections are a fault."""
     seen = parse_wrk(WRK + WRK_TROUBLE)
 
     assert seen.requests_per_second == pytest.approx(25000)
@@ -45,25 +43,21 @@ def test_what_went_wrong_with_wrk_is_told() -> None:
 
 
 def test_slow_answers_to_wrk_are_no_fault() -> None:
-    """Its timeouts are answers that took over two seconds."""
     assert parse_wrk(WRK + WRK_TROUBLE.replace("read 3", "read 0")).fault == ""
 
 
 def test_nonsense_of_wrk_is_an_error() -> None:
-    """And what it printed is shown."""
     with pytest.raises(BenchError, match="no such option"):
         parse_wrk("no such option")
 
 
 def test_ratios_are_taken_round_by_round() -> None:
-    """Rounds without a value, or with a zero to divide by, are left out."""
     assert ratios([2.0, 6.0, 4.0], by=[1.0, 2.0, 2.0]) == [2.0, 3.0, 2.0]
     assert ratios([1.0, None, 1.0], by=[1.0, 1.0, 0.0]) == [1.0]
     assert ratio_interval([None], by=[1.0]) is None
 
 
 def test_rounds_are_interleaved() -> None:
-    """Each round starts with another name, and one that is dropped is measured no more."""
     names = {"a": 1, "b": 2, "c": 3}
     seen: list[tuple[str, int]] = []
 
@@ -82,7 +76,6 @@ def test_rounds_are_interleaved() -> None:
 
 
 def test_processor_time_of_a_process_is_read() -> None:
-    """This process has used some; one that does not exist has none to tell."""
     here = Server(name="here", command=("x",), port=1, pid=getpid())
     gone = Server(name="gone", command=("x",), port=1, pid=2**22 + 1)
 
@@ -94,7 +87,6 @@ def test_processor_time_of_a_process_is_read() -> None:
 
 
 def test_a_server_that_does_not_start_says_why() -> None:
-    """What it wrote last is in the message."""
     command = [sys.executable, "-c", "raise SystemExit('no such model')"]
 
     with (
@@ -105,7 +97,6 @@ def test_a_server_that_does_not_start_says_why() -> None:
 
 
 def test_a_pair_is_a_table_with_ratios() -> None:
-    """Medians over the rounds; the ratio that matters stands out and below the table."""
     fast = [Round(requests_per_second=rate, p50=None, p99=None) for rate in (2000.0, 3000.0, 4000.0)]
     slow = [Round(requests_per_second=1000.0, p50=None, p99=None)] * 3
     pair = Pair(

@@ -12,7 +12,7 @@ ANSWER = b"\x93NUMPY\n\0\xff\n"
 
 
 class Picky(BaseHTTPRequestHandler):
-    """Answers with bytes that are no text, but only those who ask for them."""
+    """Answers requests for .npy with bytes that are not text."""
 
     protocol_version = "HTTP/1.1"
 
@@ -29,7 +29,6 @@ class Picky(BaseHTTPRequestHandler):
 
 
 def test_requests_have_further_fields_and_answers_may_be_any_bytes() -> None:
-    """They are sent, and compared, as they are."""
     with ThreadingHTTPServer((HOST, 0), Picky) as serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         server = Server(name="picky", command=(), port=serving.server_port, pid=os.getpid())

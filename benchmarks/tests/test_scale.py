@@ -1,4 +1,4 @@
-"""How the gateway scales, except for what it is for: nothing is measured here."""
+"""The parts of scripts/bench-scale that measure nothing."""
 
 import resource
 
@@ -36,14 +36,12 @@ def trial(rate: float, *, rows_per_batch: float | None = None) -> Round:
 
 
 def test_batches_are_read_from_the_metrics() -> None:
-    """Another server's answer holds none."""
     assert read_batches(METRICS) == (4, 30)
     assert read_batches("17") is None
     assert read_batches("") is None
 
 
 def test_open_files_beyond_what_is_allowed_are_told() -> None:
-    """And what is enough is left as it is."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     allow_open_files(1)
@@ -54,7 +52,6 @@ def test_open_files_beyond_what_is_allowed_are_told() -> None:
 
 
 def test_a_finding_is_a_table_with_its_mark() -> None:
-    """Large bodies are told in megabytes too."""
     steps = [
         Step(
             name="uncork",
@@ -93,5 +90,4 @@ def test_a_finding_is_a_table_with_its_mark() -> None:
 
 
 def test_the_array_of_an_answer_is_of_the_size_that_is_asked_for() -> None:
-    """In whole values."""
     assert "VECTOR_VALUES=250000" in vectors_service(1_000_003)

@@ -24,27 +24,23 @@ TIMEOUT_S = 2.0
 
 
 def ledger() -> Ledger:
-    """Give an empty one."""
     return Ledger(timeout_s=TIMEOUT_S)
 
 
 def good(question: Question) -> Reply:
-    """Answer a question rightly."""
     return reply(200, msgspec.json.encode(question.expected[0]))
 
 
 def reply(status: int, body: bytes = b"{}", *, retry_after_s: int | None = None) -> Reply:
-    """Answer with a status."""
     return Reply(status, body, retry_after_s=retry_after_s)
 
 
 def whats(book: Ledger) -> list[str]:
-    """What was found, without where."""
+    """The texts of the findings."""
     return [finding.what for finding in book.findings]
 
 
 def test_right_answers_leave_nothing() -> None:
-    """One row or several, each answered once."""
     book, one, many = ledger(), ask(1, pad="x"), ask_rows(2, rows=3)
     book.send(one, 0.0)
     book.send(many, 0.0)
@@ -56,7 +52,6 @@ def test_right_answers_leave_nothing() -> None:
 
 
 def test_a_lost_answer_is_noticed() -> None:
-    """A connection that was closed, and an answer that does not come in time; only once each."""
     book = ledger()
     for number in (1, 2, 3):
         book.send(ask(number), 0.0)
@@ -74,7 +69,6 @@ def test_a_lost_answer_is_noticed() -> None:
 
 
 def test_a_doubled_answer_is_noticed() -> None:
-    """The second answer of a request is one too many, also after it was lost."""
     book, question = ledger(), ask(1)
     book.send(question, 0.0)
     book.answer(1, good(question), 0.1)
@@ -96,7 +90,6 @@ def test_a_doubled_answer_is_noticed() -> None:
     ],
 )
 def test_a_swapped_answer_is_noticed(body: bytes) -> None:
-    """So is one that is no JSON, or of another form."""
     book = ledger()
     book.send(ask(1), 0.0)
     book.answer(1, reply(200, body), 0.1)
@@ -105,7 +98,6 @@ def test_a_swapped_answer_is_noticed(body: bytes) -> None:
 
 
 def test_rows_in_another_order_are_noticed() -> None:
-    """Each of the rows must have its own answer."""
     question = ask_rows(1, rows=2)
     swapped = {"predictions": question.expected[::-1]}
 
@@ -131,7 +123,6 @@ def test_rows_in_another_order_are_noticed() -> None:
 def test_a_request_may_only_get_what_its_own_fault_allows(
     fault: Fault | None, status: int, is_allowed: bool
 ) -> None:
-    """And 200 if it is none."""
     book, question = ledger(), ask(1)
     book.send(question, 0.0, own=fault)
     book.answer(1, reply(status, good(question).body, retry_after_s=1), 0.1)
@@ -147,7 +138,6 @@ def test_a_request_may_only_get_what_its_own_fault_allows(
 def test_others_may_be_refused_only_while_a_fault_lasts(
     sent_s: float, answered_s: float, is_allowed: bool
 ) -> None:
-    """It lasts from 1 s to 2 s; what counts is whether it did at some time of the request's life."""
     book, windows = ledger(), list[Window]()
     steps: dict[float, Callable[[], object]] = {
         1.0: lambda: windows.append(book.strike(OVERLOAD, 1.0)),
@@ -164,7 +154,6 @@ def test_others_may_be_refused_only_while_a_fault_lasts(
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
-    """503 without Retry-After is wrong even where 503 is allowed."""
     book = ledger()
     book.strike(OVERLOAD, 0.0)
     book.send(ask(1), 0.1)
@@ -174,7 +163,6 @@ def test_a_refusal_says_when_to_come_back() -> None:
 
 
 def test_errors_do_not_tell_about_code() -> None:
-    """Not even where the error is allowed."""
     book = ledger()
     book.send(ask(1), 0.0, own=POISON)
     book.answer(1, reply(500, b"Traceback (most recent call last)"), 0.2)
@@ -184,7 +172,6 @@ def test_errors_do_not_tell_about_code() -> None:
 
 @pytest.mark.parametrize(("waited_s", "is_allowed"), [(1.9, False), (2.1, True)])
 def test_nobody_times_out_before_the_timeout(waited_s: float, is_allowed: bool) -> None:
-    """504 takes a stopped worker, and as long as a batch may run."""
     book = ledger()
     book.strike(STOP, 0.0)
     book.send(ask(1), 1.0)
@@ -195,7 +182,6 @@ def test_nobody_times_out_before_the_timeout(waited_s: float, is_allowed: bool) 
 
 @pytest.mark.parametrize(("deaths", "is_allowed"), [(1, False), (2, True)])
 def test_a_batch_is_given_up_after_two_deaths(deaths: int, is_allowed: bool) -> None:
-    """One worker killed is no reason for 502: the batch is run again."""
     book = ledger()
     book.send(ask(1), 0.0)
     for death in range(deaths):
@@ -206,7 +192,6 @@ def test_a_batch_is_given_up_after_two_deaths(deaths: int, is_allowed: bool) -> 
 
 
 def test_clients_that_leave_lose_nothing() -> None:
-    """They are counted; a gateway that closes on others does lose something."""
     book = ledger()
     book.send(ask(1), 0.0)
     book.send(ask(2), 0.0, own=LEAVE)
@@ -221,7 +206,6 @@ def test_clients_that_leave_lose_nothing() -> None:
 
 
 def test_a_drain_loses_nothing_that_was_accepted() -> None:
-    """What is sent after the signal may be refused in any way, what was sent before may not."""
     book = ledger()
     book.send(ask(1), 0.0)
     book.strike(DRAIN, 1.0)

@@ -1,4 +1,4 @@
-"""The open loop of a chaos run against a scripted server: what it sends is in the ledger, with its end."""
+"""The open loop of a chaos run against a scripted server."""
 
 import asyncio
 from collections import deque
@@ -30,7 +30,7 @@ def right(body: bytes) -> bytes:
 
 
 def loaded(handler: Handler, *, until: int, poison: int = 0) -> Ledger:
-    """Put load on a server until so many requests were sent."""
+    """Put load on a server until it has sent `until` requests."""
 
     async def run() -> Ledger:
         ledger = Ledger(timeout_s=2.0)
@@ -51,20 +51,17 @@ def loaded(handler: Handler, *, until: int, poison: int = 0) -> Ledger:
 
 
 async def server_done() -> None:
-    """Wait until it has noticed that all connections are closed."""
+    """Wait until the server has closed all connections."""
     await comes_true(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
 
 def port_of(url: str) -> int:
-    """Give the port of a URL."""
     port = urlsplit(url).port
     assert port is not None
     return port
 
 
 def test_good_answers_are_good() -> None:
-    """Every request of a server that answers rightly ends with 200; poison with 500, among the others."""
-
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(right(body))
 
@@ -76,7 +73,6 @@ def test_good_answers_are_good() -> None:
 
 
 def test_answers_that_change_places_are_found() -> None:
-    """A server that answers each with what was for the one before."""
     before = deque[bytes]()
 
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -93,7 +89,6 @@ def test_answers_that_change_places_are_found() -> None:
     [(b"", 1, 0), (b"HTTP/1.1 200 OK\r\n", 1, 0), (JUNK + JUNK, 0, 1), (b"?\r\n\r\n", 0, 1)],
 )
 def test_every_bad_end_is_found(sent: bytes, lost: int, wrong: int) -> None:
-    """Connections closed before or within the answer, answers in pairs, and what is no answer."""
     served = count(1)
 
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -109,8 +104,6 @@ def test_every_bad_end_is_found(sent: bytes, lost: int, wrong: int) -> None:
 
 
 def test_an_answer_that_nobody_asked_for_is_found() -> None:
-    """It comes when the request has had its own."""
-
     async def run() -> list[str]:
         ledger = Ledger(timeout_s=2.0)
 
@@ -136,8 +129,6 @@ def test_an_answer_that_nobody_asked_for_is_found() -> None:
 
 
 def test_those_who_leave_are_not_lost() -> None:
-    """Whether they close, reset, or only say that they send no more."""
-
     async def run() -> Ledger:
         ledger = Ledger(timeout_s=2.0)
 
@@ -174,8 +165,6 @@ def test_those_who_leave_are_not_lost() -> None:
     ],
 )
 def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: int, body: bytes) -> None:
-    """After 100 Continue, and without a length."""
-
     async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(sent)
         writer.close()
@@ -193,8 +182,6 @@ def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: int, bo
 
 
 def test_pages_that_cannot_be_had_are_none() -> None:
-    """Whether there is nobody, or no answer."""
-
     async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.close()
 

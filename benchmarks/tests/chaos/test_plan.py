@@ -1,4 +1,4 @@
-"""Which fault strikes when: from the seed alone, and often enough."""
+"""The plan of strikes depends on the seed only."""
 
 import pytest
 import typer
@@ -15,7 +15,6 @@ ALL = tuple(FAULTS.values())
 
 @given(seed=st.integers(0, 10_000), seconds=st.floats(2 * SETTLE_S, 400.0))
 def test_every_fault_strikes_in_time_and_in_order(seed: int, seconds: float) -> None:
-    """At least once each, and never so late that it could not be got over under load."""
     strikes = plan_strikes(ALL, seconds=seconds, seed=seed)
 
     assert {strike.fault for strike in strikes} == set(ALL) - {DRAIN}
@@ -25,12 +24,10 @@ def test_every_fault_strikes_in_time_and_in_order(seed: int, seconds: float) -> 
 
 @given(seed=st.integers(0, 10_000))
 def test_five_minutes_have_a_hundred_kills(seed: int) -> None:
-    """As many as are promised, whatever the seed."""
     assert len(plan_strikes((KILL,), seconds=300.0, seed=seed)) >= 100
 
 
 def test_the_plan_follows_from_the_seed() -> None:
-    """The same seed gives the same plan, and a fault's strikes do not depend on the other faults."""
     whole = plan_strikes(ALL, seconds=60.0, seed=7)
     part = plan_strikes((STOP, POISON), seconds=60.0, seed=7)
 
@@ -41,12 +38,10 @@ def test_the_plan_follows_from_the_seed() -> None:
 
 
 def test_every_fault_that_returns_can_be_injected() -> None:
-    """The drain is none of them: it ends the run."""
     assert set(INJECTORS) == set(FAULTS) - {DRAIN.name}
 
 
 def test_faults_are_chosen_by_name() -> None:
-    """In the order of the table, each once; without names, all."""
     assert parse_faults("poison, kill,kill") == (KILL, POISON)
     assert choose(None) == tuple(FAULTS.values())
     with pytest.raises(typer.BadParameter, match="there is no fault 'fire'; there are kill, stop"):
@@ -55,7 +50,6 @@ def test_faults_are_chosen_by_name() -> None:
 
 @given(rate=st.floats(1.0, 2000.0), workers=st.integers(2, 16))
 def test_the_overload_is_one(rate: float, workers: int) -> None:
-    """Full batches carry three times the rate, so that four times is too much."""
     settings = Settings(seconds=60, seed=1, faults=[], rate=rate, workers=workers)
 
     batch_s = (5.0 + row_ms(settings) * 32) / 1000

@@ -12,7 +12,7 @@ FINE = Reply(500, b"{}")
 
 
 def ledger(*, poisons: int, losses: int) -> Ledger:
-    """Some poison that was answered as it must be, and some requests lost while a worker was dead."""
+    """A ledger with answered poison, and with requests lost while a worker was dead."""
     book = Ledger(timeout_s=2.0)
     book.injected(POISON)
     for number in range(poisons):
@@ -27,7 +27,6 @@ def ledger(*, poisons: int, losses: int) -> Ledger:
 
 
 def test_each_fault_has_a_line_and_all_have_one() -> None:
-    """With what it touched, how that was answered, and whether it was as it must be."""
     table = sheet(ledger(poisons=1200, losses=3), SETTINGS, notes=["Memory was flat."])
 
     assert [list(row) for row in table.rows] == [
@@ -41,7 +40,6 @@ def test_each_fault_has_a_line_and_all_have_one() -> None:
 
 
 def test_the_table_says_how_to_have_the_run_again() -> None:
-    """In Markdown, for a page."""
     text = markdown(sheet(ledger(poisons=1, losses=0), SETTINGS, notes=[]))
 
     assert "`scripts/chaos --seconds 20 --seed 7 --rate 300 --workers 3 --faults kill,poison,drain`" in text
@@ -49,7 +47,6 @@ def test_the_table_says_how_to_have_the_run_again() -> None:
 
 
 def test_what_was_wrong_is_told_up_to_a_bound() -> None:
-    """By number, and how much more there is."""
     few, many = findings(ledger(poisons=0, losses=2)), findings(ledger(poisons=0, losses=25))
 
     assert few == [f"kill: request {number}: closed without an answer (after 0.10 s)" for number in (0, 1)]
@@ -58,7 +55,6 @@ def test_what_was_wrong_is_told_up_to_a_bound() -> None:
 
 
 def test_a_complaint_fails_its_fault_and_the_run() -> None:
-    """Also one that is about no request, such as a worker that was not replaced."""
     book = ledger(poisons=1, losses=30)
     book.complain(KILL.name, "not all workers were ready again")
 

@@ -6,7 +6,7 @@ from benchmarks.harness.rounds import Round
 
 
 def rounds(**figures: Sequence[float | None]) -> list[Round]:
-    """Rounds with these figures, one for each; the other figures are alike in all."""
+    """Rounds with these figures, and the same other figures."""
     common = {
         "requests_per_second": 100.0,
         "p50": 0.002,

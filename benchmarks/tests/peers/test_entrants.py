@@ -1,4 +1,4 @@
-"""The comparison with peers, except for what it is for: nothing is measured here, and nothing installed."""
+"""Entrants of the comparison with peers. Nothing is measured or installed here."""
 
 import json
 import os
@@ -60,7 +60,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever(
 
 
 def entrant(offset: float) -> Entrant:
-    """Give a server that adds up a row, and `offset` to that."""
+    """A server that sums a row and adds `offset`."""
     command = [sys.executable, "-c", SERVER.replace("OFFSET", str(offset))]
     as_mosec = PEERS["mosec"]
     return Entrant(
@@ -75,20 +75,17 @@ def entrant(offset: float) -> Entrant:
 
 
 def test_the_limit_is_that_of_the_clients_or_of_full_batches() -> None:
-    """Few clients wait for each other; many are held up by batches of 64 at most."""
     assert POINT.limit(1) == pytest.approx(1 / 0.00142)
     assert POINT.limit(256) == pytest.approx(64 / 0.00228)
 
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_the_answer_is_found_in_what_a_peer_replies(name: str) -> None:
-    """Each writes it in its own way."""
     assert PEERS[name].read(REPLIES[name]) == 10.5
 
 
 @pytest.mark.parametrize("name", PEERS)
 def test_every_peer_is_sent_the_whole_row(name: str) -> None:
-    """As JSON in one line, with every value, and there is a file that serves it."""
     body = PEERS[name].write([1.5, -2.0, 16.0])
 
     assert json.loads(body)
@@ -99,7 +96,6 @@ def test_every_peer_is_sent_the_whole_row(name: str) -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"{}", b'{"outputs": []}', b"10.25"])
 def test_what_is_not_the_answer_is_wrong(answer: bytes) -> None:
-    """Nonsense and a wrong number alike, and the peer is named."""
     work = sleep_work(POINT)
     environment = Environment(folder=Path("/nowhere"))
     first = entrants_of(PEERS["mlserver"], work=work, environment=environment, folder=Path("/tmp"))[0]
@@ -109,7 +105,6 @@ def test_what_is_not_the_answer_is_wrong(answer: bytes) -> None:
 
 
 def test_every_setting_of_a_peer_is_an_entrant() -> None:
-    """In the peer's own environment, with the model's settings; one without a wait stands once."""
     work, environment = sleep_work(POINT), Environment(folder=Path("/cache/mosec"))
 
     def commands(name: str) -> dict[str, str]:
@@ -125,7 +120,6 @@ def test_every_setting_of_a_peer_is_an_entrant() -> None:
 
 
 def test_uncork_serves_the_same_model() -> None:
-    """From a file that is Python, with the same cap."""
     command = ours(sleep_work(POINT), workers=2).command
 
     file = next(part for part in command if part.endswith(":Sleep")).removesuffix(":Sleep")
@@ -134,7 +128,6 @@ def test_uncork_serves_the_same_model() -> None:
 
 
 def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
-    """By its stamp; another version of a package is not there, nor is anything without an interpreter."""
     environment = Environment(folder=tmp_path)
     (tmp_path / ".installed").write_text("a==1\nb==2\n")
 
@@ -147,7 +140,6 @@ def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
 
 
 def test_versions_are_read_from_the_environment(tmp_path: Path) -> None:
-    """Of the packages that were asked for, not of what they brought along."""
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
     for name, version in (("ray", "2.60.0"), ("other", "1")):
         folder = packages / f"{name}-{version}.dist-info"
@@ -158,7 +150,6 @@ def test_versions_are_read_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_refused() -> None:
-    """With what is accepted."""
     with pytest.raises(typer.BadParameter, match=r"no peer 'moses'; there are mosec, .*"):
         choose("static,moses", list(PEERS), what="peer")
     for text in ("1", "1,2,3", "a,b", "0,0", "-1,1", "nan,1"):
@@ -177,7 +168,6 @@ def test_what_cannot_be_read_is_refused() -> None:
 
 
 def test_a_server_that_answers_right_is_entered_and_ended() -> None:
-    """With the bytes of every answer; afterwards its process is gone."""
     with running(entrant(0.0), work=sleep_work(POINT)) as found:
         assert found.server.last_words() == ""
         assert found.front.pid == found.server.pid
@@ -190,7 +180,6 @@ def test_a_server_that_answers_right_is_entered_and_ended() -> None:
 
 
 def test_the_last_words_of_a_server_are_kept() -> None:
-    """What it wrote while it served, and how it ended, also when that was not asked for."""
     talkative = SERVER.replace("def do_POST(self):", "def do_POST(self):\n        print('a row', flush=True)")
     command = [sys.executable, "-c", talkative.replace("OFFSET", "0.0")]
 
@@ -202,7 +191,6 @@ def test_the_last_words_of_a_server_are_kept() -> None:
 
 
 def test_a_server_that_answers_wrong_is_not_entered() -> None:
-    """The right answer is in the message."""
     with (
         pytest.raises(WrongAnswerError, match=r"adder answers .*, right is -0\.75"),
         running(entrant(1.0), work=sleep_work(POINT)),
@@ -211,7 +199,6 @@ def test_a_server_that_answers_wrong_is_not_entered() -> None:
 
 
 def test_a_front_that_is_not_there_is_told() -> None:
-    """A peer that names its processes otherwise is not measured by the wrong one."""
     with (
         pytest.raises(BenchError, match="adder has no process with 'no-such-front'"),
         running(replace(entrant(0.0), front="no-such-front"), work=sleep_work(POINT)),

@@ -1,4 +1,4 @@
-"""Loads of the comparison with peers, and the contest around them: nothing is measured here."""
+"""Loads of the comparison with peers, and their rounds. Nothing is measured here."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,6 @@ def outcome(latency_s: float = 0.01, *, lag_s: float = 0.0, count: int = 1000) -
 
 
 def test_an_open_loop_is_summed_up() -> None:
-    """The shares are of all requests, whatever became of them; refusals are no fault."""
     seen = outcome()
     seen.samples["done_s"][1:101] += 0.1  # late for the goal
     seen.samples["done_s"][101:106] += 1.0  # late for anything
@@ -56,7 +55,6 @@ def test_an_open_loop_is_summed_up() -> None:
 
 
 def test_faults_of_an_open_loop_are_told() -> None:
-    """Wrong answers, other statuses, lost connections."""
     seen = outcome()
     seen.samples["wrong"][5] = True
     seen.samples["status"][6] = 500
@@ -69,7 +67,6 @@ def test_faults_of_an_open_loop_are_told() -> None:
 
 
 def test_an_open_loop_that_says_nothing_is_noticed() -> None:
-    """A generator that fell behind, before all; a server behind which a queue builds up."""
     behind = round_of(outcome(1.5, lag_s=0.5))
     assert "fell behind" in behind.void
     check_keeps_up(behind)
@@ -83,13 +80,11 @@ def test_an_open_loop_that_says_nothing_is_noticed() -> None:
 
 
 def test_an_open_loop_lasts_until_a_p99_is_known() -> None:
-    """It takes 500 answers, and some more for chance."""
     assert long_enough_s(4.0, rate=4000) == 4.0
     assert long_enough_s(4.0, rate=60) == pytest.approx(10)
 
 
 def test_the_loads_follow_from_the_model() -> None:
-    """Rates are shares of 4000 requests/s, or of what full batches carry."""
     light, heavy = (
         [each.load for each in events(sleep_work(model), settings=SETTINGS)] for model in (LIGHT, HEAVY)
     )
@@ -109,7 +104,6 @@ def test_the_loads_follow_from_the_model() -> None:
 
 
 def test_a_model_of_unknown_capacity_has_no_open_loop() -> None:
-    """Only the closed one."""
     work = replace(sleep_work(LIGHT), point=None)
 
     found = events(work, settings=SETTINGS)
@@ -120,13 +114,12 @@ def test_a_model_of_unknown_capacity_has_no_open_loop() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Scripted(OpenLoop):
-    """A load that gives what was written down for each server."""
+    """A load with scripted rounds."""
 
     script: dict[str, Iterator[Round | BenchError]]
     asked: list[tuple[str, int]] = field(default_factory=list)
 
     def measure(self, each: Target, *, turn: int) -> Round:
-        """Give the next of the server's rounds, or raise it."""
         self.asked.append((each.server.name, turn))
         found = next(self.script[each.server.name])
         if isinstance(found, BenchError):
@@ -135,7 +128,7 @@ class Scripted(OpenLoop):
 
 
 def contest(*names: str) -> Contest:
-    """One with these servers, three rounds."""
+    """A contest of these servers, three rounds."""
     found = Contest(work=sleep_work(LIGHT), settings=SETTINGS, tell=lambda what: None)
     for name in names:
         server = Server(name=name, command=(), port=1, pid=1, last_words=partial(str, f"{name}: good-bye"))
@@ -144,13 +137,12 @@ def contest(*names: str) -> Contest:
 
 
 def scripted(**script: Sequence[Round | BenchError]) -> Event:
-    """An event at which servers do these things."""
+    """An event with scripted rounds."""
     rounds_of: dict[str, Iterator[Round | BenchError]] = {name: iter(each) for name, each in script.items()}
     return Event(load=Scripted(rate=400, goal_s=0.01, seconds=4, script=rounds_of), marks=[])
 
 
 def test_rounds_alternate_and_a_void_one_is_repeated() -> None:
-    """With the same schedule; when it stays void it is left out, and told."""
     ours, theirs, void = rounds(p99=[1, 2, 3]), rounds(p99=[4, 5]), replace(rounds(p99=[0])[0], void="behind")
     event = scripted(uncork=[ours[0], void, ours[1], ours[2]], a=[theirs[0], void, void, void, theirs[1]])
     here = contest("uncork", "a")
@@ -164,7 +156,6 @@ def test_rounds_alternate_and_a_void_one_is_repeated() -> None:
 
 
 def test_who_breaks_or_cannot_keep_up_is_left_out_with_its_last_words() -> None:
-    """From then on; Uncork is asked again, and only a broken Uncork ends it all."""
     late = OverloadError("does not keep up")
     here = contest("uncork", "a", "b")
 
@@ -185,7 +176,6 @@ def test_who_breaks_or_cannot_keep_up_is_left_out_with_its_last_words() -> None:
 
 
 def test_wrong_answers_and_faults_are_kept() -> None:
-    """Wrong answers make the run a failure; other faults come with the server's last words."""
     here = contest("uncork", "a")
     wrong = replace(rounds(p99=[1])[0], wrong=1, fault="1 wrong answer")
     lost = replace(rounds(p99=[1])[0], fault="1 connections lost")

@@ -1,4 +1,4 @@
-"""What the comparison with peers makes of its figures: ratios, marks, tables, pictures."""
+"""Ratios, marks, tables and pictures of the comparison with peers."""
 
 import io
 from collections.abc import Sequence
@@ -38,7 +38,6 @@ def rates(*found: float) -> list[Round]:
 
 
 def test_the_best_is_the_best_by_median() -> None:
-    """One lucky round makes nobody the best, nor do a few where most are void."""
     found: dict[str, Sequence[Round | None]] = {
         "steady": rates(100, 120, 110, 115),
         "lucky": rates(900, 10, 10, 10),
@@ -51,7 +50,6 @@ def test_the_best_is_the_best_by_median() -> None:
 
 
 def test_ratios_are_taken_where_both_have_a_figure() -> None:
-    """Void rounds, missing figures and zeros to divide by are passed over; nothing achieved is a figure."""
     with_void: list[Round | None] = [*rounds(in_goal=[0.0, 0.5, None]), None]
 
     assert values(with_void, figure="in_goal") == [0.0, 0.5, None, None]
@@ -71,7 +69,6 @@ def test_ratios_are_taken_where_both_have_a_figure() -> None:
     ],
 )
 def test_a_mark_is_judged_by_the_interval(bound: object, state: str) -> None:
-    """Met and missed only when all of the 95 % interval says so."""
     mark = Mark(figure="requests_per_second", rival=BEST, bound=bound)  # type: ignore[arg-type]
     found = {"uncork": rates(110, 120, 120, 130, 115, 125), "a": rates(*[100] * 6), "b": rates(*[90] * 6)}
 
@@ -83,21 +80,18 @@ def test_a_mark_is_judged_by_the_interval(bound: object, state: str) -> None:
 @settings(max_examples=20)
 @given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=12), st.floats(0.5, 2.0))
 def test_upper_and_lower_bounds_are_opposites(found: list[float], value: float) -> None:
-    """What is missed from one side is met from the other."""
     states = {at_most(value).state(found), at_least(value).state(found)}
 
     assert states in ({"met", "missed"}, {"within the noise"}, {"met"}, {"met", "within the noise"})
 
 
 def test_few_rounds_are_not_judged() -> None:
-    """However clear they seem."""
     found = {"uncork": rates(*[900] * 4), "a": rates(*[100] * 4)}
 
     assert verdict(FASTER, found, ours="uncork", limit=None).state == "too few rounds"
 
 
 def test_a_rival_is_the_limit_or_a_peer_in_its_best_setting() -> None:
-    """Peers are known by the first word of the entrant."""
     found = {"uncork": rounds(front_cpu=[3.0] * 5)}
     found |= {"mosec 0 ms": rounds(front_cpu=[5.0] * 5), "mosec 10 ms": rounds(front_cpu=[4.0] * 5)}
     found["mosecish"] = rounds(front_cpu=[1.0] * 5)
@@ -116,8 +110,6 @@ def test_a_rival_is_the_limit_or_a_peer_in_its_best_setting() -> None:
 
 
 def test_every_point_has_a_ratio_to_the_best_peer() -> None:
-    """With a mark where there is one."""
-
     def told(marks: list[Mark]) -> list[tuple[str, str, str]]:
         return [(mark.figure, mark.rival, str(mark.bound)) for mark in marks]
 
@@ -178,7 +170,6 @@ def outcome() -> WorkResult:
 
 
 def test_a_point_is_shown_with_the_best_first() -> None:
-    """Rates, share of the limit, latencies in milliseconds, and what is judged below."""
     output = io.StringIO()
 
     show(point_sheet(closed_point()), console=Console(file=output, width=130))
@@ -190,7 +181,6 @@ def test_a_point_is_shown_with_the_best_first() -> None:
 
 
 def test_an_open_point_tells_shares_and_void_rounds() -> None:
-    """Medians of the rounds there are."""
     sheet = point_sheet(open_point())
     ours = next(row for row in sheet.rows if row[0] == "uncork")
 
@@ -203,7 +193,6 @@ def test_an_open_point_tells_shares_and_void_rounds() -> None:
 
 
 def test_all_marks_stand_in_one_table() -> None:
-    """Without the ratios that have none."""
     sheet = marks_sheet([outcome()])
 
     (row,) = sheet.rows
@@ -212,7 +201,6 @@ def test_all_marks_stand_in_one_table() -> None:
 
 
 def test_a_sheet_can_be_put_on_a_page() -> None:
-    """With the row that stands out, and nothing that breaks the table."""
     sheet = Sheet(
         title="T", columns=["a", "b"], rows=[["x|y", "1"], ["uncork", "2"]], notes=["n"], emphasised="uncork"
     )
@@ -223,7 +211,6 @@ def test_a_sheet_can_be_put_on_a_page() -> None:
 
 
 def test_pictures_show_every_server_once(tmp_path: Path) -> None:
-    """In its best setting, one picture for each kind of load."""
     found = draw([outcome()], folder=tmp_path / "new")
 
     assert [file.name for file in found] == ["peers-closed.svg", "peers-open.svg"]
@@ -233,7 +220,6 @@ def test_pictures_show_every_server_once(tmp_path: Path) -> None:
 
 
 def test_a_curve_is_drawn(tmp_path: Path) -> None:
-    """With its axes."""
     draw_curve([(1, 0.5), (64, 0.1)], path=tmp_path / "new" / "c.svg", title="T", labels=("workers", "cpu"))
 
     assert ">workers<" in (tmp_path / "new" / "c.svg").read_text()

@@ -275,7 +275,8 @@ def _cannot(model: Model, request: TuningRequest, nearest: Advice | None) -> str
     if request.rate is None:
         return f"{goal} for {WANTED:.0%} of the requests at any rate: a lone request takes {alone_ms:.3g} ms"
     carried = max(capacity(model, workers=request.max_workers, cap=cap) for cap in caps(model))
-    return f"{goal}: {plural(request.max_workers, 'worker')} can carry at most {carried:.4g}/s, not {request.rate:g}/s"
+    workers = plural(request.max_workers, "worker")
+    return f"{goal}: {workers} can carry at most {carried:.4g}/s, not {request.rate:g}/s"
 
 
 def doubts(proof: Proof) -> list[str]:

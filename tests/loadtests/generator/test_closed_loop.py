@@ -34,7 +34,6 @@ async def shout(body: bytes, writer: asyncio.StreamWriter) -> None:
 
 
 def test_every_request_is_counted_once() -> None:
-    """Many connections share one limit, one round robin and one count."""
     plan = replace(PLAN, clients=8, limit=100, payload=Payload(bodies=BODIES, expected=(b"A", b"BB")))
 
     summary, result, samples = outcome(shout, plan=plan)
@@ -49,7 +48,6 @@ def test_every_request_is_counted_once() -> None:
 
 
 def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
-    """The answers of the warm-up are in the total only."""
     plan = replace(PLAN, clients=2, warmup_s=0.03, seconds=0.03)
 
     summary, result, samples = outcome(shout, plan=plan)
@@ -60,7 +58,6 @@ def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
 
 
 def test_a_wrong_answer_is_noticed() -> None:
-    """Only the body whose answer is wrong counts, and the first one is reported."""
     plan = replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=(b"A", b"CC")))
 
     summary, result, _ = outcome(shout, plan=plan)
@@ -70,8 +67,6 @@ def test_a_wrong_answer_is_noticed() -> None:
 
 
 def test_a_reply_may_come_in_two_pieces() -> None:
-    """The rest is waited for, wherever the cut is."""
-
     async def in_two(body: bytes, writer: asyncio.StreamWriter) -> None:
         whole = reply(body)
         cut = 20 if body == b"a" else len(whole) - 1
@@ -89,8 +84,6 @@ def test_a_reply_may_come_in_two_pieces() -> None:
 
 
 def test_a_refusal_is_counted_apart() -> None:
-    """503 is neither throughput, nor latency, nor a wrong answer."""
-
     async def refuse_b(body: bytes, writer: asyncio.StreamWriter) -> None:
         ok = body == b"a"
         writer.write(reply(body) if ok else reply(b"busy", status="503 Service Unavailable"))
@@ -105,8 +98,6 @@ def test_a_refusal_is_counted_apart() -> None:
 
 
 def test_a_connection_the_server_gives_up_is_replaced() -> None:
-    """Connection: close after an answer is no error, and the client goes on."""
-
     async def close_after(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(body, fields="Connection: close\r\n"))
         writer.close()
@@ -117,8 +108,6 @@ def test_a_connection_the_server_gives_up_is_replaced() -> None:
 
 
 def test_a_connection_lost_with_a_request_is_an_error() -> None:
-    """What was outstanding is not asked again: it counts as lost, and the client goes on."""
-
     async def drop_b(body: bytes, writer: asyncio.StreamWriter) -> None:
         if body == b"a":
             writer.write(reply(body))
@@ -132,14 +121,12 @@ def test_a_connection_lost_with_a_request_is_an_error() -> None:
 
 
 def test_clients_may_think() -> None:
-    """A thinking client asks less often; one that still thinks at the end stops at once."""
     _summary, _result, samples = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
 
     assert len(samples) == 4
 
 
 def test_thinking_ends() -> None:
-    """The next request follows when the think time is over."""
     summary, result, _samples = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
 
     assert summary.statuses == {200: 6}
@@ -147,14 +134,11 @@ def test_thinking_ends() -> None:
 
 
 def test_no_server_is_said_clearly() -> None:
-    """The message has the address."""
     with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
         asyncio.run(run_here(replace(PLAN, url=_nowhere())))
 
 
 def test_a_server_that_goes_away_is_said_clearly() -> None:
-    """A run does not wait out its time when there is nobody left to ask."""
-
     async def run() -> tuple[ShareResult, Samples]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.setblocking(False)
@@ -172,8 +156,6 @@ def test_a_server_that_goes_away_is_said_clearly() -> None:
 
 
 def test_a_server_that_speaks_something_else_ends_the_run() -> None:
-    """Its first answer says that nothing can be measured here."""
-
     async def ssh(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
 
@@ -182,7 +164,7 @@ def test_a_server_that_speaks_something_else_ends_the_run() -> None:
 
 
 def _nowhere() -> str:
-    """Give the URL of a port on which nobody listens."""
+    """Return the URL of a port on which nobody listens."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{unused.getsockname()[1]}/"

@@ -34,7 +34,6 @@ def read(*frames: Frame) -> Any:
 
 
 def test_a_generator_with_a_result_may_end_before_the_others() -> None:
-    """Its end is no failure; it was one, when another was a moment later."""
     last = Frame(samples=b"x", result=RESULT)
     fleet = read(Frame(ready=True), last)
     fleet.wait_until_ready()

@@ -1,4 +1,4 @@
-"""The reader of replies."""
+"""The parser of replies."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def parse(fields: str = "", *, version: str = "1.1", status: int = 200) -> Reply
 
 
 def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
-    """Every reply the pieces hold."""
+    """Return every reply in the pieces."""
     found = [parser.feed(piece) for piece in pieces]
     return [one for one in found if one is not None]
 
@@ -27,7 +27,6 @@ def feed_all(parser: ReplyParser, *, pieces: list[bytes]) -> list[Reply]:
 @settings(max_examples=60)
 @given(body=st.binary(max_size=60), cuts=st.lists(st.integers(0, 160), max_size=6))
 def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> None:
-    """Any split of a reply, one that cuts a CRLF included, gives what the whole gives."""
     whole = reply(body, fields="X-BATCH-Size: 7\r\nServer: fake\r\n")
     ends = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
     pieces = [whole[a:b] for a, b in itertools.pairwise(ends) if a < b]
@@ -43,7 +42,6 @@ def test_a_reply_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> 
     cuts=st.lists(st.integers(0, 250), max_size=6),
 )
 def test_a_reply_in_chunks_is_the_same_however_it_is_cut(chunks: list[bytes], cuts: list[int]) -> None:
-    """The body is put together, and the chunks are counted, without the empty one that ends it."""
     whole = chunked(*chunks)
     ends = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
     pieces = [whole[a:b] for a, b in itertools.pairwise(ends) if a < b]
@@ -54,7 +52,6 @@ def test_a_reply_in_chunks_is_the_same_however_it_is_cut(chunks: list[bytes], cu
 
 
 def test_the_first_chunk_is_seen_before_the_end() -> None:
-    """With its first byte; the head alone is none."""
     parser, whole = ReplyParser(), chunked(b"one", b"two")
     seen = []
     for number in range(len(whole) - 1):
@@ -67,7 +64,6 @@ def test_the_first_chunk_is_seen_before_the_end() -> None:
 
 
 def test_one_parser_reads_reply_after_reply() -> None:
-    """Nothing of a reply, in one piece or in many, is left for the next."""
     parser = ReplyParser()
     first, second = reply(b"first"), reply(b"", status="503 Busy")
     third = chunked(b"third")
@@ -86,7 +82,6 @@ def test_one_parser_reads_reply_after_reply() -> None:
 
 @given(cut=st.integers(1, 120))
 def test_what_comes_before_the_reply_is_skipped(cut: int) -> None:
-    """However often a server says 100 Continue, and wherever it is cut."""
     whole = 2 * b"HTTP/1.1 100 Continue\r\n\r\n" + reply(b"body")
 
     found = feed_all(ReplyParser(), pieces=[whole[:cut], whole[cut:]])
@@ -105,12 +100,10 @@ def test_what_comes_before_the_reply_is_skipped(cut: int) -> None:
     ],
 )
 def test_a_reply_says_whether_the_connection_stays(version: str, connection: str, stays: bool) -> None:
-    """Version and Connection field decide together, in any case."""
     assert parse(connection, version=version).keep_alive is stays
 
 
 def test_a_reply_without_a_body_needs_no_length() -> None:
-    """204 ends with its head."""
     assert ReplyParser().feed(b"HTTP/1.1 204 No Content\r\n\r\n") is not None
 
 
@@ -129,7 +122,6 @@ def test_a_reply_without_a_body_needs_no_length() -> None:
     ],
 )
 def test_what_is_no_reply_is_refused(data: bytes) -> None:
-    """Nothing is guessed at: a reader that is wrong about ends counts nonsense."""
     with pytest.raises(ReplyError):
         ReplyParser().feed(data)
 
@@ -145,7 +137,6 @@ def test_what_is_no_reply_is_refused(data: bytes) -> None:
     ],
 )
 def test_a_reply_may_say_where_its_time_went(field: str, times: tuple[float, float]) -> None:
-    """In milliseconds; what is not said is not known."""
     found = parse(field)
 
     assert (found.queued_ms, found.batch_ms) == pytest.approx(times, nan_ok=True)
@@ -161,5 +152,4 @@ def test_a_reply_may_say_where_its_time_went(field: str, times: tuple[float, flo
     ],
 )
 def test_a_refusal_says_when_to_come_back(status: int, fields: str, expected: int | None) -> None:
-    """In seconds, as the gateway says it; nothing is looked for in other replies."""
     assert parse(fields, status=status).retry_after_s == expected

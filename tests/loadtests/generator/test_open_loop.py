@@ -79,7 +79,6 @@ async def echo(body: bytes, writer: asyncio.StreamWriter) -> None:
 
 
 def test_every_request_on_the_schedule_is_sent_and_answered() -> None:
-    """Each once, none before its time, with what its answer tells."""
     found, _ = outcome(echo)
 
     assert sorted(found["scheduled_s"]) == pytest.approx([number / 1000 for number in range(20)])
@@ -93,7 +92,6 @@ def test_every_request_on_the_schedule_is_sent_and_answered() -> None:
 
 
 def test_shares_make_up_the_schedule() -> None:
-    """Each takes every third request, with its own body."""
     bodies: list[bytes] = []
 
     async def note(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -110,7 +108,6 @@ def test_shares_make_up_the_schedule() -> None:
 def test_a_request_takes_the_connection_that_was_freed_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the simulator's pool: three requests at once need three connections, a later one reuses one."""
     (tmp_path / "times").write_text("0\n0\n0\n0.05\n")
     events: list[tuple[str, Connection]] = []
     all_asked = asyncio.Barrier(3)
@@ -142,7 +139,6 @@ def test_a_request_takes_the_connection_that_was_freed_last(
 
 
 def test_a_streamed_answer_is_timed_to_its_first_chunk_and_to_its_end() -> None:
-    """The server ends no answer before all have begun."""
     begun: list[bytes] = []
     all_begun = asyncio.Event()
 
@@ -169,8 +165,6 @@ def test_a_streamed_answer_is_timed_to_its_first_chunk_and_to_its_end() -> None:
 
 
 def test_a_stream_that_breaks_off_is_lost() -> None:
-    """It has no good answer, however much of it came."""
-
     async def break_off(body: bytes, writer: asyncio.StreamWriter) -> None:
         whole = chunked(body, body)
         writer.write(whole if body == b"3" else whole[:-6])
@@ -184,7 +178,6 @@ def test_a_stream_that_breaks_off_is_lost() -> None:
 
 
 def test_requests_do_not_wait_for_answers() -> None:
-    """The server answers nobody until all have asked; a closed loop would hang here."""
     asked: list[bytes] = []
     all_asked = asyncio.Event()
 
@@ -202,7 +195,6 @@ def test_requests_do_not_wait_for_answers() -> None:
 
 
 def test_at_the_limit_requests_wait_for_a_connection() -> None:
-    """They go out one by one, in order, and their latency counts from their time in the schedule."""
     bodies: list[bytes] = []
 
     async def note(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -222,7 +214,6 @@ def test_at_the_limit_requests_wait_for_a_connection() -> None:
 
 
 def test_a_free_connection_is_used_again() -> None:
-    """A second one is opened only when the first is busy."""
     found, traffics = outcome(echo, plan=replace(PLAN, max_connections=2, rate=100.0, seconds=0.1))
 
     assert set(found["status"]) == {200}
@@ -230,8 +221,6 @@ def test_a_free_connection_is_used_again() -> None:
 
 
 def test_a_lost_connection_is_an_error_and_the_rest_goes_on() -> None:
-    """What was asked on it is not asked again."""
-
     async def drop_odd(body: bytes, writer: asyncio.StreamWriter) -> None:
         if int(body) % 2:
             writer.close()
@@ -244,8 +233,6 @@ def test_a_lost_connection_is_an_error_and_the_rest_goes_on() -> None:
 
 
 def test_a_server_that_closes_after_each_answer_is_served() -> None:
-    """Every request gets a connection."""
-
     async def close_after(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(body, fields="Connection: close\r\n"))
         writer.close()
@@ -256,8 +243,6 @@ def test_a_server_that_closes_after_each_answer_is_served() -> None:
 
 
 def test_what_is_never_answered_is_told() -> None:
-    """Sent or not: with two connections, 18 of 20 never get one."""
-
     async def silent(body: bytes, writer: asyncio.StreamWriter) -> None:
         return None
 
@@ -272,8 +257,6 @@ def test_what_is_never_answered_is_told() -> None:
 
 
 def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
-    """Connections that cannot be had lose the requests they were for."""
-
     async def run() -> Samples:
         listening = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
@@ -290,8 +273,6 @@ def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
 
 
 def test_a_wrong_answer_is_noticed() -> None:
-    """And the first is told."""
-
     async def wrong_once(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(b"7" if body == b"3" else body))
 
@@ -302,8 +283,6 @@ def test_a_wrong_answer_is_noticed() -> None:
 
 
 def test_the_first_of_each_error_is_kept() -> None:
-    """What it says, in a line; a refusal with 503 is one, too."""
-
     async def refuse(body: bytes, writer: asyncio.StreamWriter) -> None:
         texts = {
             b"0": ("400 Bad", b'{"title": "Bad", "status": 400, "detail": "expected a row,\\n  got 0"}'),
@@ -328,7 +307,6 @@ def test_the_first_of_each_error_is_kept() -> None:
 
 
 def test_a_halt_leaves_out_what_is_under_way() -> None:
-    """What was answered so far is kept, and nothing more is sent."""
     seen: list[bytes] = []
     half = asyncio.Event()
 
@@ -350,7 +328,6 @@ def test_a_halt_leaves_out_what_is_under_way() -> None:
 
 
 def test_a_function_may_make_the_bodies(tmp_path: Path) -> None:
-    """Called with the number of the request."""
     file = tmp_path / "bodies.py"
     file.write_text("def make(number):\n    return b'%d' % number, b'%d' % number\n")
 

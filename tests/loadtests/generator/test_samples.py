@@ -1,4 +1,4 @@
-"""What follows from the samples of a run."""
+"""Summaries of samples."""
 
 import math
 from itertools import pairwise
@@ -53,7 +53,6 @@ def samples(*changes: dict[str, Any]) -> Samples:
 
 
 def test_a_recorder_gives_back_what_it_got() -> None:
-    """All fields of each, from any number on."""
     found = samples({}, {"status": 503, "wrong": True, "batch_rows": 0})
 
     assert found.dtype == SAMPLE
@@ -66,7 +65,6 @@ def test_a_recorder_gives_back_what_it_got() -> None:
 
 
 def test_latency_counts_from_the_scheduled_time() -> None:
-    """However late a request was sent."""
     summary = summarise(samples({"fired_s": 1.002, "sent_s": 1.009, "done_s": 1.05}), seconds=2.0)
 
     assert summary.latency is not None
@@ -79,7 +77,6 @@ def test_latency_counts_from_the_scheduled_time() -> None:
 
 
 def test_the_warm_up_counts_for_nothing_but_wrong_answers() -> None:
-    """A request belongs to the time for which it was scheduled, its answer to the time when it came."""
     early = {"scheduled_s": -0.1, "fired_s": -0.1, "sent_s": -0.1}
     summary = summarise(
         samples(
@@ -96,7 +93,6 @@ def test_the_warm_up_counts_for_nothing_but_wrong_answers() -> None:
 
 
 def test_what_had_no_good_answer_is_outside_the_goal() -> None:
-    """Sheds and losses included: 1 of 5 is in time."""
     summary = summarise(
         samples(
             {},
@@ -117,7 +113,6 @@ def test_what_had_no_good_answer_is_outside_the_goal() -> None:
 
 
 def test_nothing_seen_has_no_figures() -> None:
-    """Not zero."""
     summary = summarise(samples(), seconds=2.0, goal_s=0.1)
 
     assert (summary.requests, summary.latency, summary.in_goal, summary.lag) == (0, None, None, None)
@@ -129,7 +124,6 @@ def test_nothing_seen_has_no_figures() -> None:
     [(4, []), (10, ["50"]), (49, ["50"]), (50, ["50", "90"]), (500, ["50", "90", "99"]), (5000, None)],
 )
 def test_a_percentile_needs_five_samples_beyond_it(count: int, known: list[str] | None) -> None:
-    """Fewer are a matter of chance, and shown as unknown."""
     found = spread(np.arange(count) / 1000)
 
     assert found is not None
@@ -140,7 +134,6 @@ def test_a_percentile_needs_five_samples_beyond_it(count: int, known: list[str] 
 @settings(max_examples=60)
 @given(st.lists(st.floats(0, 100), min_size=10, max_size=200))
 def test_percentiles_are_times_that_were_seen(seconds: list[float]) -> None:
-    """And rise up to the highest."""
     found = spread(np.array(seconds))
 
     assert found is not None
@@ -151,13 +144,11 @@ def test_percentiles_are_times_that_were_seen(seconds: list[float]) -> None:
 
 
 def test_batches_count_once_however_many_answers_tell_of_them() -> None:
-    """A batch of 9 and a batch of 1: 10 answers, 2 batches, mean 5; an answer sees 8.2."""
     assert batch_rows(np.array([9] * 9 + [1, 0, 0])) == pytest.approx((8.2, 5.0))
     assert batch_rows(np.array([0])) == (None, None)
 
 
 def test_streams_have_figures_of_their_own() -> None:
-    """Only good answers that came in chunks count."""
     summary = summarise(
         samples(
             {},
@@ -180,7 +171,6 @@ def test_streams_have_figures_of_their_own() -> None:
 
 
 def test_without_streams_there_are_no_figures_of_them() -> None:
-    """Nor zeros."""
     summary = summarise(samples({}), seconds=2.0)
 
     assert (summary.first_chunk, summary.chunk_gap) == (None, None)
@@ -188,7 +178,6 @@ def test_without_streams_there_are_no_figures_of_them() -> None:
 
 
 def test_a_stream_is_slow_by_its_first_chunk() -> None:
-    """A long answer does not allow for a late generator."""
     late = {"fired_s": 1.05, "sent_s": 1.05, "done_s": 9.0}
 
     assert not void_reason(samples(late))
@@ -206,7 +195,6 @@ def test_a_stream_is_slow_by_its_first_chunk() -> None:
     ],
 )
 def test_a_late_generator_voids_the_run(lag_s: float, latency_s: float, void: bool) -> None:
-    """Beyond 1 ms and beyond a tenth of the p99 of the latency; the warm-up does not count."""
     late = {"fired_s": 1.0 + lag_s, "sent_s": 1.0 + lag_s, "done_s": 1.0 + latency_s}
     found = samples(late, {"scheduled_s": -1.0, "fired_s": 9.0})
 
@@ -214,20 +202,17 @@ def test_a_late_generator_voids_the_run(lag_s: float, latency_s: float, void: bo
 
 
 def test_one_late_request_in_a_thousand_does_not_void() -> None:
-    """It is the p99 that counts; and a wait for a connection is no lag."""
     found = samples({"fired_s": 1.9, "done_s": 2.0}, *([{"sent_s": 1.2, "done_s": 1.3}] * 999))
 
     assert void_reason(found) == ""
 
 
 def test_the_reason_has_the_figures() -> None:
-    """What was seen and what is allowed."""
     found = samples({"fired_s": 1.05, "done_s": 1.1})
 
     assert "lag is 50 ms, allowed are 10 ms" in void_reason(found)
 
 
 def test_no_good_answer_leaves_a_millisecond() -> None:
-    """There is no latency to compare with."""
     assert void_reason(samples({"status": 503, "fired_s": 1.002}))
     assert not void_reason(samples({"status": 503, "fired_s": 1.0005}))

@@ -1,4 +1,4 @@
-"""The timer: order, never early, and nothing after its end. How late it is, no test asks."""
+"""The timer: in order, never early, and nothing after its end. Its lateness is not tested."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ ALARMS = ["file", "loop"] if sys.platform == "linux" else ["loop"]
 
 
 def run(scene: Callable[[Timer, Callable[[], None]], None]) -> None:
-    """Play a scene with a timer until the scene says that it is over."""
+    """Run a scene with a timer until it ends."""
 
     async def play() -> None:
         timer, over = Timer(), asyncio.Event()
@@ -35,7 +35,6 @@ def alarm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_calls_come_in_the_order_of_their_times() -> None:
-    """Not in that in which they were asked for, and none before its time."""
     now_s = time.monotonic()
     seen: list[tuple[int, float]] = []
 
@@ -54,7 +53,6 @@ def test_calls_come_in_the_order_of_their_times() -> None:
 
 
 def test_what_is_past_is_called_at_once() -> None:
-    """More of it than fits into one turn of the loop included, and in order."""
     seen: list[int] = []
 
     def scene(timer: Timer, over: Callable[[], None]) -> None:
@@ -68,7 +66,6 @@ def test_what_is_past_is_called_at_once() -> None:
 
 
 def test_a_call_may_ask_for_the_next() -> None:
-    """As a schedule does."""
     seen: list[float] = []
 
     def scene(timer: Timer, over: Callable[[], None]) -> None:
@@ -85,7 +82,6 @@ def test_a_call_may_ask_for_the_next() -> None:
 
 
 def test_a_closed_timer_calls_nothing() -> None:
-    """What was due is forgotten."""
     seen: list[int] = []
 
     async def play() -> None:

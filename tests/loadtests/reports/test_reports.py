@@ -1,4 +1,4 @@
-"""What the pictures show, and that the page needs nothing else."""
+"""The data of pictures, and the self-contained page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def samples(count: int = 600, *, seconds: float = 6.0) -> Samples:
 
 
 def outcome(found: Samples) -> Outcome:
-    """A run that saw it."""
     return Outcome(
         plan=PLAN,
         samples=found,
@@ -47,7 +46,6 @@ def outcome(found: Samples) -> Outcome:
 
 
 def test_time_is_cut_into_stretches_of_one_length() -> None:
-    """Each has its rates and percentiles; the warm-up has none."""
     found = samples()
     found["scheduled_s"][0] = -0.5
     shown = plot_data(found, seconds=6.0)
@@ -60,7 +58,6 @@ def test_time_is_cut_into_stretches_of_one_length() -> None:
 
 
 def test_what_became_of_requests_adds_up_to_what_was_offered() -> None:
-    """Good, shed, other and lost; kinds that did not happen are left out."""
     found = samples()
     found["status"][:30] = np.repeat([503, 404, LOST], 10)
     shown = plot_data(found, seconds=6.0)
@@ -71,7 +68,6 @@ def test_what_became_of_requests_adds_up_to_what_was_offered() -> None:
 
 
 def test_the_distribution_ends_where_samples_are_too_few() -> None:
-    """600 samples: one in 120 is the rarest of which 5 were seen."""
     shown = plot_data(samples(), seconds=6.0)
 
     assert shown.slower[[0, -1]] == pytest.approx([1, 120])
@@ -81,7 +77,6 @@ def test_the_distribution_ends_where_samples_are_too_few() -> None:
 
 
 def test_a_batch_counts_once() -> None:
-    """However many answers tell of it; points are single batches."""
     shown = plot_data(samples(), seconds=6.0)
 
     assert (shown.batch_sizes.tolist(), shown.batches.tolist()) == ([5], [120])
@@ -90,7 +85,6 @@ def test_a_batch_counts_once() -> None:
 
 
 def test_of_many_points_some_are_shown() -> None:
-    """The first and the last among them."""
     found = samples(50_000)
     shown = plot_data(found, seconds=6.0)
 
@@ -99,7 +93,6 @@ def test_of_many_points_some_are_shown() -> None:
 
 
 def test_nothing_seen_makes_empty_pictures(tmp_path: Path) -> None:
-    """No good answer, and none that tells of batches."""
     pytest.importorskip("matplotlib")
     lost = samples()
     lost["status"] = LOST
@@ -111,7 +104,6 @@ def test_nothing_seen_makes_empty_pictures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("good", [True, False])
 def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
-    """No script, style or picture from elsewhere; what is written into it is text, never markup."""
     pytest.importorskip("plotly")
     found = samples()
     found["status"] = 200 if good else 503
@@ -130,7 +122,6 @@ def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
 
 
 def test_a_void_run_says_so_on_its_page(tmp_path: Path) -> None:
-    """In front of everything."""
     pytest.importorskip("plotly")
     late = samples()
     late["fired_s"] += 0.5
@@ -151,7 +142,6 @@ uncork_estimate_slope_seconds{api="two"} 0.0002
 
 
 def test_the_estimate_is_that_of_the_api() -> None:
-    """By its name; otherwise it is not guessed at."""
     two = read_estimate(METRICS, name="two")
     assert two is not None
     assert (two.intercept_ms, two.slope_ms) == pytest.approx((20, 0.2))

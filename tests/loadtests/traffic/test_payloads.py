@@ -1,4 +1,4 @@
-"""Where bodies come from, and what counts as the right answer."""
+"""Sources of bodies, and the comparison of answers."""
 
 import json
 from pathlib import Path
@@ -19,12 +19,10 @@ JSON = st.recursive(
 
 
 def plan(payload: Payload) -> Plan:
-    """A plan that sends it."""
     return Plan(url="http://h:1/p", payload=payload, clients=1)
 
 
 def test_bodies_are_sent_in_turn_with_their_answers() -> None:
-    """By the number of the request."""
     make = source(plan(Payload(bodies=(b"a", b""), expected=(b"A", b""))))
 
     assert make(0) == make(2)
@@ -34,7 +32,6 @@ def test_bodies_are_sent_in_turn_with_their_answers() -> None:
 
 
 def test_random_rows_make_bodies() -> None:
-    """By the seed of the plan."""
     rows = RandomRows(shape=(2,), numbers=Numbers(low=1, high=9, integers=True))
     make = source(plan(Payload(random=rows)))
 
@@ -43,7 +40,6 @@ def test_random_rows_make_bodies() -> None:
 
 
 def test_a_function_makes_bodies(tmp_path: Path) -> None:
-    """With or without the answer that is right."""
     file = tmp_path / "bodies.py"
     file.write_text(
         "def plain(number):\n    return b'%d' % number\n"
@@ -66,13 +62,11 @@ def test_a_function_makes_bodies(tmp_path: Path) -> None:
     ],
 )
 def test_a_function_that_is_not_there_is_told(target: str, message: str) -> None:
-    """With what is missing."""
     with pytest.raises(ValueError, match=message):
         load_function(target)
 
 
 def test_a_file_is_one_body_or_one_a_line(tmp_path: Path) -> None:
-    """A last line needs no line after it."""
     file = tmp_path / "bodies"
     file.write_bytes(b"a\n\nb\r\n")
 
@@ -83,7 +77,6 @@ def test_a_file_is_one_body_or_one_a_line(tmp_path: Path) -> None:
 @settings(max_examples=60)
 @given(JSON)
 def test_json_is_the_same_however_it_is_written(value: object) -> None:
-    """Blanks and the order of keys mean nothing."""
     compact = json.dumps(value, separators=(",", ":")).encode()
     spread_out = json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"
 
@@ -95,10 +88,8 @@ def test_json_is_the_same_however_it_is_written(value: object) -> None:
     [(b"1", b"2"), (b"[1]", b"1"), (b"true", b"1"), (b"[1,2]", b"[2,1]"), (b"abc", b"abc\n"), (b"", b"1")],
 )
 def test_other_answers_are_wrong(got: bytes, expected: bytes) -> None:
-    """What is no JSON must be the same bytes."""
     assert not same_answer(got, expected)
 
 
 def test_the_same_bytes_are_right_whatever_they_are() -> None:
-    """JSON or not."""
     assert same_answer(b"\xff", b"\xff")

@@ -1,4 +1,4 @@
-"""What a load test is asked to do: its schedule, its requests, and what it refuses."""
+"""Plans: schedule, requests, and invalid values."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +17,12 @@ OPEN = Plan(url="http://127.0.0.1:8080/a/b?c=d", payload=BODY, rate=100.0, secon
 
 
 def test_the_seed_decides_the_schedule() -> None:
-    """The same one gives the same times, another one others."""
     assert OPEN.schedule() == OPEN.schedule()
     assert OPEN.schedule() != replace(OPEN, seed=2).schedule()
 
 
 @pytest.mark.parametrize("kind", ["constant", "poisson", "gamma:2", "onoff", "ramp", "step", "spike"])
 def test_the_warm_up_lies_before_zero(kind: str) -> None:
-    """It has the average rate, and what is measured fills the measured time."""
     times = replace(OPEN, arrivals=kind, rate=1000.0).schedule()
     before = [time for time in times if time < 0]
 
@@ -36,14 +34,12 @@ def test_the_warm_up_lies_before_zero(kind: str) -> None:
 
 
 def test_what_is_measured_does_not_depend_on_the_warm_up() -> None:
-    """Runs with different warm-ups compare."""
     short, long = (replace(OPEN, warmup_s=seconds).schedule() for seconds in (0.0, 3.0))
 
     assert [time for time in long if time >= 0] == short
 
 
 def test_a_recording_without_a_rate_comes_as_it_was_recorded(tmp_path: Path) -> None:
-    """Its rate is that of the warm-up, too."""
     trace = tmp_path / "trace.csv"
     trace.write_text("10.0\n10.5\n12.0\n")
     plan = replace(OPEN, arrivals=f"replay:{trace}", rate=None, seconds=2.1, warmup_s=0.0)
@@ -53,14 +49,12 @@ def test_a_recording_without_a_rate_comes_as_it_was_recorded(tmp_path: Path) -> 
 
 
 def test_a_limit_ends_the_schedule() -> None:
-    """The warm-up counts."""
     assert replace(OPEN, limit=7).schedule() == OPEN.schedule()[:7]
 
 
 @settings(max_examples=50)
 @given(count=st.integers(1, 500), processes=st.integers(1, 20))
 def test_shares_make_up_the_whole(count: int, processes: int) -> None:
-    """And differ by one at most."""
     plan = replace(OPEN, processes=processes)
     shares = [share_of(count, plan, index) for index in range(processes)]
 
@@ -69,14 +63,12 @@ def test_shares_make_up_the_whole(count: int, processes: int) -> None:
 
 
 def test_a_plan_survives_the_way_to_its_generators() -> None:
-    """Bodies that are no text included."""
     plan = replace(OPEN, payload=Payload(bodies=(b"\xff\x00",), expected=(b"\xfe",)), headers=(("A", "b"),))
 
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan) == plan
 
 
 def test_the_head_has_path_query_and_fields() -> None:
-    """In front of the length of the body."""
     assert OPEN.address == ("127.0.0.1", 8080)
     assert replace(OPEN, headers=(("X-A", "b c"),)).head() == (
         b"POST /a/b?c=d HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"
@@ -104,7 +96,6 @@ def test_the_head_has_path_query_and_fields() -> None:
     ],
 )
 def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
-    """A plan that makes no sense is refused when it is made."""
     with pytest.raises(ValueError, match=message):
         replace(OPEN, **changed)
 
@@ -118,6 +109,5 @@ def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
     ],
 )
 def test_wrong_payloads_are_named(payload: dict[str, Any], message: str) -> None:
-    """Nothing to send, two things to send, answers that belong to nothing."""
     with pytest.raises(ValueError, match=message):
         Payload(**payload)

@@ -1,4 +1,4 @@
-"""Random rows: of which numbers they are, and how the OpenAPI document of a service says so."""
+"""Random rows, and the range that an OpenAPI document gives for them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ def document(schema: Any, **body: Any) -> dict[str, Any]:
 
 
 def row_of(**items: Any) -> dict[str, Any]:
-    """A row, or a list of rows, as the gateway describes it."""
+    """A schema of a row or a list of rows, in the gateway's form."""
     row = {"type": "array", "items": items, "minItems": 4, "maxItems": 4}
     return {"anyOf": [row, {"type": "array", "items": row}]}
 
 
 @pytest.mark.parametrize(("rows", "shape"), [(1, (4,)), (3, (4,)), (2, (2, 3))])
 def test_rows_have_the_shape_that_is_asked_for(rows: int, shape: tuple[int, ...]) -> None:
-    """One row stands by itself; the seed decides."""
     random = RandomRows(rows=rows, shape=shape)
     bodies = random.bodies(seed=5, count=3)
     found = json.loads(bodies[0])
@@ -50,7 +49,6 @@ def test_rows_have_the_shape_that_is_asked_for(rows: int, shape: tuple[int, ...]
 @given(low=st.floats(-1e3, 1e3), span=st.floats(1e-2, 1e6))
 @example(low=0.0, span=1.0)
 def test_numbers_lie_between_the_bounds(low: float, span: float) -> None:
-    """Both are excluded, so that a service that excludes one accepts all."""
     numbers = Numbers(low=low, high=low + span)
     for body in RandomRows(shape=(10,), numbers=numbers).bodies(seed=1, count=100):
         assert all(numbers.low < one < numbers.high for one in json.loads(body))
@@ -58,7 +56,6 @@ def test_numbers_lie_between_the_bounds(low: float, span: float) -> None:
 
 @given(low=st.integers(-1000, 1000), span=st.integers(1, 300))
 def test_integers_include_the_bounds(low: int, span: int) -> None:
-    """And are written as integers."""
     numbers = Numbers(low=low, high=low + span, integers=True)
     bodies = RandomRows(shape=(200,), numbers=numbers).bodies(seed=1, count=100)
     found = {one for body in bodies for one in json.loads(body)}
@@ -78,20 +75,17 @@ def test_integers_include_the_bounds(low: int, span: int) -> None:
     ],
 )
 def test_a_range_makes_integers_if_both_ends_are(text: str, numbers: Numbers) -> None:
-    """As they are written."""
     assert parse_range(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["", "1", "1,1", "2,1", "0,x", "0,nan", "0,inf", "1,2,3", "0,1e10"])
 def test_other_ranges_are_refused(text: str) -> None:
-    """The message has what is accepted."""
     with pytest.raises(ValueError, match=r"--range takes two numbers .* 0,255 for integers"):
         parse_range(text)
 
 
 @pytest.mark.parametrize("text", ["", "4,", "0", "4,-1", "x"])
 def test_other_shapes_are_refused(text: str) -> None:
-    """The message has what is accepted."""
     with pytest.raises(ValueError, match="--shape takes sizes with commas between them, as 4 or 28,28"):
         parse_shape(text)
     assert parse_shape("28, 28") == (28, 28)
@@ -124,7 +118,6 @@ def test_other_shapes_are_refused(text: str) -> None:
     ],
 )
 def test_bounds_are_those_of_the_schema(items: Any, numbers: Numbers | None) -> None:
-    """Of the innermost items; a single bound leaves the rest to us, near to it and not negative."""
     schema = row_of() | {"anyOf": [{"type": "array", "items": items}, {}]}
 
     assert numbers_in(document(schema), path="/x") == numbers
@@ -147,7 +140,6 @@ def test_bounds_are_those_of_the_schema(items: Any, numbers: Numbers | None) -> 
 def test_without_bounds_numbers_are_like_those_of_the_example(
     kind: str | None, shown: Any, numbers: Numbers | None
 ) -> None:
-    """Unless all of them are the same, as in the examples that the gateway makes up."""
     schema = row_of(type=kind) if kind else {}
 
     assert numbers_in(document(schema, example=shown), path="/x") == numbers
@@ -156,13 +148,11 @@ def test_without_bounds_numbers_are_like_those_of_the_example(
 
 @pytest.mark.parametrize("strange", [{}, {"paths": []}, {"paths": {"/x": {"post": None}}}, document([])])
 def test_a_document_may_say_nothing(strange: dict[str, Any]) -> None:
-    """Or nothing about the path."""
     assert numbers_in(strange, path="/x") is None
     assert numbers_in(document(row_of(type="integer")), path="/y") is None
 
 
 def test_the_rows_are_described() -> None:
-    """For the table."""
     rows = RandomRows(shape=(28, 28), rows=3, numbers=Numbers(low=0, high=255, integers=True))
 
     assert str(rows) == "3 random rows of shape 28,28, integers from 0 to 255"

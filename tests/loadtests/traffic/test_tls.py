@@ -23,13 +23,12 @@ PLAN = Plan(
 
 @pytest.fixture
 def authority() -> trustme.CA:
-    """What server and client are certified by."""
+    """The authority of server and client."""
     return trustme.CA()
 
 
 @pytest.fixture
 def ca(authority: trustme.CA, tmp_path: Path) -> str:
-    """Its certificate."""
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     return str(tmp_path / "ca.pem")
 
@@ -37,7 +36,7 @@ def ca(authority: trustme.CA, tmp_path: Path) -> str:
 def outcome(
     authority: trustme.CA, tls: Tls, *, host: str = "127.0.0.1", of_clients: bool = False
 ) -> list[int]:
-    """Load a server that has a certificate for a host, and may ask clients for theirs."""
+    """Load a server with a certificate for a host; it may require client certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(host).configure_cert(context)
     if of_clients:
@@ -57,18 +56,15 @@ def outcome(
 
 
 def test_the_port_of_https_is_443() -> None:
-    """Where the URL does not have one."""
     assert PLAN.address == ("replaced", 443)
     assert replace(PLAN, url="https://h:8443/x").address == ("h", 8443)
 
 
 def test_a_server_of_a_known_authority_is_loaded(authority: trustme.CA, ca: str) -> None:
-    """Every request is answered."""
     assert outcome(authority, Tls(ca=ca)) == [200] * 6
 
 
 def test_a_server_that_is_not_trusted_is_not_loaded(authority: trustme.CA, ca: str) -> None:
-    """The message says why, and which options there are."""
     with pytest.raises(ConnectionError, match=r"not trusted: unable to get .*; see --ca and --insecure"):
         outcome(authority, Tls())
     with pytest.raises(
@@ -78,12 +74,10 @@ def test_a_server_that_is_not_trusted_is_not_loaded(authority: trustme.CA, ca: s
 
 
 def test_insecure_trusts_any_server(authority: trustme.CA) -> None:
-    """Whoever certified it, for whatever host."""
     assert outcome(authority, Tls(insecure=True), host="example.org") == [200] * 6
 
 
 def test_a_client_shows_its_certificate(authority: trustme.CA, ca: str, tmp_path: Path) -> None:
-    """To a server that asks for one; without it the server hangs up."""
     made = authority.issue_cert("client")
     made.private_key_pem.write_to_path(tmp_path / "key.pem")
     made.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")

@@ -1,4 +1,4 @@
-"""Which batch sizes are measured, what line goes through them, and what keeps it from being one."""
+"""Batch times: the sizes measured, the line through them, and faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN = Plan(url="http://127.0.0.1:1/x", payload=Payload(bodies=(b"[1]",)), clien
 
 
 def seen(milliseconds: Callable[[int], float], *, largest: int = 64) -> list[SizeTime]:
-    """Sizes whose batches all take what a function says."""
+    """Sizes with the times of a function."""
     times = {rows: milliseconds(rows) for rows in sizes_up_to(largest)}
     return [SizeTime(rows=rows, median_ms=ms, times_ms=(ms, ms)) for rows, ms in times.items()]
 
@@ -34,7 +34,6 @@ def padded(rows: int) -> int:
 
 @given(st.integers(1, 5000))
 def test_sizes_double_and_show_padding(largest: int) -> None:
-    """From 1 to the largest, never more than doubling, with the size after each power of two."""
     sizes = sizes_up_to(largest)
 
     assert (sizes[0], sizes[-1]) == (1, largest)
@@ -45,7 +44,6 @@ def test_sizes_double_and_show_padding(largest: int) -> None:
 @settings(max_examples=30)
 @given(intercept=st.floats(0.1, 100), slope=st.floats(0, 10))
 def test_a_line_is_found(intercept: float, slope: float) -> None:
-    """Whatever it is, exactly, without noise or steps."""
     line = fit(seen(lambda rows: intercept + slope * rows))
 
     assert line.milliseconds(40) == pytest.approx(intercept + slope * 40, rel=1e-6)
@@ -56,7 +54,6 @@ def test_a_line_is_found(intercept: float, slope: float) -> None:
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 500), st.floats(0.01, 1e4)), min_size=1, max_size=20))
 def test_no_part_of_the_line_is_negative(points: list[tuple[int, float]]) -> None:
-    """However odd the times are; the worst deviation is that of the worst size."""
     sizes = [SizeTime(rows=rows, median_ms=ms, times_ms=(ms,)) for rows, ms in points]
     line = fit(sizes)
     deviations = [abs(size.median_ms / line.milliseconds(size.rows) - 1) for size in sizes]
@@ -66,14 +63,12 @@ def test_no_part_of_the_line_is_negative(points: list[tuple[int, float]]) -> Non
 
 
 def test_padding_is_told() -> None:
-    """A model that pads to powers of two is much slower above each, once the slope dominates."""
     line = fit(seen(lambda rows: 20 + 3 * padded(rows)))
 
     assert line.steps == (4, 8, 16, 32)
 
 
 def test_one_slow_size_is_no_step() -> None:
-    """What comes after it is fast again; it is the worst deviation."""
     line = fit(seen(lambda rows: 100.0 if rows == 9 else 10.0))
 
     assert line.steps == ()
@@ -82,20 +77,18 @@ def test_one_slow_size_is_no_step() -> None:
 
 
 def test_noise_is_that_of_batches_of_one_size() -> None:
-    """A hiccup counts as twice the usual at most."""
     sizes = [SizeTime(rows=rows, median_ms=10.0, times_ms=(9.0, 10.0, 11.0, 500.0)) for rows in (1, 8)]
 
     assert fit(sizes).noise_cv == pytest.approx(((0.01 + 0.01 + 1) / 4) ** 0.5)
 
 
 def test_a_line_needs_sizes() -> None:
-    """Nothing is made up."""
     with pytest.raises(ValueError, match="no line through no sizes"):
         fit([])
 
 
 def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float = 50.0) -> BatchTimes:
-    """Measure a server whose answers depend on how many requests are with it."""
+    """Measure a server whose answers depend on the number of concurrent requests."""
 
     async def run() -> BatchTimes:
         held: list[asyncio.StreamWriter] = []
@@ -123,13 +116,12 @@ def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float
 
 
 def told(rows: int, milliseconds: float, *, status: str = "200 OK") -> bytes:
-    """An answer that tells of its batch."""
+    """An answer with the figures of its batch."""
     fields = f"X-Batch-Size: {rows}\r\nServer-Timing: queue;dur=1.00, batch;dur={milliseconds:.2f}\r\n"
     return reply(b"1", status=status, fields=fields)
 
 
 def test_sizes_are_those_that_answers_tell() -> None:
-    """Requests of two rows each: batches have even sizes."""
     found = measured(lambda requests: told(2 * requests, 10 + requests))
 
     assert [(size.rows, size.median_ms) for size in found.sizes] == [(2, 11), (4, 12), (6, 13), (8, 14)]
@@ -138,7 +130,6 @@ def test_sizes_are_those_that_answers_tell() -> None:
 
 
 def test_sizes_beyond_the_goal_are_not_measured() -> None:
-    """The first one is, so that the line knows."""
     found = measured(lambda requests: told(requests, 30.0 * requests))
 
     assert [size.rows for size in found.sizes] == [1, 2]
@@ -146,7 +137,6 @@ def test_sizes_beyond_the_goal_are_not_measured() -> None:
 
 
 def test_batches_that_fail_end_it() -> None:
-    """As when memory is short; what worked counts."""
     found = measured(lambda requests: told(requests, 1.0, status="500 Oh" if requests > 2 else "200 OK"))
 
     assert [size.rows for size in found.sizes] == [1, 2]
@@ -161,6 +151,5 @@ def test_batches_that_fail_end_it() -> None:
     ],
 )
 def test_a_lone_request_must_have_a_good_answer(answer: bytes, message: str) -> None:
-    """Else there is nothing to measure."""
     with pytest.raises(LoadTestError, match=message):
         measured(lambda _: answer)

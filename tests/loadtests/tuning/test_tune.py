@@ -1,4 +1,4 @@
-"""What is advised for a model and a goal, what a proof says to that, and how it is shown."""
+"""Advice, proof and output of ``uncork tune``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TUNED = Tuned(
 
 
 def quiet(_: str) -> None:
-    """Tell nobody."""
+    pass
 
 
 @given(
@@ -83,7 +83,6 @@ def quiet(_: str) -> None:
     slope=st.floats(0, 5),
 )
 def test_caps_are_within_the_goal(goal_ms: float, largest: int, rows: int, slope: float) -> None:
-    """And hold at least one request."""
     line = replace(LINE, slope_ms=slope)
     model = replace(MODEL, line=line, goal_ms=goal_ms, largest=max(largest, rows), rows_per_request=rows)
     found = caps(model)
@@ -94,12 +93,10 @@ def test_caps_are_within_the_goal(goal_ms: float, largest: int, rows: int, slope
 
 
 def test_the_goal_of_the_gateway_leaves_room_for_the_way() -> None:
-    """Cut to a tenth of a millisecond."""
     assert MODEL.mb_max_latency == 99.2
 
 
 def test_requests_of_many_rows_carry_less() -> None:
-    """Capacity and rates are those of requests, batches those of rows."""
     many = replace(MODEL, rows_per_request=4)
 
     assert capacity(MODEL, workers=2, cap=40) == pytest.approx(2 * 40 / 0.05)
@@ -110,7 +107,6 @@ def test_requests_of_many_rows_carry_less() -> None:
 
 
 def test_the_overhead_is_part_of_the_latency() -> None:
-    """At a low rate a request waits for nobody: the overhead and its own batch."""
     still = replace(MODEL, line=replace(LINE, noise_cv=0.0))
     found = predict(still, rate=1.0, workers=1, cap=8).predicted
 
@@ -119,7 +115,6 @@ def test_the_overhead_is_part_of_the_latency() -> None:
 
 
 def test_the_fewest_workers_are_advised() -> None:
-    """One less would not do."""
     found = smallest(MODEL, rate=1500.0, max_workers=8, tell=quiet)
 
     assert found is not None
@@ -130,7 +125,6 @@ def test_the_fewest_workers_are_advised() -> None:
 
 
 def test_what_cannot_be_kept_is_not_advised() -> None:
-    """The nearest is told if there is any."""
     near = smallest(MODEL, rate=840.0, max_workers=1, tell=quiet)
 
     assert near is not None
@@ -140,7 +134,6 @@ def test_what_cannot_be_kept_is_not_advised() -> None:
 
 
 def test_the_highest_rate_keeps_the_goal() -> None:
-    """It is below what full batches carry, and half as much again is too much."""
     found = most(MODEL, workers=1)
 
     assert found is not None
@@ -150,7 +143,6 @@ def test_the_highest_rate_keeps_the_goal() -> None:
 
 
 def test_no_rate_keeps_a_goal_below_a_batch() -> None:
-    """Nothing is advised."""
     assert most(replace(MODEL, goal_ms=5.0), workers=1) is None
 
 
@@ -183,7 +175,6 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
     ],
 )
 def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None:
-    """By the goal, and by what was predicted."""
     found = doubts(replace(PROOF, **changed))
 
     assert len(found) == len(expected)
@@ -217,19 +208,17 @@ def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None
     ],
 )
 def test_warnings_say_why(changed: dict[str, Any], expected: list[str]) -> None:
-    """In plain words; there is none if all is well."""
     assert replace(TUNED, **changed).warnings == expected
 
 
 def test_one_worker_is_spoken_of_as_one() -> None:
-    """Not as several."""
     found = shown(replace(TUNED, advice=replace(ADVICE, workers=1)))
 
     assert "at 400/s: 1 worker, which carries 1600/s with full batches" in found
 
 
 def shown(tuned: Tuned) -> str:
-    """What is printed."""
+    """The printed lines."""
     console = Console(width=200, markup=False)
     with console.capture() as captured:
         for part in text(tuned):
@@ -238,7 +227,6 @@ def shown(tuned: Tuned) -> str:
 
 
 def test_the_text_has_the_settings_and_what_they_give() -> None:
-    """As a command line and as arguments."""
     found = shown(TUNED)
     cells = [line.split() for line in found.splitlines()]
 
@@ -254,14 +242,12 @@ def test_the_text_has_the_settings_and_what_they_give() -> None:
 
 
 def test_without_cores_one_worker_is_proved() -> None:
-    """And that is said."""
     found = shown(replace(TUNED, proof=replace(PROOF, workers=1, rate=200.0)))
 
     assert "proof: one worker with its share of 200/s for 5 s, as there are fewer cores than workers" in found
 
 
 def test_what_cannot_be_kept_has_no_settings() -> None:
-    """In no form."""
     bad = replace(TUNED, advice=replace(ADVICE, predicted=replace(FIGURES, in_goal=0.9)), proof=None)
 
     assert "serve" not in shown(bad)
@@ -269,7 +255,6 @@ def test_what_cannot_be_kept_has_no_settings() -> None:
 
 
 def test_json_has_everything_and_is_json() -> None:
-    """What is not known is null."""
     figures = json.loads(as_json(replace(TUNED, gateway_rate=math.inf, rates=[ADVICE])))
 
     assert figures["command"].startswith("uncork serve m:S --workers 2 ")
@@ -292,7 +277,6 @@ def test_json_has_everything_and_is_json() -> None:
     ],
 )
 def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
-    """Before anything is started, with exit code 2."""
     done = CliRunner().invoke(app, ["tune", "m:S", "--shape", "2", "--goal-ms", "50", *arguments])
 
     assert done.exit_code == 2, done.output
@@ -301,7 +285,6 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
 
 
 def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its `/status` says so."""
     weighed = {"name": "predict", "route": "/predict", "goal_ms": 50, "counts": "cost", "streams": False}
     with serving_pages({"/status": status(weighed)}) as server:
         monkeypatch.setattr("uncork_loadtests.tuning.tune.our_service", lambda *_, **__: nullcontext(server))

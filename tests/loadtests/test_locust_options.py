@@ -1,4 +1,4 @@
-"""Frames of samples, and what locust is told of them. The generator process itself is tested end to end."""
+"""Frames of samples, and the options and reports of locust. The process itself is tested end to end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def options(*arguments: str) -> Namespace:
 
 @given(st.lists(st.binary(max_size=200), max_size=5))
 def test_frames_come_out_as_they_went_in(bodies: list[bytes]) -> None:
-    """One after the other, however large; then the end."""
     frames = [Frame(samples=body) for body in bodies]
     stream = io.BytesIO(b"".join(map(encode, frames)))
 
@@ -50,14 +49,12 @@ def test_frames_come_out_as_they_went_in(bodies: list[bytes]) -> None:
 
 @pytest.mark.parametrize("kept", [1, 4, 10])
 def test_a_frame_that_is_cut_off_is_a_failure(kept: int) -> None:
-    """In its length or in its body."""
     stream = io.BytesIO(encode(Frame(samples=b"x" * 50))[:kept])
 
     assert read_frame(stream.read) == Frame(failed="a generator ended too early")
 
 
 def test_samples_come_out_as_they_went_in() -> None:
-    """All of them, with all fields."""
     recorder = Recorder()
     recorder.add(*GOOD.values())
     recorder.add(*(GOOD | {"status": 503}).values())
@@ -78,12 +75,10 @@ def test_samples_come_out_as_they_went_in() -> None:
     ],
 )
 def test_what_locust_is_told(sample: dict[str, Any], told: Reported) -> None:
-    """No time where there was no answer."""
     assert report(**sample) == told
 
 
 def test_options_make_a_plan() -> None:
-    """Processes of all locusts share it; the host may end in a slash."""
     arguments = ["--rate", "50", "--path", "/add", "--shape", "2", "--generators", "2", "--seed", "7"]
     plan = plan_of(options(*arguments), host=HOST, locusts=3)
 
@@ -95,7 +90,6 @@ def test_options_make_a_plan() -> None:
 
 
 def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line goes first."""
     monkeypatch.setenv("UNCORK_RATE", "9")
     monkeypatch.setenv("UNCORK_THINK_MS", "3")
 
@@ -105,7 +99,6 @@ def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
-    """With the answers that are expected."""
     bodies, answers = tmp_path / "bodies", tmp_path / "answers"
     bodies.write_text("[1]\n[2]\n")
     answers.write_text("1\n2\n")
@@ -131,12 +124,10 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_told(arguments: list[str], message: str) -> None:
-    """In terms of the options."""
     with pytest.raises(WrongOptions, match=message):
         plan_of(options("--rate", "5", *arguments), host=HOST)
 
 
 def test_a_host_is_needed() -> None:
-    """It is locust's own option."""
     with pytest.raises(WrongOptions, match="url must look like http"):
         plan_of(options("--rate", "5"), host=None)
