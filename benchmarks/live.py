@@ -1,9 +1,9 @@
-"""Measure whether policies differ on a real gateway as the simulator says.
+"""Compare the policies' differences on a real gateway with those in the simulator.
 
-One gateway serves a sleeping model under each policy, and gets the same traffic for each policy in turns. The
-simulator gets the same cell. The result is the ratio to release when free (fixed:0): of the mean latency with
-Poisson arrivals, and of answers per second with clients that wait for their answers. With one worker, where
-`cork` should equal release when free, it is the ratio of mean, p50 and p99 latency and of rows per batch.
+One gateway serves a sleeping model under each policy, and gets the same traffic for each in turns; the
+simulator runs the same cell. The result is the ratio to release when free (fixed:0): of the mean latency with
+Poisson arrivals, and of answers per second in a closed loop. With one worker, where `cork` should equal
+release when free, it is the ratio of mean, p50 and p99 latency and of rows per batch.
 
 Poisson arrivals share a pool of connections, live and simulated: a request takes the connection that was
 freed last, or a new one if all are busy.
@@ -12,33 +12,32 @@ freed last, or a new one if all are busy.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks.peers.sheets import Sheet, markdown, output, show
-from uncork_dispatcher.plural import plural
+from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
+from benchmarks.harness.commands import words
+from benchmarks.harness.paths import SERVICES
+from benchmarks.harness.rounds import Tell
+from benchmarks.harness.sheets import Sheet, interval_text, markdown, output, show
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_loadtests.compare import Comparison, alternate
-from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
-from uncork_loadtests.fleet import LoadTestError
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.servers import BenchError
+from uncork_loadtests.plural import plural
 from uncork_loadtests.targets import aimed, our_service
+from uncork_loadtests.traffic.plan import Payload, Plan
 
-_SERVICE = f"{Path(__file__).parent / 'services' / 'policies.py'}:Policies"
+_SERVICE = f"{SERVICES / 'policies.py'}:Policies"
 _BASE = "fixed:0"
 # Long enough for aimd to raise its cap row by row, and for cork-classic to fit its model.
 _WARMUP_S = 6.0
 _GOAL_MS = 10_000.0
 _LIMIT_ROWS = 64
-# What a batch and a client's way back cost beside the model, about; see docs/performance.md.
+# Approximate cost of a batch's transport and of a client's round trip; see docs/performance.md.
 _TRANSPORT_MS = 0.4
 _ROUND_TRIP_MS = 1.0
 _SEEDS = range(101, 106)
@@ -49,12 +48,12 @@ _FIGURES = {
     "p99_ms": ("p99", "p99_ms"),
     "batch_rows": ("rows per batch", "batch_rows"),
 }
-"""By the name of a live figure: its name in the table, and in the simulator."""
+"""Live figure: its name in the table, and in the simulator."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A model, its workers, and what is put on them: a rate, or clients that wait for their answers."""
+    """A model, its workers, and the load: a rate, or closed-loop clients."""
 
     intercept_ms: float
     slope_ms: float
@@ -69,7 +68,7 @@ class Setting:
 
     @property
     def policies(self) -> list[str]:
-        """The base first. With one worker only `cork`; `none` cannot carry the rates of the open loops."""
+        """The policies, base first. With one worker only `cork`; `none` cannot carry the open loops."""
         if self.workers == 1:
             return [_BASE, "cork"]
         others = [name for name in ALL_POLICIES if name != _BASE]
@@ -77,13 +76,13 @@ class Setting:
 
     @property
     def figures(self) -> list[str]:
-        """What is compared: keys of `_FIGURES`."""
+        """The keys of `_FIGURES` to compare."""
         if self.clients:
             return ["answered_per_s"]
         return ["mean_ms", "p50_ms", "p99_ms", "batch_rows"] if self.workers == 1 else ["mean_ms"]
 
     def plan(self, seconds: float) -> Plan:
-        """The traffic for a server."""
+        """Return the traffic for a server."""
         return Plan(
             url="http://service/",
             payload=Payload(bodies=(b"[5.1,3.5,1.4,0.2]",), expected=(b"10.2",)),
@@ -94,7 +93,7 @@ class Setting:
         )
 
     def cell(self) -> Cell:
-        """The same for the simulator."""
+        """Return the same for the simulator."""
         full_ms = self.intercept_ms + _TRANSPORT_MS + self.slope_ms * _LIMIT_ROWS
         capacity = self.workers * _LIMIT_ROWS / full_ms * 1000
         return Cell(
@@ -130,7 +129,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 6.")] = 5.0,
     only: Annotated[
-        str, typer.Option(help=f"Numbers of settings, 1 to {len(SETTINGS)}, with commas between them.")
+        str, typer.Option(help=f"Numbers of settings, 1 to {len(SETTINGS)}, separated by commas.")
     ] = _ALL,
     markdown_file: MarkdownFile = None,
 ) -> None:
@@ -140,7 +139,7 @@ def main(
     rows: list[list[str]] = []
     left_out: list[str] = []
     faults: list[str] = []
-    with telling_failures("live", progress=progress):
+    with reporting_failures("live", progress=progress):
         for setting in chosen:
             with progress.status(str(setting)) as status:
                 seen = measure(setting, rounds=rounds, seconds=seconds, tell=status.update)
@@ -163,7 +162,7 @@ def main(
 
 
 def parse_settings(only: str) -> list[Setting]:
-    """Read numbers of settings; typer.BadParameter if there is none of a number."""
+    """Parse numbers of settings; raise typer.BadParameter if one is unknown."""
     by_number = {str(number): setting for number, setting in enumerate(SETTINGS, start=1)}
     numbers = [number.strip() for number in only.split(",")]
     for number in numbers:
@@ -172,7 +171,7 @@ def parse_settings(only: str) -> list[Setting]:
     return [by_number[number] for number in numbers]
 
 
-def measure(setting: Setting, *, rounds: int, seconds: float, tell: Callable[[str], None]) -> Comparison:
+def measure(setting: Setting, *, rounds: int, seconds: float, tell: Tell) -> Comparison:
     """Put the traffic of a setting on a real gateway under each of its policies.
 
     Raises:
@@ -185,22 +184,16 @@ def measure(setting: Setting, *, rounds: int, seconds: float, tell: Callable[[st
         "--mb-max-latency": _GOAL_MS,
         "--mb-max-batch-size": _LIMIT_ROWS,
     }
-    arguments = [text for name, value in options.items() for text in (name, str(value))]
-    try:
-        with our_service(_SERVICE, options=arguments) as server:
-            entrants = {
-                policy: (server, aimed(setting.plan(seconds), server, path=f"/{policy}"))
-                for policy in setting.policies
-            }
-            return alternate(
-                _SERVICE, entrants, rounds=rounds, tell=lambda doing: tell(f"{setting}: {doing}")
-            )
-    except LoadTestError as error:
-        raise BenchError(str(error)) from error
+    with our_service(_SERVICE, options=words(options)) as server:
+        entrants = {
+            policy: (server, aimed(setting.plan(seconds), server, path=f"/{policy}"))
+            for policy in setting.policies
+        }
+        return alternate(_SERVICE, entrants, rounds=rounds, tell=lambda step: tell(f"{setting}: {step}"))
 
 
 def simulated(setting: Setting) -> dict[str, dict[str, Interval]]:
-    """By policy and figure: the ratio to the base, over some seeds."""
+    """Return the ratio to the base by policy and figure, over some seeds."""
     seen = {
         policy: [simulate(setting.cell(), policy, seed) for seed in _SEEDS] for policy in setting.policies
     }
@@ -219,7 +212,7 @@ def simulated(setting: Setting) -> dict[str, dict[str, Interval]]:
 
 
 def rows_of(setting: Setting, seen: Comparison) -> list[list[str]]:
-    """A row for each policy but the base, and for each figure."""
+    """Return a row for each figure of each policy but the base."""
     expected = simulated(setting)
     ratios = {result.policy: result.ratios for result in seen.results}
     return [
@@ -227,16 +220,12 @@ def rows_of(setting: Setting, seen: Comparison) -> list[list[str]]:
             str(setting),
             policy,
             _FIGURES[figure][0],
-            _interval(ratios.get(policy, {}).get(figure)),
-            _interval(expected[policy][figure]),
+            interval_text(ratios.get(policy, {}).get(figure)),
+            interval_text(expected[policy][figure]),
         ]
         for policy in setting.policies[1:]
         for figure in setting.figures
     ]
-
-
-def _interval(ratio: Interval | None) -> str:
-    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
 
 
 if __name__ == "__main__":

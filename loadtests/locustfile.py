@@ -1,5 +1,5 @@
 """Our users for locust, to be used as they are: locust -f loadtests/locustfile.py --help"""
 
-from uncork_loadtests.locust_users import JsonUser, NdArrayUser, OpenLoopUser
+from uncork_loadtests.locust.users import JsonUser, NdArrayUser, OpenLoopUser
 
 __all__ = ["JsonUser", "NdArrayUser", "OpenLoopUser"]

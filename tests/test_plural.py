@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from uncork_dispatcher import plural as of_dispatcher
+from uncork_loadtests import plural as of_loadtests
 from uncork_workers import plural as of_workers
 
 
-@pytest.mark.parametrize("plural", [of_dispatcher.plural, of_workers.plural])
+@pytest.mark.parametrize("plural", [of_dispatcher.plural, of_loadtests.plural, of_workers.plural])
 def test_one_is_singular(plural: Callable[..., str]) -> None:
     """Whatever the plural is."""
     assert [plural(count, "row") for count in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]

@@ -1,1 +1,1 @@
-"""A real gateway with real workers under load and under faults; a ledger of what becomes of every request."""
+"""A real gateway with real workers under load and faults; a ledger tracks every request."""

@@ -12,7 +12,7 @@ from benchmarks.chaos.load import Connection
 from benchmarks.chaos.questions import Question, ask, post
 from benchmarks.chaos.stage import MAX_BODY_BYTES, Stage
 from benchmarks.chaos.streams import Stream, connected, read_reply
-from uncork_loadtests.http_reply import ReplyError
+from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.servers import HOST
 
 _LEAVERS = 100
@@ -52,14 +52,14 @@ _HTTP = (
 
 
 async def poison(stage: Stage, random: Random) -> None:
-    """One or some rows that raise, in the ordinary load."""
+    """Rows that raise, within the ordinary load."""
     stage.ledger.injected(POISON)
     for _ in range(random.choice((1, 1, 1, 3))):
         stage.load.slip_in("raise", POISON)
 
 
 async def leave(stage: Stage, random: Random) -> None:
-    """Many clients ask, some not to the end, and close at once; some only say that they send no more."""
+    """Many clients send requests, some incomplete, and close at once or half-close."""
     stage.ledger.injected(LEAVE)
     loop = asyncio.get_running_loop()
     leavers = [Connection(stage.ledger) for _ in range(_LEAVERS)]
@@ -79,20 +79,20 @@ async def leave(stage: Stage, random: Random) -> None:
 
 
 async def slow(stage: Stage, random: Random) -> None:
-    """A client that sends byte by byte, one that stops in the middle, one that does not read."""
+    """Clients that send byte by byte, stop in the middle, or do not read."""
     stage.ledger.injected(SLOW)
     await asyncio.gather(_dribble(stage, random), _stall(stage, random), _read_late(stage))
 
 
 async def malformed(stage: Stage, random: Random) -> None:
-    """Bytes that are no request, or a request for which there is no answer."""
+    """Bytes that are not a request, or a request without a right answer."""
     stage.ledger.injected(MALFORMED)
     request = random.choice((*_HTTP, *(post("/predict", body) for body in _JSON)))
     await _expect_refusal(stage, request, MALFORMED)
 
 
 async def oversized(stage: Stage, random: Random) -> None:
-    """A body over the limit, by its announced length or by its chunks; it is refused before all has come."""
+    """A body over the limit, by its stated length or by its chunks; it is refused before its end."""
     stage.ledger.injected(OVERSIZED)
     length = MAX_BODY_BYTES + random.randrange(1, MAX_BODY_BYTES)
     announced = _POST + b"Content-Length: %d\r\n" % length
@@ -109,7 +109,7 @@ async def oversized(stage: Stage, random: Random) -> None:
 
 
 async def _expect_refusal(stage: Stage, request: bytes, fault: Fault) -> None:
-    """Send bytes that have no right answer; after a refusal nothing else may come."""
+    """Send bytes without a right answer; nothing may follow the refusal."""
     question = Question(next(stage.numbers), request)
     async with _asking(stage, [question], fault) as (reader, writer):
         writer.write(request)
@@ -133,7 +133,7 @@ async def _dribble(stage: Stage, random: Random) -> None:
 
 
 async def _stall(stage: Stage, random: Random) -> None:
-    """Only a part is sent: there is no request, and so nothing in the ledger."""
+    """Send part of a request, which therefore is not in the ledger."""
     part = _question(stage, random).request
     async with connected(stage.gateway.port) as (_, writer):
         writer.write(part[: random.randrange(len(part))])
@@ -154,7 +154,7 @@ async def _read_late(stage: Stage) -> None:
 async def _asking(
     stage: Stage, questions: list[Question], fault: Fault, *, receive_bytes: int | None = None
 ) -> AsyncIterator[Stream]:
-    """A connection for requests that are sent in the block; those without an answer at its end are lost."""
+    """Open a connection for requests; those without an answer at the end of the block are lost."""
     async with connected(stage.gateway.port, receive_bytes=receive_bytes) as stream:
         for question in questions:
             stage.ledger.send(question, time.monotonic(), own=fault)

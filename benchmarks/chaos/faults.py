@@ -1,21 +1,27 @@
-"""The faults, and what a request may be answered because of each."""
+"""The faults, the statuses that each allows, and the plan of their strikes."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
 
+SETTLE_S = 6.0
+"""No strikes for this long before the end of the load, so that a stopped worker is replaced under load."""
+_START_S = 1.0
 _NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something that is done to the gateway, its workers or its clients.
+    """A fault of the gateway's workers or clients.
 
     Attributes:
-        says: what it is, for people.
-        every_s: mean seconds between two strikes; 0 if it strikes once, at the end.
-        own: statuses for the requests that are the fault themselves; empty if it has none.
-        others: statuses that anybody may get, beside the right answer, while it lasts.
-        fatal: whether a worker dies of it. A batch that lost two workers gets 502, whoever is in it.
-        may_close: whether its own requests may be left without an answer.
+        says: a description.
+        every_s: mean seconds between strikes; 0 if it strikes once, at the end.
+        own: allowed statuses of the requests that are the fault.
+        others: statuses that any request may get, besides the right answer, while the fault lasts.
+        fatal: whether it kills a worker. A batch that lost two workers gets 502.
+        may_close: whether its own requests may stay without an answer.
     """
 
     name: str
@@ -40,14 +46,14 @@ KILLER = Fault(
 )
 LEAVE = Fault(
     name="leave",
-    says="100 clients close at once, with requests held, running or half sent",
+    says="100 clients close at once, with requests queued, running or half sent",
     every_s=4,
     own=frozenset({200}),
     may_close=True,
 )
 SLOW = Fault(
     name="slow",
-    says="clients that send byte by byte, stop in the middle, or do not read what they asked for",
+    says="clients that send byte by byte, stop in the middle, or do not read their answers",
     every_s=4,
     own=frozenset({200}),
 )
@@ -64,13 +70,44 @@ FAULTS = {
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """Read names with commas between them.
+    """Parse names separated by commas.
 
     Raises:
-        ValueError: if there is no fault of a name; the message says which there are.
+        ValueError: if a name is unknown.
     """
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise ValueError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
     return tuple(fault for name, fault in FAULTS.items() if name in names)
+
+
+class Strike(NamedTuple):
+    """One injection; its seed decides the details."""
+
+    at_s: float
+    fault: Fault
+    seed: int
+
+
+def plan_strikes(faults: Sequence[Fault], *, seconds: float, seed: int) -> list[Strike]:
+    """Return all strikes within ``seconds`` in order; each recurring fault strikes at least once.
+
+    The times of a fault depend on the seed, not on the other faults.
+    """
+    strikes = [
+        Strike(at_s, fault, details)
+        for fault in faults
+        if fault.every_s
+        for at_s, details in _strikes_of(fault, seconds=seconds, seed=seed)
+    ]
+    return sorted(strikes, key=lambda strike: strike.at_s)
+
+
+def _strikes_of(fault: Fault, *, seconds: float, seed: int) -> Iterator[tuple[float, int]]:
+    random = Random(f"{seed} {fault.name}")
+    last_s = max(_START_S, seconds - SETTLE_S)
+    at_s = _START_S + random.random() * min(fault.every_s, last_s - _START_S)
+    while at_s <= last_s:
+        yield at_s, random.getrandbits(32)
+        at_s += fault.every_s * random.uniform(0.5, 1.5)

@@ -1,4 +1,4 @@
-"""The gateway under test as its host sees it: its workers, its open files, its memory."""
+"""The gateway under test, seen from its host: workers, open files, memory."""
 
 import asyncio
 import re
@@ -14,12 +14,12 @@ from uncork_loadtests.servers import BenchError, Server
 _EVERY_S = 0.25
 _READY = re.compile(rb'^uncork_workers\{state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
 _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
-TROUBLE = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
-"""What the gateway's log must not say: each is a fault of ours."""
+BUG = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
+"""Log lines that indicate a bug."""
 
 
 class Possessions(NamedTuple):
-    """What a process holds; at rest it must be the same before and after."""
+    """The resources of a process; at rest they must be the same before and after."""
 
     files: int
     sockets: int
@@ -30,7 +30,7 @@ class Possessions(NamedTuple):
 
 
 class Gateway:
-    """A running gateway, looked at again and again while :meth:`watch` runs."""
+    """A running gateway, polled while :meth:`watch` runs."""
 
     def __init__(self, server: Server, *, workers: int) -> None:
         self.server = server
@@ -41,25 +41,24 @@ class Gateway:
         self._seen_s = 0.0
         self._ready = 0
         self.memory: list[tuple[float, int]] = []
-        """Times, and the bytes of resident memory then."""
+        """Times and bytes of resident memory."""
 
     def workers(self) -> list[int]:
-        """Process ids of the workers that live."""
+        """Return the process ids of live workers."""
         try:
             return sorted(child.pid for child in self._process.children() if _lives(child))
         except _GONE:
             return []
 
     def possessions(self) -> Possessions:
-        """What it holds now."""
         sockets = [one for one in self._process.net_connections("all") if one.status != psutil.CONN_LISTEN]
         return Possessions(self._process.num_fds(), len(sockets), len(self.workers()))
 
     async def watch(self) -> None:
-        """Look at it until cancelled.
+        """Poll until cancelled.
 
         Raises:
-            BenchError: if it has ended by itself.
+            BenchError: if the gateway ends.
         """
         while self.server.exit_code() is None:
             now_s = time.monotonic()
@@ -71,7 +70,7 @@ class Gateway:
         raise BenchError(f"the gateway ended by itself:\n{self.server.last_words()}")
 
     async def all_ready(self, *, without: int | None = None, within_s: float) -> bool:
-        """Wait until all workers take batches, and a process has gone; False if that is not so in time."""
+        """Wait until all workers are ready and process ``without`` is gone; return False on timeout."""
         asked_s = time.monotonic()
         return await comes_true(
             lambda: self._seen_s > asked_s and self._ready >= self.size and without not in self.workers(),
@@ -79,9 +78,9 @@ class Gateway:
             every_s=_EVERY_S / 2,
         )
 
-    def troubles(self) -> list[str]:
-        """Lines of its log that must not be there."""
-        return [line for line in self.server.written().splitlines() if TROUBLE.search(line)]
+    def bug_lines(self) -> list[str]:
+        """Return the log lines that indicate a bug."""
+        return [line for line in self.server.written().splitlines() if BUG.search(line)]
 
 
 def _lives(process: psutil.Process) -> bool:

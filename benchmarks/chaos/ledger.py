@@ -1,4 +1,4 @@
-"""What becomes of every request, and whether the faults in force allow it. Time is an argument."""
+"""The fate of every request, and whether the active faults allow it. Time is an argument."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from benchmarks.chaos.faults import DRAIN, Fault
 from benchmarks.chaos.questions import Question
-from uncork_loadtests.http_reply import Reply
+from uncork_loadtests.generator.http_reply import Reply
 
 NO_FAULT = "(none)"
-"""Where requests are counted that no fault has touched."""
+"""Tally of requests untouched by faults."""
 _BOUND_S = 15.0
-# A worker may be dead for a moment before the gateway knows, and gives it a batch.
+# The gateway may send a batch to a worker that has just died.
 _UNNOTICED_S = 1.0
 _GOOD = frozenset({200})
 _LEAKS = (b"Traceback", b'File "', b".py")
@@ -20,32 +20,32 @@ _LEAKS = (b"Traceback", b'File "', b".py")
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """The time in which a fault may be felt by anybody."""
+    """The time in which a fault may affect any request."""
 
     fault: Fault
     opened_s: float
     closed_s: float = inf
 
     def close(self, now_s: float) -> None:
-        """Nobody who asks from now on may feel it."""
+        """Later requests must not be affected."""
         self.closed_s = now_s
 
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """What became of the requests that a fault has touched."""
+    """The fates of the requests touched by a fault."""
 
     injected: int = 0
     touched: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     left: int = 0
-    """Ended by the client itself, or, where the fault allows it, closed without an answer."""
+    """Ended by the client, or closed without an answer where the fault allows it."""
     lost: int = 0
     wrong: int = 0
 
 
 class Finding(NamedTuple):
-    """Something that must not be; ``number`` is the request's, if it is about one."""
+    """A violation; ``number`` is that of its request, if any."""
 
     fault: str
     what: str
@@ -58,7 +58,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A request that was sent and has had no end yet."""
+    """An outstanding request."""
 
     question: Question
     sent_s: float
@@ -66,15 +66,15 @@ class _Open:
 
     @property
     def allowed(self) -> frozenset[int]:
-        """Statuses that it may get without another fault."""
+        """Statuses allowed without another fault."""
         return self.own.own if self.own is not None else _GOOD
 
 
 class Ledger:
-    """Every request is written in when it is sent, and struck out by its one answer.
+    """Enters every request when it is sent, and removes it at its one answer.
 
     Args:
-        timeout_s: how long a batch may run; nobody gets 504 sooner.
+        timeout_s: time limit of a batch; no request gets 504 sooner.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
@@ -88,7 +88,6 @@ class Ledger:
 
     @property
     def outstanding(self) -> int:
-        """Requests that have had no end yet."""
         return len(self._open)
 
     # Faults
@@ -98,26 +97,26 @@ class Ledger:
         self.tallies[fault.name].injected += 1
 
     def strike(self, fault: Fault, now_s: float) -> Window:
-        """A fault begins that anybody may feel who waits for an answer until it is closed."""
+        """Open a window in which a fault may affect any outstanding request."""
         self._windows = [one for one in self._windows if one.closed_s > now_s - _BOUND_S]
         self._windows.append(window := Window(fault, now_s))
         return window
 
     def complain(self, fault: str, what: str) -> None:
-        """Note what is wrong without being about a request."""
+        """Record a violation that is not about a request."""
         self.findings.append(Finding(fault, what))
 
     # Requests
 
     def send(self, question: Question, now_s: float, *, own: Fault | None = None) -> None:
-        """Write in a request; ``own`` is the fault that it is itself."""
+        """Enter a request; ``own`` is the fault that it is."""
         self.sent += 1
         self._open[question.number] = _Open(question, now_s, own)
 
     def answer(self, number: int, reply: Reply, now_s: float) -> None:
-        """A whole answer has come."""
+        """Check a complete answer."""
         request = self._open.pop(number, None)
-        status = reply.head.status
+        status = reply.status
         if request is None:
             self._wrong({NO_FAULT}, f"answered once more, with {status}", number)
             return
@@ -131,7 +130,7 @@ class Ledger:
             self._wrong(touched, f"{fault} (after {waited_s:.2f} s, body {reply.body[:200]!r})", number)
 
     def close(self, number: int, now_s: float, *, how: str = "closed without an answer") -> None:
-        """The gateway has closed the connection before there was an answer; else nothing is noted."""
+        """Handle a connection that the gateway closed; ignored if the request was answered."""
         request = self._open.pop(number, None)
         if request is None:
             return
@@ -142,36 +141,36 @@ class Ledger:
             self._lost(request, f"{how} (after {now_s - request.sent_s:.2f} s)")
 
     def refuse(self, fault: Fault) -> None:
-        """The gateway took no connection for a request that was to be sent, as a fault allows."""
+        """Count a request whose connection was refused, as the fault allows."""
         self.sent += 1
         self.left += 1
         self.tallies[fault.name].touched += 1
         self.tallies[fault.name].left += 1
 
     def leave(self, number: int) -> None:
-        """The client has closed the connection itself."""
+        """Handle a connection that the client closed."""
         request = self._open.pop(number, None)
         if request is not None:
             self._left(request)
 
     def garble(self, number: int, what: str) -> None:
-        """Bytes came for a request that are no answer, or came after its answer."""
+        """Record bytes that are not an answer, or that follow one."""
         request = self._open.pop(number, None)
         self._wrong(self._touch(request) if request else {NO_FAULT}, what, number)
 
     def sweep(self, now_s: float, *, bound_s: float = _BOUND_S) -> None:
-        """Count as lost what has waited longer than an answer may take."""
+        """Count overdue requests as lost."""
         overdue = [request for request in self._open.values() if now_s - request.sent_s > bound_s]
         for request in overdue:
             del self._open[request.question.number]
             self._lost(request, f"no answer within {now_s - request.sent_s:.1f} s")
 
     def _felt(self, request: _Open) -> list[Window]:
-        """The faults that were in force at some time of its life."""
+        """Return the windows that overlap the request."""
         return [window for window in self._windows if window.closed_s >= request.sent_s]
 
     def _allowed(self, request: _Open, now_s: float) -> set[int]:
-        """The statuses that a request may be answered with."""
+        """Return the statuses allowed for a request."""
         felt = self._felt(request)
         allowed = set(request.allowed).union(*(window.fault.others for window in felt))
         if now_s - request.sent_s < self._timeout_s:
@@ -182,17 +181,17 @@ class Ledger:
         return allowed
 
     def _fault_of(self, request: _Open, reply: Reply, now_s: float) -> str:
-        """What is wrong with an answer; empty if nothing is."""
-        status = reply.head.status
+        """Return the fault of an answer, or ""."""
+        status = reply.status
         allowed = self._allowed(request, now_s)
         if status not in allowed:
             return f"{status} where only {', '.join(map(str, sorted(allowed)))} is allowed"
         if status == 200:
             return "" if request.question.is_answered_by(reply.body) else "the answer is not this request's"
-        if status == 503 and reply.head.retry_after_s is None:
+        if status == 503 and reply.retry_after_s is None:
             return "503 without Retry-After"
         if any(leak in reply.body for leak in _LEAKS):
-            return f"{status} that tells about our code"
+            return f"{status} that reveals our code"
         return ""
 
     def _touch(self, request: _Open) -> set[str]:

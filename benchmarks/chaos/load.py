@@ -1,4 +1,4 @@
-"""The clients that do nothing wrong: an open loop, each request on a keep-alive connection of its own."""
+"""The well-behaved clients: an open loop on keep-alive connections with one request at a time."""
 
 import asyncio
 import time
@@ -12,16 +12,16 @@ from benchmarks.chaos.faults import DRAIN, Fault
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.questions import Act, Question, ask, ask_rows
 from benchmarks.chaos.waiting import comes_true
-from uncork_loadtests.http_reply import ReplyError, ReplyParser
+from uncork_loadtests.generator.http_reply import ReplyError, ReplyParser
 from uncork_loadtests.servers import HOST
 
-# So many that nobody waits for a connection while a queue of the gateway is full, and few enough for it.
-_MOST_CONNECTIONS = 1000
+# Enough that no request waits for a connection while the gateway's queue is full, and few enough for it.
+_MAX_CONNECTIONS = 1000
 _LONG_PAD = 20_000
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time, each written into the ledger and struck out."""
+    """A connection that enters its requests in the ledger."""
 
     def __init__(
         self,
@@ -39,24 +39,21 @@ class Connection(asyncio.Protocol):
         self._last = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be there for a request."""
         self._transport = cast(asyncio.Transport, transport)
         self._idle(self)
 
     @property
     def usable(self) -> bool:
-        """Whether a request may be sent."""
         return self._transport is not None and not self._transport.is_closing() and self._asked is None
 
     def ask(self, question: Question, *, own: Fault | None = None, share: float = 1.0) -> None:
-        """Send a request, or only the first part of it."""
+        """Send a request, or the first part of it."""
         assert self._transport is not None
         self._asked = self._last = question.number
         self._ledger.send(question, time.monotonic(), own=own)
         self._transport.write(question.request[: int(len(question.request) * share)])
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of the answer."""
         number = self._last
         try:
             reply = self._parser.feed(data)
@@ -69,13 +66,12 @@ class Connection(asyncio.Protocol):
             return
         self._asked = None
         self._ledger.answer(number, reply, time.monotonic())
-        if reply.head.keep_alive:
+        if reply.keep_alive:
             self._idle(self)
         elif self._transport is not None:
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell, also of the request that was lost with it."""
         self._transport = None
         if self._asked is not None:
             self._ledger.close(self._asked, time.monotonic(), how=f"closed without an answer ({exc!r})")
@@ -83,18 +79,17 @@ class Connection(asyncio.Protocol):
         self._gone(self)
 
     def half_close(self) -> None:
-        """Say that nothing more will be sent, and go on reading."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
 
     def abort(self) -> None:
-        """Close at once, with whatever is outstanding."""
+        """Reset the connection, whatever is outstanding."""
         self._leave()
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close in peace, with whatever is outstanding."""
+        """Close the connection, whatever is outstanding."""
         self._leave()
         if self._transport is not None:
             self._transport.close()
@@ -106,11 +101,11 @@ class Connection(asyncio.Protocol):
 
 
 class Load:
-    """Sends at the times of a Poisson process, whatever becomes of earlier requests.
+    """Sends requests at Poisson times, whatever happens to earlier ones.
 
     Args:
         rate: requests per second.
-        numbers: gives each request its number; those that others send as well.
+        numbers: numbers of requests, shared with the injectors.
     """
 
     def __init__(self, ledger: Ledger, *, port: int, rate: float, seed: int, numbers: "count[int]") -> None:
@@ -126,7 +121,7 @@ class Load:
         self._opening: set[asyncio.Task[None]] = set()
         self._stopping = False
         self.factor = 1.0
-        """By how much it is faster than its rate."""
+        """Multiple of the rate."""
         self.draining = False
         """Whether the gateway may refuse connections."""
 
@@ -142,16 +137,15 @@ class Load:
             await asyncio.sleep(due_s - now_s)
 
     def stop(self) -> None:
-        """Send no more."""
         self._stopping = True
         self._waiting.clear()
 
     def slip_in(self, act: Act, fault: Fault) -> None:
-        """Have the next request be one that is a fault, among its neighbours."""
+        """Make the next request a fault."""
         self._acts.append((act, fault))
 
     async def close(self) -> None:
-        """Close all connections; what is outstanding counts as left by the client."""
+        """Close all connections; outstanding requests count as left by the client."""
         self.stop()
         for task in list(self._opening):
             task.cancel()
@@ -168,7 +162,7 @@ class Load:
                 connection.ask(question, own=own)
                 return
         self._waiting.append((question, own))
-        if len(self._connections) + len(self._opening) < _MOST_CONNECTIONS:
+        if len(self._connections) + len(self._opening) < _MAX_CONNECTIONS:
             task = asyncio.get_running_loop().create_task(self._open())
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)

@@ -1,4 +1,4 @@
-"""Faults of processes: workers that die or hang, too many requests, new workers on new code."""
+"""Faults of processes: dying or hanging workers, overload, reloads."""
 
 import asyncio
 import contextlib
@@ -15,15 +15,15 @@ from benchmarks.chaos.stage import Stage
 _HEALED_S = 30.0
 _LOOKS, _LOOK_S = 8, 2.0
 _OVERLOAD_FACTOR, _OVERLOAD_S = 4.0, 5.0
-# For the queue to empty, and the estimate to recover.
+# For the queue to drain and the estimate to recover.
 _AFTER_S = 2.0
 _RELOAD_S = 30.0
 
 
 async def kill(stage: Stage, random: Random) -> None:
-    """SIGKILL of a worker, whatever it does; there must soon be another."""
+    """SIGKILL of a worker; it must be replaced."""
     victims = stage.gateway.workers()
-    if not victims:  # all of them are being started again
+    if not victims:  # all of them are starting
         return
     victim = random.choice(victims)
     window = stage.ledger.strike(KILL, time.monotonic())
@@ -33,7 +33,7 @@ async def kill(stage: Stage, random: Random) -> None:
 
 
 async def stop(stage: Stage, random: Random) -> None:
-    """SIGSTOP of a worker that is ready; the gateway must kill it when its batch has run too long."""
+    """SIGSTOP of a ready worker; the gateway must kill it when its batch exceeds the time limit."""
     victims = await _ready_workers(stage)
     if not victims:
         return
@@ -46,7 +46,7 @@ async def stop(stage: Stage, random: Random) -> None:
 
 
 async def killer(stage: Stage, random: Random) -> None:
-    """A row that kills its worker: it alone must get 502, and its neighbours their answers."""
+    """A row that kills its worker: it must get 502, its neighbours their answers."""
     window = stage.ledger.strike(KILLER, time.monotonic())
     stage.ledger.injected(KILLER)
     stage.load.slip_in("die", KILLER)
@@ -55,7 +55,7 @@ async def killer(stage: Stage, random: Random) -> None:
 
 
 async def overload(stage: Stage, random: Random) -> None:
-    """More requests than the workers can run."""
+    """More requests than the workers' capacity."""
     window = stage.ledger.strike(OVERLOAD, time.monotonic())
     stage.ledger.injected(OVERLOAD)
     stage.load.factor = _OVERLOAD_FACTOR
@@ -68,7 +68,7 @@ async def overload(stage: Stage, random: Random) -> None:
 
 
 async def reload(stage: Stage, random: Random) -> None:
-    """New workers take over, by signal or by command; nobody may notice."""
+    """A reload by signal or command; no request may be affected."""
     window = stage.ledger.strike(RELOAD, time.monotonic())
     stage.ledger.injected(RELOAD)
     if random.random() < 0.5:
@@ -95,7 +95,7 @@ async def _reload_by_command(stage: Stage) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-    # 1 says that the old workers go on: a new one may have been killed before it could take over.
+    # 1: the old workers stay, because a new one was killed before it was ready.
     if process.returncode not in (0, 1):
         stage.ledger.complain(
             RELOAD.name, f"uncork reload ended with {process.returncode}: {said.decode()[-300:]}"
@@ -103,12 +103,12 @@ async def _reload_by_command(stage: Stage) -> None:
 
 
 async def _ready_workers(stage: Stage) -> list[int]:
-    """All workers, once none of them is being started; none if there is always one that is."""
+    """Return all workers once none is starting; empty if that does not happen."""
     known = stage.gateway.workers()
     for _ in range(_LOOKS):
         are_ready = await stage.gateway.all_ready(within_s=_LOOK_S)
         now = stage.gateway.workers()
-        # Processes that are to take over live beside those from which they do.
+        # During a reload old and new workers coexist.
         if are_ready and now == known and len(now) == stage.gateway.size:
             return now
         known = now
@@ -116,7 +116,7 @@ async def _ready_workers(stage: Stage) -> list[int]:
 
 
 async def _healed(stage: Stage, window: Window, victim: int | None) -> None:
-    """Wait until there are as many workers as before; the fault is felt no longer then."""
+    """Wait until all workers are ready, then close the window."""
     if not await stage.gateway.all_ready(without=victim, within_s=_HEALED_S):
         fault = window.fault
         left = "" if victim is None else f"; worker {victim} was struck"

@@ -1,4 +1,4 @@
-"""What a run has shown: a table of the faults, and what was not as it must be."""
+"""The report of a run: a table of the faults, and the violations."""
 
 import shlex
 from collections import Counter
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from benchmarks.chaos.faults import FAULTS
 from benchmarks.chaos.ledger import NO_FAULT, Ledger, Tally
-from benchmarks.peers.sheets import Sheet
+from benchmarks.harness.sheets import Sheet
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 _COLUMNS = (
     "fault",
     "injected",
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run is asked for."""
+    """The user's choices."""
 
     seconds: float
     seed: int
@@ -34,7 +34,7 @@ class Settings:
 
     @property
     def command(self) -> str:
-        """How to have the same run again."""
+        """The command that repeats the run."""
         return shlex.join(
             [
                 *("scripts/chaos", "--seconds", f"{self.seconds:g}", "--seed", str(self.seed)),
@@ -45,7 +45,6 @@ class Settings:
 
 
 def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
-    """The table."""
     names = [NO_FAULT, *(name for name in FAULTS if name in settings.faults)]
     rows = [_row(name, ledger.tallies[name], ledger) for name in names]
     return Sheet(
@@ -63,9 +62,9 @@ def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
 
 
 def findings(ledger: Ledger) -> list[str]:
-    """What was not as it must be, the first of it; what is about no request comes before what is."""
+    """Return the first violations; those without a request come first."""
     ordered = sorted(ledger.findings, key=lambda finding: finding.number is not None)
-    shown = [str(finding) for finding in ordered[:_MOST_SHOWN]]
+    shown = [str(finding) for finding in ordered[:_MAX_SHOWN]]
     more = len(ledger.findings) - len(shown)
     return [*shown, f"and {more} more"] if more else shown
 

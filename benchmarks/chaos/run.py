@@ -1,14 +1,12 @@
-"""Put a real gateway under load and under faults, and hold it to its ledger.
+"""Put a real gateway under load and faults, and check every answer.
 
-Every request has a number and one right answer. It must get that answer, or one that a fault in force
-allows, once and within bounded time; ``faults.py`` says what is allowed.
+Every request has a number and one right answer. It must get that answer, or one that an active fault allows,
+once and within bounded time; ``faults.py`` lists the allowed ones.
 
     python -m benchmarks.chaos.run --seconds 60 --seed 7 --faults kill,poison
 """
 
 import os
-import sys
-from pathlib import Path
 from secrets import randbelow
 from typing import Annotated
 
@@ -16,21 +14,21 @@ import typer
 import uvloop
 from rich.console import Console
 
-from benchmarks.chaos.faults import FAULTS, Fault, parse_faults
+from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes
 from benchmarks.chaos.gateway import Gateway
-from benchmarks.chaos.plan import SETTLE_S, plan_strikes
 from benchmarks.chaos.report import Settings, findings, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
-from benchmarks.peers.sheets import Sheet, markdown, output, show
-from uncork_loadtests.endings import MarkdownFile, exit_with, telling_failures
+from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
+from benchmarks.harness.commands import uncork_serve
+from benchmarks.harness.paths import SERVICES
+from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_loadtests.servers import serve
 
-_SERVICE = f"{Path(__file__).parent.parent / 'services' / 'chaos.py'}:Chaos"
-_UNCORK = (sys.executable, "-m", "uncork")
+_SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _FIXED_MS = 5.0
 _MAX_BATCH_ROWS = 32
-# How much more the workers can run than is asked of them, so that the overload is one.
+# Capacity of the workers relative to the rate; the overload must exceed it.
 _CAPACITY_FACTOR = 3.0
 _ROWS_PER_REQUEST = 1.2
 _NAMES = ", ".join(FAULTS)
@@ -38,8 +36,10 @@ _NAMES = ", ".join(FAULTS)
 
 def main(
     seconds: Annotated[float, typer.Option(min=2 * SETTLE_S, help="Seconds of load.")] = 300.0,
-    seed: Annotated[int | None, typer.Option(help="Seed of the plan; a new one if none is given.")] = None,
-    faults: Annotated[str | None, typer.Option(help=f"Of {_NAMES}, with commas between; else all.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the plan; by default a new one.")] = None,
+    faults: Annotated[
+        str | None, typer.Option(help=f"Of {_NAMES}, separated by commas; by default all.")
+    ] = None,
     rate: Annotated[float, typer.Option(min=1, help="Requests per second.")] = 1000.0,
     workers: Annotated[int, typer.Option(min=2, help="Worker processes.")] = 3,
     markdown_file: MarkdownFile = None,
@@ -54,7 +54,7 @@ def main(
         workers=workers,
     )
     progress = Console(stderr=True)
-    with telling_failures("chaos", progress=progress):
+    with reporting_failures("chaos", progress=progress):
         progress.print(f"$ {settings.command}", style="dim", markup=False, highlight=False, soft_wrap=True)
         table, wrong = run(settings, chosen, progress=progress)
         show(table, console=output())
@@ -64,10 +64,10 @@ def main(
 
 
 def choose(names: str | None) -> tuple[Fault, ...]:
-    """The faults of these names, or all but those that strike only when they are named.
+    """Return the named faults, or all.
 
     Raises:
-        typer.BadParameter: if there is no fault of a name.
+        typer.BadParameter: if a name is unknown.
     """
     if names is None:
         return tuple(FAULTS.values())
@@ -78,10 +78,10 @@ def choose(names: str | None) -> tuple[Fault, ...]:
 
 
 def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> tuple[Sheet, list[str]]:
-    """Start a gateway, have the plan run against it, and end it; gives the table and what was wrong.
+    """Run the plan against a gateway; return the table and the violations.
 
     Raises:
-        BenchError: if it does not start, or ends by itself.
+        BenchError: if the gateway does not start, or ends early.
     """
     strikes = plan_strikes(faults, seconds=settings.seconds, seed=settings.seed)
     os.environ["CHAOS_FIXED_MS"] = str(_FIXED_MS)
@@ -95,7 +95,7 @@ def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> 
 
 
 def row_ms(settings: Settings) -> float:
-    """What a row must cost so that full batches carry three times the rate."""
+    """Return the cost of a row with which full batches carry three times the rate."""
     rows_per_s = _CAPACITY_FACTOR * settings.rate * _ROWS_PER_REQUEST
     return max(0.0, settings.workers * 1000 / rows_per_s - _FIXED_MS / _MAX_BATCH_ROWS)
 
@@ -108,7 +108,7 @@ def _command(settings: Settings) -> list[str]:
         "--max-queue-rows": max(200, round(settings.rate / 2)),
         "--drain-timeout": DRAIN_TIMEOUT_S,
     }
-    return [*_UNCORK, "serve", _SERVICE, *(text for pair in options.items() for text in map(str, pair))]
+    return uncork_serve(_SERVICE, options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every injector has at hand."""
+"""The objects that every injector uses."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from benchmarks.chaos.ledger import Ledger
 from benchmarks.chaos.load import Load
 
 TIMEOUT_S = 2.0
-"""How long a batch may run; the service says so."""
+"""Time limit of a batch, as set by the service."""
 MAX_BODY_BYTES = 64 * 1024
 
 
@@ -22,8 +22,8 @@ class Stage:
     ledger: Ledger
     load: Load
     numbers: "count[int]"
-    """Gives every request its number."""
+    """Numbers of requests."""
 
 
 Injector = Callable[[Stage, Random], Awaitable[None]]
-"""Strikes once; returns when the gateway has got over it."""
+"""Strikes once; returns when the gateway has recovered."""

@@ -1,4 +1,4 @@
-"""One run: load, the strikes of the plan, what the gateway holds before and after, and the drain."""
+"""One run: load, strikes, the gateway's resources before and after, and the drain."""
 
 import asyncio
 import os
@@ -12,13 +12,11 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos import client_faults as guests
-from benchmarks.chaos import processes
-from benchmarks.chaos.faults import DRAIN
+from benchmarks.chaos import client_faults, processes
+from benchmarks.chaos.faults import DRAIN, Strike
 from benchmarks.chaos.gateway import Gateway, Possessions
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
-from benchmarks.chaos.plan import Strike
 from benchmarks.chaos.stage import TIMEOUT_S, Injector, Stage
 from benchmarks.chaos.waiting import comes_true
 from uncork_loadtests.servers import BenchError
@@ -29,18 +27,18 @@ INJECTORS: Mapping[str, Injector] = {
     "killer": processes.killer,
     "overload": processes.overload,
     "reload": processes.reload,
-    "poison": guests.poison,
-    "leave": guests.leave,
-    "slow": guests.slow,
-    "malformed": guests.malformed,
-    "oversized": guests.oversized,
+    "poison": client_faults.poison,
+    "leave": client_faults.leave,
+    "slow": client_faults.slow,
+    "malformed": client_faults.malformed,
+    "oversized": client_faults.oversized,
 }
 DRAIN_TIMEOUT_S = 10.0
 _WARM_UP_S = 2.0
 _READY_S = 60.0
 _AT_REST_S = 15.0
 _BEFORE_DRAIN_S = 1.0
-# What a process needs beside the drain itself.
+# Exit time of a process besides the drain.
 _EXIT_S = 5.0
 _MEMORY_AFTER_S = 60.0
 _MEMORY_SAMPLES = 8
@@ -48,7 +46,7 @@ _MEMORY_GROWTH = 0.10
 
 
 class Trial:
-    """Runs a plan against a gateway; what is found stands in the ledger, and in :attr:`notes`."""
+    """Runs a plan against a gateway; results are in the ledger and in :attr:`notes`."""
 
     def __init__(self, gateway: Gateway, *, rate: float, seed: int, tell: Callable[[str], None]) -> None:
         self._gateway = gateway
@@ -59,10 +57,10 @@ class Trial:
         self.notes: list[str] = []
 
     async def run(self, strikes: Sequence[Strike], *, seconds: float, drain: bool) -> None:
-        """Run the plan, then compare what the gateway holds with what it held before, then drain it.
+        """Run the plan, compare the gateway's resources with those before, and drain it.
 
         Raises:
-            BenchError: if the gateway does not start, or ends by itself.
+            BenchError: if the gateway does not start, or ends early.
         """
         sweeping = asyncio.create_task(self._sweep())
         try:
@@ -71,11 +69,11 @@ class Trial:
                 await self._drain()
         finally:
             sweeping.cancel()
-        for line in self._gateway.troubles():
+        for line in self._gateway.bug_lines():
             self.ledger.complain(NO_FAULT, f"the gateway's log says: {line}")
 
     async def _while_watched(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something for which the gateway must live."""
+        """Run `work` while the gateway is alive."""
         watching, working = asyncio.create_task(self._gateway.watch()), asyncio.create_task(work)
         try:
             done, _ = await asyncio.wait({watching, working}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +126,7 @@ class Trial:
             self.ledger.complain(strike.fault.name, f"the gateway could not be reached: {error!r}")
 
     async def _quiet(self, loading: asyncio.Task[None]) -> None:
-        """End the load; every request gets its answer, or is found to be lost."""
+        """End the load and wait until every request is answered or lost."""
         self._load.stop()
         await loading
         await comes_true(lambda: not self.ledger.outstanding)
@@ -140,7 +138,7 @@ class Trial:
             self.ledger.sweep(time.monotonic())
 
     async def _at_rest(self, before: Possessions) -> None:
-        self._tell("looking for what was not given back")
+        self._tell("checking resources")
         await self._gateway.all_ready(within_s=_AT_REST_S)
         gave_back = await comes_true(
             lambda: _gave_back(self._gateway.possessions(), before), within_s=_AT_REST_S, every_s=0.1
@@ -165,7 +163,7 @@ class Trial:
             self.ledger.complain(NO_FAULT, note)
 
     async def _drain(self) -> None:
-        """SIGTERM under load: what was accepted is answered, what comes later refused, nobody stays."""
+        """SIGTERM under load: accepted requests are answered, later ones refused, no process remains."""
         self._tell("draining")
         loading = asyncio.create_task(self._load.run())
         await asyncio.sleep(_BEFORE_DRAIN_S)

@@ -1,4 +1,4 @@
-"""Waiting for what another process does: it can only be asked again and again."""
+"""Polling for changes in another process."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from math import inf
 
 
 async def comes_true(condition: Callable[[], bool], *, within_s: float = inf, every_s: float = 0.02) -> bool:
-    """Wait until something is so; False if it is not in time."""
+    """Wait until the condition holds; return False if it does not in time."""
     gives_up_s = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > gives_up_s:

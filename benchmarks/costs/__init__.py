@@ -1,1 +1,1 @@
-"""Costs of single mechanisms: metrics, marshalling, parsing."""
+"""Costs of single mechanisms: decisions, metrics, marshalling, parsing."""

@@ -1,7 +1,7 @@
-"""What it costs to merge requests and to deal out replies, beside doing the same with Python's ``json``.
+"""The cost of merging requests and splitting replies, compared with Python's ``json``.
 
-``scripts/bench-marshalling`` runs it. Both do in turns, in one process, what a proxy does for the requests of
-one call: read each, write the call, read the reply, write each answer.
+``scripts/bench-marshalling`` runs it. Both alternate in one process and do the work of a proxy for one call:
+read each request, write the call, read the reply, write each answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CASES = {
 
 def main() -> None:
     """Print microseconds of processor time per request, and the ratio."""
-    parser = argparse.ArgumentParser(description="Measure what merging and dealing out costs.")
+    parser = argparse.ArgumentParser(description="Measure the cost of merging and splitting.")
     parser.add_argument("--rounds", type=int, default=11, help="measurements of each (default 11)")
     rounds = parser.parse_args().rounds
     table = Table(title=f"KServe V1, {_REQUESTS} requests of one row in a call: processor time per request")
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def spliced(bodies: Sequence[bytes], reply: bytes) -> list[bytes]:
-    """As the gateway does it."""
+    """Merge and split as the gateway does."""
     requests = [_WIRE.parse(Content(body)) for body in bodies]
     _WIRE.merge(requests)
     replies = _WIRE.split(Content(reply), requests)
@@ -61,7 +61,7 @@ def spliced(bodies: Sequence[bytes], reply: bytes) -> list[bytes]:
 
 
 def parsed(bodies: Sequence[bytes], reply: bytes) -> list[bytes]:
-    """By way of Python objects."""
+    """Merge and split with Python objects."""
     requests = [json.loads(body)["instances"] for body in bodies]
     json.dumps({"instances": [row for rows in requests for row in rows]}).encode()
     predictions = json.loads(reply)["predictions"]
@@ -84,7 +84,7 @@ def _traffic(length: int, *, long_answer: bool) -> tuple[list[bytes], bytes]:
 def _cost_us(
     work: Callable[[Sequence[bytes], bytes], object], bodies: Sequence[bytes], reply: bytes
 ) -> float:
-    """Of one request, the least of a few times: what else the machine does only adds."""
+    """Return the lowest of a few times per request: disturbances of the machine only add."""
     times = []
     for _ in range(3):
         before = time.process_time_ns()

@@ -1,8 +1,8 @@
-"""What counting costs: requests through the gateway's fast path with its metrics, and with none.
+"""The cost of metrics: requests on the gateway's fast path with its metrics, and without.
 
-``scripts/bench-metrics`` runs it. Both ways take turns in one process, round by round. A request has all
-that the gateway does to it, also in the kernel, but for the frames to a worker, so that the share is rather
-larger than that of a real server.
+``scripts/bench-metrics`` runs it. Both alternate in one process, round by round. A request passes through the
+whole gateway, the kernel included, except the frames to a worker; so the share is larger than that of a real
+server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FOREVER_S = 86_400
 
 def main() -> None:
     """Print microseconds of processor time per request, and what metrics add."""
-    parser = argparse.ArgumentParser(description="Measure what counting costs on the fast path.")
+    parser = argparse.ArgumentParser(description="Measure the cost of metrics on the fast path.")
     parser.add_argument("--rounds", type=int, default=201, help="measurements of each way (default 201)")
     parser.add_argument("--requests", type=int, default=1280, help="of each measurement (default 1280)")
     options = parser.parse_args()
@@ -66,9 +66,9 @@ def main() -> None:
 
 
 async def rounds(clients: int, *, count: int, requests: int) -> list[tuple[float, float]]:
-    """Microseconds per request, silent and with metrics, of ``count`` rounds.
+    """Return microseconds per request, silent and with metrics, of ``count`` rounds.
 
-    All ``clients`` ask together, and are answered by one batch.
+    All ``clients`` send together and are answered by one batch.
     """
     metrics = Metrics()
     ways = Way(clients, _SilentTally()), Way(clients, metrics.api("predict"), metrics)
@@ -78,7 +78,7 @@ async def rounds(clients: int, *, count: int, requests: int) -> list[tuple[float
     gc.collect()
     gc.freeze()  # as a server does
     for at in range(_WARM_UP + count):
-        # Whoever comes second finds warmer caches; both do so equally often.
+        # The second one finds warmer caches, so the order alternates.
         order = ways if at % 2 else ways[::-1]
         cost = {way: await way.cost_us(requests) for way in order}
         if at >= _WARM_UP:
@@ -89,7 +89,7 @@ async def rounds(clients: int, *, count: int, requests: int) -> list[tuple[float
 
 
 def share(pairs: Sequence[tuple[float, float]]) -> Interval:
-    """How much more the second of each pair is, as a share of the first."""
+    """Return the relative increase from the first to the second of each pair."""
     return median_interval([ours / silent - 1 for silent, ours in pairs])
 
 
@@ -124,19 +124,17 @@ class Way:
         self._count = clients
 
     async def open(self) -> None:
-        """Connect the clients."""
         for _ in range(self._count):
             ours, theirs = socket.socketpair()
             await asyncio.get_running_loop().connect_accepted_socket(self._connection, ours)
             self._ends.append(theirs)
 
     def close(self) -> None:
-        """Close the clients' ends."""
         for end in self._ends:
             end.close()
 
     async def cost_us(self, requests: int) -> float:
-        """Processor time of a request in the gateway's thread, on average."""
+        """Return the mean processor time per request in the gateway's thread."""
         times = requests // self._count
         began = time.thread_time_ns()
         await asyncio.to_thread(self._ask, times)
@@ -158,14 +156,14 @@ class Way:
         asyncio.get_running_loop().call_soon(ended, ran)
 
     def abandon(self, batch: int, worker: int) -> None:
-        """Never comes to it."""
+        """Never called."""
 
 
 class _SilentTally(ApiTally):
     """Counts nothing."""
 
     def answered(self, status: int, seconds: float, rows: int = 0, *, is_refusal: bool = False) -> None:
-        """Forget it."""
+        pass
 
 
 async def _no_app(scope: Any, receive: Any, send: Any) -> None:

@@ -1,7 +1,7 @@
-"""What one parse for a whole batch costs beside a parse for every request in it.
+"""The cost of one parse for a batch, compared with a parse for each of its requests.
 
-``scripts/bench-parse`` runs it; it prints a section of docs/benchmarks.md. The ways take turns in one
-process, round by round. Times are of the processor, for others may use it too.
+``scripts/bench-parse`` runs it and prints a section of docs/benchmarks.md. The ways alternate in one process,
+round by round. Times are processor times, because other programs may run.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.costs.parse_ways import CASES, Case
-from benchmarks.peers.marks import at_least
-from benchmarks.peers.sheets import Sheet, text
-from benchmarks.peers.tables import interval_text
-from benchmarks.section import section
+from benchmarks.harness.marks import at_least, ratios
+from benchmarks.harness.report import section
+from benchmarks.harness.sheets import Sheet, interval_text, text
 from uncork_loadtests.intervals import median_interval
 
 _SIZES = (1, 10, 100, 1000)
@@ -24,12 +23,11 @@ _JUDGED_SIZE = 100
 _LEAST_NS = 5_000_000
 _PARAGRAPHS = (
     """
-    Requests of one row of four floats, as the gateway hands them to a worker. *Merged* is what the worker
-    does: one parse for the batch. *Each alone*: the same adapter, once for every request, and the frames or
-    arrays joined with `pd.concat` or `np.concatenate`. *By hand*: every body decoded by a typed decoder of
-    msgspec, without the adapter's checks, and made into one frame, or arrays that are stacked. *Parse* is
-    that alone; *batch* is all that a worker does for a batch: parse, call a handler that returns the first
-    column, write the answers.
+    Requests of one row of four floats, as a worker receives them. *Merged* is the worker's way: one parse for
+    the batch. *Each alone*: the same adapter once per request, and the frames or arrays joined with
+    `pd.concat` or `np.concatenate`. *By hand*: each body decoded by a typed decoder of msgspec, without the
+    adapter's checks, and made into one frame, or stacked arrays. *Parse* is the parse alone; *batch* is all
+    the work of a worker for a batch: parse, call a handler that returns the first column, write the answers.
     """,
     """
     Microseconds of processor time per batch, median over the rounds; ratios to merged, round by round, with
@@ -44,7 +42,7 @@ _WORK: Mapping[str, Callable[[Case, str, Sequence[bytes]], Callable[[], Any]]] =
 
 def main() -> None:
     """Print the section."""
-    parser = argparse.ArgumentParser(description="Measure what parsing a batch in one go gains.")
+    parser = argparse.ArgumentParser(description="Measure the gain of one parse for a batch.")
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each (default 9)")
     rounds = parser.parse_args().rounds
     sheets = [sheet(case, rounds=rounds) for case in CASES]
@@ -61,7 +59,7 @@ def main() -> None:
 
 
 def sheet(case: Case, *, rounds: int) -> Sheet:
-    """Measure a case: a row for each number of requests and kind of work."""
+    """Measure a case, with a row per number of requests and kind of work."""
     merged, *others = case.ways
     columns = ["requests", "", f"{merged} µs"]
     for way in others:
@@ -72,19 +70,19 @@ def sheet(case: Case, *, rounds: int) -> Sheet:
             times = _measure(case, work, requests=requests, rounds=rounds)
             row = [str(requests), work, text(median(times[merged]), digits=0)]
             for way in others:
-                ratios = [theirs / ours for ours, theirs in zip(times[merged], times[way], strict=True)]
-                row += [text(median(times[way]), digits=0), interval_text(median_interval(ratios))]
+                found = ratios(times[way], by=times[merged])
+                row += [text(median(times[way]), digits=0), interval_text(median_interval(found))]
                 if case.least_ratio and requests == _JUDGED_SIZE:
                     mark = at_least(case.least_ratio)
                     notes.append(
-                        f"{work}, {requests} requests, {way} / {merged}: mark {mark}, {mark.state(ratios)}"
+                        f"{work}, {requests} requests, {way} / {merged}: mark {mark}, {mark.state(found)}"
                     )
             rows.append(row)
     return Sheet(title=case.title, columns=columns, rows=rows, notes=notes)
 
 
 def _measure(case: Case, work: str, *, requests: int, rounds: int) -> dict[str, list[float]]:
-    """Microseconds of every way in every round."""
+    """Return the microseconds of every way in every round."""
     bodies = case.bodies(requests)
     runs = {way: _WORK[work](case, way, bodies) for way in case.ways}
     times: dict[str, list[float]] = {way: [] for way in runs}
@@ -97,7 +95,7 @@ def _measure(case: Case, work: str, *, requests: int, rounds: int) -> dict[str, 
 
 
 def _microseconds(run: Callable[[], Any]) -> float:
-    """Mean of as many calls as take a while."""
+    """Return the mean of enough calls to measure."""
     calls, began, spent = 0, time.process_time_ns(), 0
     while spent < _LEAST_NS:
         run()

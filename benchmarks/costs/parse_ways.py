@@ -1,4 +1,4 @@
-"""Ways to parse the requests of a batch: all together as a worker does, and one by one for comparison."""
+"""Ways to parse the requests of a batch: merged as in a worker, and one by one for comparison."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Join = Callable[[Sequence[Any]], Any]
 
 
 class EachAlone(Adapter):
-    """Parses every request by itself, and joins what comes of it."""
+    """Parses every request by itself, and joins the results."""
 
     def __init__(self, adapter: Adapter, join: Join) -> None:
         self.kind = adapter.kind  # type: ignore[misc]
@@ -31,17 +31,15 @@ class EachAlone(Adapter):
         self._join = join
 
     def merge(self, bodies: Sequence[bytes]) -> Any:
-        """JSON rows."""
         return self._join([self._adapter.merge([body]) for body in bodies])
 
     def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> Any:
-        """Lines of CSV."""
         pairs = zip(bodies, rows, strict=True)
         return self._join([self._adapter.merge_table([body], header, [count]) for body, count in pairs])
 
 
 class ByHand(Adapter):
-    """Decodes each body with msgspec, checks nothing but its type, and stacks what comes of it."""
+    """Decodes each body with msgspec, checks only its type, and stacks the results."""
 
     def __init__(self, kind: str, row: Any, stack: Join) -> None:
         self.kind = kind  # type: ignore[misc]
@@ -49,29 +47,28 @@ class ByHand(Adapter):
         self._stack = stack
 
     def merge(self, bodies: Sequence[bytes]) -> Any:
-        """JSON rows."""
         return self._stack([self._decoder.decode(body) for body in bodies])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One kind of body and of input, and the ways to parse it; the first is the worker's own."""
+    """One kind of body and input, and the ways to parse it; the first is the worker's."""
 
     title: str
     ways: dict[str, Adapter]
     write: Callable[[list[float]], bytes]
-    """A row as the worker gets it from the gateway."""
+    """Writes a row as a worker receives it."""
     form: TableForm | None = None
     least_ratio: float | None = None
-    """What the merged parse is meant to gain over each of the other ways, at 100 requests."""
+    """Intended gain of the merged parse over each other way, at 100 requests."""
 
     def bodies(self, requests: int) -> list[bytes]:
-        """So many requests of one row, always the same."""
+        """Return requests of one row, always the same."""
         random_ = Random(requests)
         return [self.write([round(random_.gauss(0, 1), 4) for _ in COLUMNS]) for _ in range(requests)]
 
     def parse(self, way: str, bodies: Sequence[bytes]) -> Callable[[], Any]:
-        """Does the parse alone."""
+        """Return a function that parses."""
         adapter, form = self.ways[way], self.form
         if form is None:
             return lambda: adapter.merge(bodies)
@@ -79,7 +76,7 @@ class Case:
         return lambda: adapter.merge_table(bodies, form.header, rows)
 
     def execute(self, way: str, bodies: Sequence[bytes]) -> Callable[[], list[bytes]]:
-        """Does all that a worker does for a batch: parse, call the handler, write the answers."""
+        """Return a function that parses, calls the handler and writes the answers, as a worker does."""
         executor = Executor(_service(self.ways[way])())
         batch = Batch(
             batch=1,

@@ -1,1 +1,1 @@
-"""What the dashboard costs: its weight, its time to the first chart, and the gateway's processor time."""
+"""The costs of the dashboard: its weight, its time to the first chart, the gateway's processor time."""

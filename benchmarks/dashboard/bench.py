@@ -1,6 +1,6 @@
-"""Measure what the dashboard costs, in one run; prints a section of docs/benchmarks.md. Or take its pictures.
+"""Measure the costs of the dashboard and print a section of docs/benchmarks.md, or take its pictures.
 
-A report, never a test; answers that are lost or wrong are faults.
+A report, not a test; lost or wrong answers are faults.
 
     python -m benchmarks.dashboard.bench --rounds 10
     python -m benchmarks.dashboard.bench --screenshot docs/pictures/dashboard.png
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,79 +19,82 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.bench import digit_bodies
 from benchmarks.dashboard.page import Look, chromium, open_cold_and_warm, take_pictures, watching
-from benchmarks.fault_costs.findings import Tell, faults_of, put_through
-from benchmarks.pairs import digit_bodies
-from benchmarks.peers.sheets import Sheet, median_known, text
-from benchmarks.peers.tables import interval_text
-from benchmarks.section import section
-from uncork_loadtests.endings import exit_with, telling_failures
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.samples import SHED
-from uncork_loadtests.servers import HOST, BenchError, Server, serve
+from benchmarks.fault_costs.findings import faults_of
+from benchmarks.harness.cli import exit_with, reporting_failures
+from benchmarks.harness.commands import uncork_serve
+from benchmarks.harness.marks import ratio_interval
+from benchmarks.harness.paths import EXAMPLES
+from benchmarks.harness.report import section
+from benchmarks.harness.rounds import interleave, run_plan
+from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import SHED
+from uncork_loadtests.intervals import Interval
+from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-_SERVICE = f"{Path(__file__).parents[2] / 'examples/digits/service.py'}:Digits"
+_SERVICE = f"{EXAMPLES / 'digits' / 'service.py'}:Digits"
 _WORKERS = 2
-# On a busy machine batches take so long that some requests cannot be answered in time.
+# On a busy machine some requests cannot be answered in time.
 _ALLOWED = frozenset({200, SHED})
-# Long enough for the charts to have something to show on their whole width.
+# Long enough to fill the charts.
 _PICTURE_S = 70.0
+
+
+OPEN, CLOSED = "open", "closed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One load, with the dashboard open or not."""
+    """One load, with the dashboard open or closed."""
 
-    watched: bool
     outcome: Outcome
     cpu_ms: float
-    """Processor milliseconds of the gateway process for 1000 requests."""
+    """Processor milliseconds of the gateway process per 1000 requests."""
 
 
 def main(
     rounds: Annotated[int, typer.Option(min=2, help="Loads with the dashboard open, and without.")] = 10,
     seconds: Annotated[float, typer.Option(min=2, help="Seconds of each, after 1 s of warm-up.")] = 5.0,
     rate: Annotated[float, typer.Option(min=1, help="Requests per second, Poisson arrivals.")] = 100.0,
-    looks: Annotated[int, typer.Option(min=1, help="Times that the page is opened.")] = 5,
+    looks: Annotated[int, typer.Option(min=1, help="How often to open the page.")] = 5,
     screenshot: Annotated[
         Path | None,
         typer.Option(
-            help="Measure nothing: write pictures of the page under load, as NAME.png, NAME-dark.png."
+            help="Instead of measuring, write pictures of the page under load: NAME.png, NAME-dark.png."
         ),
     ] = None,
 ) -> None:
-    """Measure what the dashboard of examples/digits costs under load, or take its pictures."""
+    """Measure the costs of the dashboard of examples/digits under load, or take its pictures."""
     progress = Console(stderr=True)
     faults: list[str] = []
     with (
-        telling_failures("dashboard", progress=progress),
+        reporting_failures("dashboard", progress=progress),
         progress.status("starting") as status,
-        _gateway() as server,
+        serve("uncork", command=uncork_serve(_SERVICE, {"--workers": _WORKERS})) as server,
         chromium() as browser,
     ):
         if screenshot is not None:
             _photograph(server, browser, path=screenshot, rate=rate)
         else:
-            put_through(_plan(server, rate, seconds), tell=lambda progress: None)
+            plan = _plan(server, rate, seconds)
+            run_plan(plan)
             seen = [open_cold_and_warm(browser, server.url("/dashboard")) for _ in range(looks)]
-            turns = _measure(server, browser, _plan(server, rate, seconds), rounds=rounds, tell=status.update)
-            faults = [
-                fault for turn in turns for fault in faults_of("dashboard", turn.outcome, allowed=_ALLOWED)
-            ]
+            turns = interleave(
+                (OPEN, CLOSED),
+                rounds=rounds,
+                measure=lambda name, _: _turn(server, browser, plan, is_open=name == OPEN),
+                tell=status.update,
+            )
+            outcomes = [turn.outcome for each in turns.values() for turn in each]
+            faults = [fault for one in outcomes for fault in faults_of("dashboard", one, allowed=_ALLOWED)]
             typer.echo(text_of(turns, seen), nl=False)
     exit_with(faults, progress=progress)
-
-
-@contextlib.contextmanager
-def _gateway() -> Iterator[Server]:
-    command = [sys.executable, "-m", "uncork", "serve", _SERVICE, "--workers", str(_WORKERS), "--host", HOST]
-    with serve("uncork", command=command) as server:
-        yield server
 
 
 def _plan(server: Server, rate: float, seconds: float) -> Plan:
@@ -106,61 +108,48 @@ def _photograph(server: Server, browser: Browser, *, path: Path, rate: float) ->
         seconds = itertools.count(1)
 
         def tell(progress: object) -> None:
-            # Near the end, but while there is load.
+            # Near the end, but still under load.
             if next(seconds) == round(_PICTURE_S) - 3:
                 take_pictures(page, path)
 
-        put_through(plan, tell=tell)
+        run_plan(plan, tell=tell)
 
 
-def _measure(server: Server, browser: Browser, plan: Plan, *, rounds: int, tell: Tell) -> list[Turn]:
-    """In turns, and each pair in the other order: what else the machine does falls on both alike."""
-    turns = []
-    for number in range(rounds):
-        for watched in (False, True) if number % 2 else (True, False):
-            tell(f"round {number + 1} of {rounds}, {'open' if watched else 'closed'}")
-            opened = watching(browser, server.url("/dashboard")) if watched else contextlib.nullcontext()
-            with opened:
-                turns.append(_turn(server, plan, watched=watched))
-    return turns
-
-
-def _turn(server: Server, plan: Plan, *, watched: bool) -> Turn:
-    before = server.cpu()
-    outcome = put_through(plan, tell=lambda progress: None)
-    after = server.cpu()
+def _turn(server: Server, browser: Browser, plan: Plan, *, is_open: bool) -> Turn:
+    with watching(browser, server.url("/dashboard")) if is_open else contextlib.nullcontext():
+        before = server.cpu()
+        outcome = run_plan(plan)
+        after = server.cpu()
     if before is None or after is None:
-        raise BenchError(f"the processor time of the gateway is not known\n{server.last_words()}")
-    cpu_ms = 1e6 * (after.server - before.server) / len(outcome.samples)
-    return Turn(watched=watched, outcome=outcome, cpu_ms=cpu_ms)
+        raise BenchError(f"the processor time of the gateway is unknown\n{server.last_words()}")
+    return Turn(outcome=outcome, cpu_ms=1e6 * (after.server - before.server) / len(outcome.samples))
 
 
-def text_of(turns: Sequence[Turn], seen: Sequence[tuple[Look, Look]]) -> str:
-    """The section."""
-    plan = turns[0].outcome.plan
+def text_of(turns: Mapping[str, Sequence[Turn]], seen: Sequence[tuple[Look, Look]]) -> str:
+    plan = turns[OPEN][0].outcome.plan
     return section(
         "The dashboard",
         script="scripts/bench-dashboard",
         paragraphs=[
             f"examples/digits, {_WORKERS} workers, {plan.rate:g} requests/s with Poisson arrivals. The "
-            "dashboard is open in headless Chromium on the same machine, or closed; the order changes from "
-            "round to round. Before, the page was opened without load, with an empty cache and again.",
+            "dashboard is open in headless Chromium on the same machine, or closed; the order alternates. "
+            "Before, the page was opened without load, with an empty cache and again.",
         ],
         sheets=[_cpu_sheet(turns), _time_sheet(seen), _weight_sheet(seen[0])],
         packages=["plotly"],
     )
 
 
-def cpu_ratio(turns: Sequence[Turn]) -> Interval:
-    """Processor time with the dashboard open by that without, round by round."""
-    opened, closed = ([turn.cpu_ms for turn in turns if turn.watched is watched] for watched in (True, False))
-    return median_interval([one / other for one, other in zip(opened, closed, strict=True)])
+def cpu_ratio(turns: Mapping[str, Sequence[Turn]]) -> Interval | None:
+    """Return the processor time with the dashboard open by that without, round by round."""
+    opened, closed = ([turn.cpu_ms for turn in turns[name]] for name in (OPEN, CLOSED))
+    return ratio_interval(opened, by=closed)
 
 
-def _cpu_sheet(turns: Sequence[Turn]) -> Sheet:
+def _cpu_sheet(turns: Mapping[str, Sequence[Turn]]) -> Sheet:
     rows = []
-    for name, watched in (("closed", False), ("open", True)):
-        of = [turn for turn in turns if turn.watched is watched]
+    for name in (CLOSED, OPEN):
+        of = turns[name]
         p50_ms = median_known(_p50_ms(turn.outcome) for turn in of)
         cpu_ms = median(turn.cpu_ms for turn in of)
         refused = sum(turn.outcome.summary().shed for turn in of)

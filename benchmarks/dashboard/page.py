@@ -1,4 +1,4 @@
-"""The dashboard in headless Chromium: how much is loaded, how soon it draws, and how it looks."""
+"""The dashboard in headless Chromium: bytes, time to the first chart, pictures."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 _SIZE = {"width": 1440, "height": 900}
 _LIMIT_MS = 30_000
-# When there is a point in the first chart; the time is since the browser began to load the page.
+# The time of the first point in the first chart, since the browser began to load the page.
 _FIRST_CHART = "() => document.querySelector('[data-chart=sizes] .point') && performance.now()"
-# When all has been loaded, and the charts are there, whether there is something in them or not.
+# When the charts are drawn, even if they are empty.
 _LIVE = "() => document.querySelector('[data-chart=times] .main-svg')"
 _ALONE = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One time that the page was opened.
+    """One load of the page.
 
     Attributes:
-        bytes_of: what came over the wire, heads included, by file.
-        first_chart_ms: when there were points in the first chart.
+        bytes_of: bytes over the wire by file, heads included.
+        first_chart_ms: time to the first point in the first chart.
     """
 
     bytes_of: dict[str, int]
@@ -42,11 +42,11 @@ class Look:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """A headless browser; BenchError if there is none."""
+    """Run a headless browser; raise BenchError if none is installed."""
     path = shutil.which("chromium")
     if path is None:
         raise BenchError("there is no chromium: apt-get install chromium")
-    # Here, for it is in no extra of the package, but for who works on it.
+    # Imported here: only the extra dev has it.
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -56,7 +56,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def open_cold_and_warm(browser: Browser, url: str) -> tuple[Look, Look]:
-    """Open the page with an empty cache, and again with what that has left there."""
+    """Open the page with an empty cache, and again with the filled one."""
     with browser.new_context() as context:
         page = context.new_page()
         return _look(page, url), _look(page, url)
@@ -84,7 +84,7 @@ def _look(page: Page, url: str) -> Look:
 
 @contextlib.contextmanager
 def watching(browser: Browser, url: str) -> Iterator[Page]:
-    """Have the page open, and live, until the block ends."""
+    """Keep the page open and live until the block ends."""
     with browser.new_context(viewport=_SIZE) as context:  # type: ignore[arg-type]
         page = context.new_page()
         page.goto(url)
@@ -93,9 +93,9 @@ def watching(browser: Browser, url: str) -> Iterator[Page]:
 
 
 def take_pictures(page: Page, path: Path) -> None:
-    """The whole page, however long; and for the dark, beside it: ``page.png`` and ``page-dark.png``."""
+    """Write pictures of the whole page, light and dark: ``page.png`` and ``page-dark.png``."""
     for scheme, target in (("light", path), ("dark", path.with_stem(f"{path.stem}-dark"))):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        # The page has few colours: with a palette the file is a third as large.
+        # The page has few colours: a palette makes the file a third as large.
         picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
         picture.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)

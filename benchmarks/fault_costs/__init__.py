@@ -1,1 +1,1 @@
-"""What overload, poisoned rows and the replacement of workers cost: scripts/bench-faults."""
+"""The costs of overload, poisoned rows and the replacement of workers."""

@@ -1,7 +1,7 @@
-"""Measure what overload, poisoned rows and the replacement of workers cost, in one run.
+"""Measure the costs of overload, poisoned rows and the replacement of workers, in one run.
 
-Prints a section of docs/reliability.md. A report, never a test: a mark that is missed is no failure,
-an answer that is lost or wrong is.
+Prints a section of docs/reliability.md. A report, not a test: a missed mark is no failure, a lost or wrong
+answer is.
 
     python -m benchmarks.fault_costs.bench --seconds 60 --only overload,rolling
 """
@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.fault_costs.findings import Finding, Tell
+from benchmarks.fault_costs.findings import Finding
 from benchmarks.fault_costs.overload import measure_overload
 from benchmarks.fault_costs.poison import measure_poison
 from benchmarks.fault_costs.rolling import measure_rolling
-from benchmarks.section import section
-from uncork_loadtests.endings import exit_with, telling_failures
+from benchmarks.harness.cli import choose, exit_with, reporting_failures
+from benchmarks.harness.report import section
+from benchmarks.harness.rounds import Tell
 
 PARTS = ("overload", "poison", "rolling")
 _NAMES = ", ".join(PARTS)
@@ -25,26 +26,17 @@ _NAMES = ", ".join(PARTS)
 
 def main(
     seconds: Annotated[
-        float, typer.Option(min=30, help="Seconds of each overload; each replacement takes a third of it.")
+        float, typer.Option(min=30, help="Seconds of each overload; each replacement takes a third.")
     ] = 60.0,
-    only: Annotated[str, typer.Option(help=f"Of {_NAMES}, with commas between.")] = ",".join(PARTS),
+    only: Annotated[str, typer.Option(help=f"Of {_NAMES}, separated by commas.")] = ",".join(PARTS),
 ) -> None:
-    """Measure what faults cost, print a section of docs/reliability.md; exit with 1 if answers are wrong."""
-    chosen = parse_parts(only)
+    """Measure the costs of faults, print a section of docs/reliability.md; exit with 1 on wrong answers."""
+    chosen = choose(only, PARTS, what="part")
     progress = Console(stderr=True)
-    with telling_failures("faults", progress=progress), progress.status("starting") as status:
+    with reporting_failures("faults", progress=progress), progress.status("starting") as status:
         findings = [_measure(part, seconds=seconds, tell=status.update) for part in chosen]
     typer.echo(text_of(findings), nl=False)
     exit_with([fault for one in findings for fault in one.faults], progress=progress)
-
-
-def parse_parts(only: str) -> list[str]:
-    """Read names of parts; typer.BadParameter if there is none of a name."""
-    names = [name.strip() for name in only.split(",")]
-    for name in names:
-        if name not in PARTS:
-            raise typer.BadParameter(f"there is no part {name!r}; there are {_NAMES}", param_hint="--only")
-    return [part for part in PARTS if part in names]
 
 
 def _measure(part: str, *, seconds: float, tell: Tell) -> Finding:
@@ -56,7 +48,6 @@ def _measure(part: str, *, seconds: float, tell: Tell) -> Finding:
 
 
 def text_of(findings: Sequence[Finding]) -> str:
-    """The section."""
     return section(
         "What it costs",
         script="scripts/bench-faults",

@@ -1,35 +1,29 @@
-"""What a part of the bench found: a table, the marks it is judged by, and answers that were lost or wrong."""
+"""The result of one part: tables with marks, and lost or wrong answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.peers.marks import Bound
-from benchmarks.peers.sheets import Sheet, text
-from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import LoadTestError, Outcome, run
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.servers import BenchError
-from uncork_loadtests.share import Progress
-
-Tell = Callable[[str], None]
-"""Told what is being done."""
+from benchmarks.harness.marks import Bound
+from benchmarks.harness.sheets import Sheet, text
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.plural import plural
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one part found."""
+    """The result of one part."""
 
     paragraph: str
-    """What was measured, and how."""
+    """Describes the measurement."""
     sheets: Sequence[Sheet]
     faults: Sequence[str]
-    """Answers that were wrong or lost, and refusals that do not say when to come back."""
+    """Wrong or lost answers, and refusals without Retry-After."""
 
 
 def mark_line(
     what: str, value: float | None, *, bound: Bound, unit: str = "", digits: int = 2, void: str = ""
 ) -> str:
-    """Say in one line whether a figure keeps its bound; None: there was nothing to measure."""
+    """Write in one line whether a figure keeps its bound; None: nothing was measured."""
     seen = f"{what}: {text(value, digits=digits)}{f' {unit}' if unit else ''}"
     if void:
         return f"{seen}; mark: {bound}, void: {void}"
@@ -39,24 +33,8 @@ def mark_line(
     return f"{seen}; mark: {bound}, {'met' if keeps else 'missed'}"
 
 
-def put_through(plan: Plan, *, tell: Callable[[Progress], None]) -> Outcome:
-    """Run a plan.
-
-    Raises:
-        BenchError: if the server cannot be reached, or a generator failed.
-        KeyboardInterrupt: on Ctrl-C, also when there is something to give.
-    """
-    try:
-        outcome = run(plan, tell=tell)
-    except LoadTestError as error:
-        raise BenchError(str(error)) from error
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    return outcome
-
-
 def faults_of(what: str, outcome: Outcome, *, allowed: frozenset[int]) -> list[str]:
-    """What must not be, over the whole run: wrong answers, none at all, or of another status than allowed."""
+    """Return the faults of a whole run: wrong or lost answers, and statuses that are not allowed."""
     samples = outcome.samples
     status = samples["status"]
     lost, wrong = int((status <= 0).sum()), int(samples["wrong"].sum())

@@ -1,4 +1,4 @@
-"""Overload: what is still answered in time, how soon the others are refused, and what memory it takes."""
+"""Overload: goodput, time to a refusal, and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.fault_costs.findings import Finding, Tell, faults_of, mark_line, put_through
+from benchmarks.fault_costs.findings import Finding, faults_of, mark_line
 from benchmarks.fault_costs.model import (
     FIXED_MS,
     PATH,
@@ -15,20 +15,21 @@ from benchmarks.fault_costs.model import (
     payload,
     sleeping_model,
 )
-from benchmarks.fault_costs.snapshots import Look, at_times, growth, look
-from benchmarks.peers.marks import at_least, at_most
-from benchmarks.peers.sheets import Sheet, text
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import SHED, latencies_s, measured, spread
+from benchmarks.fault_costs.snapshots import Snapshot, at_times, growth, take_snapshot
+from benchmarks.harness.marks import at_least, at_most
+from benchmarks.harness.rounds import Tell, run_plan
+from benchmarks.harness.sheets import Sheet, text
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import SHED, latencies_s, measured, spread
+from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import BenchError, Server
-from uncork_loadtests.share import Progress
+from uncork_loadtests.traffic.plan import Plan
 
-# One, so that the generator keeps up with ten times what it can run.
+# One, so that the generator keeps up with ten times its capacity.
 _WORKERS = 1
 _LIMIT_ROWS = 32
 _GOAL_S = 1.0
-# Two batches for each worker: always a full one held, and far from the goal.
+# Two batches per worker: a full one is always queued, and the goal is far.
 _CLIENTS = 2 * _WORKERS * _LIMIT_ROWS
 _WARMUP_S = 3.0
 _FACTORS = (4.0, 10.0)
@@ -40,31 +41,30 @@ _ALLOWED = frozenset({200, SHED})
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A load, and what became of it."""
+    """A load, and its result."""
 
     name: str
     outcome: Outcome
-    looks: Sequence[Look]
+    snapshots: Sequence[Snapshot]
 
     @property
     def answered_per_s(self) -> float:
-        """Good answers per second."""
         return self.outcome.summary().good / self.outcome.measured_s
 
     @property
     def goodput_per_s(self) -> float:
-        """Good answers within the goal, counted by the client from when the request was due, per second."""
+        """Good answers within the goal per second, by the client's clock since the scheduled time."""
         summary = self.outcome.summary()
         return (summary.in_goal or 0.0) * summary.requests / self.outcome.measured_s
 
     def took_ms(self, status: int, percentile: str) -> float | None:
-        """How long answers of a status took; None if there are too few."""
+        """Return a percentile of the latency of a status; None for too few answers."""
         found = spread(self._latencies_s(status))
         return found.percentiles_ms[percentile] if found is not None else None
 
     @property
     def refused_soon(self) -> float | None:
-        """The share of refusals that came within the mark; None if there were none."""
+        """Share of refusals within the mark; None without any."""
         found = self._latencies_s(SHED)
         return float((found <= _REFUSED_MS / 1000).mean()) if len(found) else None
 
@@ -74,7 +74,7 @@ class Step:
 
 
 def measure_overload(seconds: float, *, tell: Tell) -> Finding:
-    """Find the capacity by a closed loop, then ask for several times as much from an open one.
+    """Find the capacity by a closed loop, then offer several times as much in an open loop.
 
     Raises:
         BenchError: if the gateway does not start or ends, or a generator fails.
@@ -105,7 +105,7 @@ def measure_overload(seconds: float, *, tell: Tell) -> Finding:
 
 
 def finding(saturated: Step, overloads: Sequence[Step]) -> Finding:
-    """Put together what was seen; the first overload is the one that is judged by its answers."""
+    """Tabulate the steps; the marks are those of the first overload."""
     capacity, limit = saturated.answered_per_s, limit_per_s(_LIMIT_ROWS, workers=_WORKERS)
     steps = [saturated, *overloads]
     answers = Sheet(
@@ -127,9 +127,9 @@ def finding(saturated: Step, overloads: Sequence[Step]) -> Finding:
     return Finding(
         paragraph=f"""
             Overload: {_WORKERS} worker that takes {FIXED_MS:g} + {ROW_MS:g} n ms for n rows, at most
-            {_LIMIT_ROWS} a batch: {limit:.0f} rows/s if nothing else took time. The capacity is what a closed
-            loop gets, {capacity:.0f} rows/s. Then Poisson arrivals of single rows, with a goal of
-            {_GOAL_S * 1000:g} ms; times are the client's, from when a request was due.
+            {_LIMIT_ROWS} a batch: {limit:.0f} rows/s if nothing else took time. The capacity is that of a
+            closed loop, {capacity:.0f} rows/s. Then Poisson arrivals of single rows, with a goal of {
+            _GOAL_S * 1000:g} ms; times are the client's, since the scheduled time.
         """,
         sheets=[answers, _memory_sheet(overloads[-1])],
         faults=[fault for step in steps for fault in faults_of(step.name, step.outcome, allowed=_ALLOWED)],
@@ -145,12 +145,12 @@ def _step(
     rate: float | None = None,
     clients: int | None = None,
 ) -> Step:
-    looks: list[Look] = []
+    snapshots: list[Snapshot] = []
 
     def watch(progress: Progress) -> None:
         tell(f"{name}: {progress.at_s:.0f} of {seconds:g} s")
         if progress.at_s >= 0:
-            looks.append(look(server, at_s=progress.at_s))
+            snapshots.append(take_snapshot(server, at_s=progress.at_s))
 
     plan = Plan(
         url=server.url(PATH),
@@ -161,7 +161,7 @@ def _step(
         warmup_s=_WARMUP_S,
         goal_s=_GOAL_S,
     )
-    return Step(name=name, outcome=put_through(plan, tell=watch), looks=looks)
+    return Step(name=name, outcome=run_plan(plan, tell=watch), snapshots=snapshots)
 
 
 def _row(step: Step, *, capacity: float) -> list[str]:
@@ -209,7 +209,7 @@ def _memory_sheet(step: Step) -> Sheet:
     moments = [share * seconds for share in _MOMENTS]
     return Sheet(
         title=f"Memory at {step.name}",
-        columns=["after", "resident MB", "rows held", "bytes held"],
+        columns=["after", "resident MB", "rows queued", "bytes queued"],
         rows=[
             [
                 f"{one.at_s:.0f} s",
@@ -217,16 +217,16 @@ def _memory_sheet(step: Step) -> Sheet:
                 text(one.queue_rows, digits=0),
                 text(one.queue_bytes, digits=0),
             ]
-            for one in (at_times(step.looks, moments) if step.looks else [])
+            for one in (at_times(step.snapshots, moments) if step.snapshots else [])
         ],
         notes=[
             mark_line(
                 f"most memory / that after {moments[0]:.0f} s",
-                growth(step.looks, since_s=moments[0]),
+                growth(step.snapshots, since_s=moments[0]),
                 bound=at_most(1.1),
                 digits=3,
                 void=step.outcome.void,
             ),
-            f"most rows held: {max((one.queue_rows for one in step.looks), default=0):,}",
+            f"most rows queued: {max((one.queue_rows for one in step.snapshots), default=0):,}",
         ],
     )

@@ -1,4 +1,4 @@
-"""Poison: one bad row in a full batch, and when its neighbours have their answers."""
+"""Poison: one bad row in a full batch, and the latency of its neighbours."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ import uvloop
 from benchmarks.chaos.gateway import Gateway
 from benchmarks.chaos.questions import Act, Question, ask
 from benchmarks.chaos.streams import Stream, connected, read_reply
-from benchmarks.fault_costs.findings import Finding, Tell
+from benchmarks.fault_costs.findings import Finding
 from benchmarks.fault_costs.model import FIXED_MS, ROW_MS, sleeping_model
-from benchmarks.fault_costs.snapshots import read_metrics, sum_of
-from benchmarks.peers.sheets import Sheet, text
-from benchmarks.peers.tables import interval_text
-from uncork_loadtests.http_reply import Reply, ReplyError
+from benchmarks.harness.metrics import read_metrics, sum_of
+from benchmarks.harness.rounds import Tell
+from benchmarks.harness.sheets import Sheet, interval_text, text
+from uncork_loadtests.generator.http_reply import Reply, ReplyError
 from uncork_loadtests.intervals import median_interval
 from uncork_loadtests.servers import BenchError, Server
 
@@ -27,7 +27,7 @@ _WORKERS = 2
 _TOGETHER = 64
 _ROUNDS = 20
 _WARM_UPS = 2
-# Released when all are there, and not before: they share one batch.
+# Releases when all requests are queued, so that they share one batch.
 _POLICY = f"fixed:5000:{_TOGETHER}"
 _WITHIN_S = 60.0
 _READY_S = 60.0
@@ -35,18 +35,18 @@ _READY_S = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A row that is poison, or none."""
+    """A kind of poisoned row, or none."""
 
     name: str
     act: Act = ""
     status: int | None = None
-    """What it must be answered with; None if there is none."""
+    """Required status of the poisoned request; None without one."""
     every: int = 1
-    """Tried in one round of so many."""
+    """Tried in every nth round."""
 
     @property
     def others(self) -> int:
-        """Requests in the batch that are no poison."""
+        """Number of its neighbours in the batch."""
         return _TOGETHER - bool(self.act)
 
 
@@ -61,28 +61,28 @@ KINDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Requests that shared a batch, one of them perhaps poison."""
+    """One batch."""
 
     kind: Kind
     round: int
     right: int
-    """Of those that are no poison, how many were answered rightly."""
+    """Neighbours with a right answer."""
     status: int | None
-    """What the poison was answered with; None: not at all, or there was none."""
+    """Status of the poisoned request; None without an answer or without poison."""
     last_s: float
-    """When the last of those that are no poison had its answer."""
+    """When the last neighbour was answered."""
 
     @property
     def fault(self) -> str:
-        """What must not be; empty if all is well."""
+        """What went wrong, or ""."""
         what = f"poison: {self.kind.name}"
         if self.right != self.kind.others:
-            return f"{what}: {self.right} of {self.kind.others} others were answered rightly"
+            return f"{what}: {self.right} of {self.kind.others} others were answered right"
         return "" if self.status == self.kind.status else f"{what}: it got {self.status}"
 
 
 def measure_poison(*, tell: Tell) -> Finding:
-    """Ask in batches with and without poison, in turns.
+    """Send batches with and without poison, in turns.
 
     Raises:
         BenchError: if the gateway does not start, or does not recover.
@@ -115,7 +115,7 @@ async def _trials(server: Server, *, tell: Tell) -> list[Trial]:
 async def try_batch(
     server: Server, kind: Kind, *, round_: int, numbers: "count[int]", random: Random
 ) -> Trial:
-    """Have one batch run, with the poison anywhere in it.
+    """Run one batch, with the poison at a random place.
 
     Raises:
         BenchError: if the requests did not share a batch.
@@ -132,13 +132,13 @@ async def try_batch(
         kind=kind,
         round=round_,
         right=sum(_is_right(reply, to=question) for (reply, _), question in zip(answers, asked, strict=True)),
-        status=poisoned.head.status if poisoned is not None else None,
+        status=poisoned.status if poisoned is not None else None,
         last_s=max(after_s for _, after_s in answers),
     )
 
 
 def _is_right(reply: Reply | None, *, to: Question) -> bool:
-    return reply is not None and reply.head.status == 200 and to.is_answered_by(reply.body)
+    return reply is not None and reply.status == 200 and to.is_answered_by(reply.body)
 
 
 async def _full_batches(server: Server) -> float:
@@ -147,9 +147,10 @@ async def _full_batches(server: Server) -> float:
 
 
 async def ask_together(port: int, questions: Sequence[Question]) -> list[tuple[Reply | None, float]]:
-    """Send all at once, each on a connection of its own; gives each answer, and the seconds to it.
+    """Send all requests at once on separate connections; return each answer, if valid, and its latency.
 
-    What is no answer counts as none. Raises OSError if the server cannot be reached.
+    Raises:
+        OSError: if the server cannot be reached.
     """
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(connected(port)) for _ in questions]
@@ -169,7 +170,7 @@ async def _answer(stream: Stream, *, start_s: float) -> tuple[Reply | None, floa
 
 
 def finding(trials: Sequence[Trial]) -> Finding:
-    """Put together what was seen; times are held against the clean batch of the same round."""
+    """Tabulate the trials; times are compared with the clean batch of the same round."""
     clean_s = {trial.round: trial.last_s for trial in trials if trial.kind == CLEAN}
     rows = []
     for kind in KINDS:
@@ -189,10 +190,10 @@ def finding(trials: Sequence[Trial]) -> Finding:
         )
     return Finding(
         paragraph=f"""
-            Poison: {_TOGETHER} requests that share a batch of {FIXED_MS:g} + {ROW_MS:g} n ms, one of which
-            makes the handler raise, before it has computed or after, or kills the worker, of which there are
-            {_WORKERS}. Right is the least number of right answers that the others got in a trial; the time is
-            that until the last of them was there, beside the clean batch of the same round.
+            Poison: {_TOGETHER} requests share a batch of {FIXED_MS:g} + {ROW_MS:g} n ms on one of {_WORKERS}
+            workers. One of them makes the handler raise, before or after it computes, or kills the worker.
+            "Others right" is the lowest number of right answers to the others in a trial; the time is that
+            until the last of them arrives, compared with the clean batch of the same round.
         """,
         sheets=[
             Sheet(

@@ -1,4 +1,4 @@
-"""Replacement under load: workers reloaded and recycled, beside the same load left alone."""
+"""Replacement of workers under load: reloaded and recycled, compared with the same load alone."""
 
 import os
 import signal
@@ -6,16 +6,17 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.fault_costs.findings import Finding, Tell, faults_of, mark_line, put_through
+from benchmarks.fault_costs.findings import Finding, faults_of, mark_line
 from benchmarks.fault_costs.model import PATH, limit_per_s, payload, sleeping_model
-from benchmarks.fault_costs.snapshots import look, replaced
-from benchmarks.peers.marks import at_least, at_most
-from benchmarks.peers.sheets import Sheet, text
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.samples import SHED
+from benchmarks.fault_costs.snapshots import replaced, take_snapshot
+from benchmarks.harness.marks import at_least, at_most
+from benchmarks.harness.rounds import Tell, run_plan
+from benchmarks.harness.sheets import Sheet, text
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import SHED
+from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import Server
-from uncork_loadtests.share import Progress
+from uncork_loadtests.traffic.plan import Plan
 
 _WORKERS = 2
 _LIMIT_ROWS = 32
@@ -28,13 +29,13 @@ _ALLOWED = frozenset({200, SHED})
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is done to the workers."""
+    """A way to replace workers."""
 
     name: str
     reloads: int = 0
     options: Mapping[str, object]
     least_replaced: int = 0
-    """Fewer, and nothing was shown."""
+    """With fewer replacements the case proves nothing."""
 
 
 _BASE = {"--mb-max-batch-size": _LIMIT_ROWS, "--mb-max-latency": _GOAL_MS}
@@ -53,7 +54,7 @@ CASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """A case under load, and what became of the requests."""
+    """A case under load, and its result."""
 
     case: Case
     outcome: Outcome
@@ -61,7 +62,7 @@ class Turn:
 
 
 def measure_rolling(seconds: float, *, tell: Tell) -> Finding:
-    """Put half of what the workers can run on each case in turn, for so many seconds.
+    """Run each case in turn, with half of the workers' capacity.
 
     Raises:
         BenchError: if a gateway does not start or ends, or a generator fails.
@@ -74,20 +75,20 @@ def measure_rolling(seconds: float, *, tell: Tell) -> Finding:
 
 
 def due_times_s(count: int, *, seconds: float) -> list[float]:
-    """When to strike so often, evenly, and early enough to be over by the end."""
+    """Return even times that leave room at the end."""
     return [seconds * (number + 0.5) / (count + 1) for number in range(count)]
 
 
 def _turn(server: Server, case: Case, *, seconds: float, tell: Tell) -> Turn:
     due_s = deque(due_times_s(case.reloads, seconds=seconds))
-    looks = [look(server, at_s=-_WARMUP_S)]
+    snapshots = [take_snapshot(server, at_s=-_WARMUP_S)]
 
     def watch(progress: Progress) -> None:
         tell(f"workers {case.name}: {progress.at_s:.0f} of {seconds:g} s")
         if due_s and progress.at_s >= due_s[0]:
             due_s.popleft()
             os.kill(server.pid, signal.SIGHUP)
-        looks.append(look(server, at_s=progress.at_s))
+        snapshots.append(take_snapshot(server, at_s=progress.at_s))
 
     plan = Plan(
         url=server.url(PATH),
@@ -97,12 +98,12 @@ def _turn(server: Server, case: Case, *, seconds: float, tell: Tell) -> Turn:
         warmup_s=_WARMUP_S,
         goal_s=_GOAL_MS / 1000,
     )
-    outcome = put_through(plan, tell=watch)
-    return Turn(case=case, outcome=outcome, replaced=replaced(looks, workers=_WORKERS))
+    outcome = run_plan(plan, tell=watch)
+    return Turn(case=case, outcome=outcome, replaced=replaced(snapshots, workers=_WORKERS))
 
 
 def finding(turns: Sequence[Turn]) -> Finding:
-    """Put together what was seen; the first turn is what the others are held against."""
+    """Tabulate the turns; the first is the base of the others."""
     table = Sheet(
         title="Replacement of workers under load",
         columns=["workers", "replaced", "requests", "not 200", "p50 ms", "p99 ms", "p99 / left alone"],
@@ -111,8 +112,8 @@ def finding(turns: Sequence[Turn]) -> Finding:
     )
     return Finding(
         paragraph=f"""
-            Replacement: half of what {_WORKERS} such workers could run, as Poisson arrivals, while SIGHUP has
-            all of them replaced, or `--max-batches-per-worker` one after the other.
+            Replacement: Poisson arrivals with half of the capacity of {_WORKERS} such workers, while SIGHUP
+            replaces all of them, or `--max-batches-per-worker` one after the other.
         """,
         sheets=[table],
         faults=[

@@ -1,1 +1,1 @@
-"""Valid requests to real services, mutated and sent over raw sockets."""
+"""Mutated requests to real services, over raw sockets."""

@@ -1,4 +1,4 @@
-"""Makes a wrong request of a valid one; a function of the randomness that it is given."""
+"""Mutations of valid requests, decided by the given random generator only."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -123,13 +123,13 @@ _HEADERS = (
     ),
 )
 _LENGTHS = (b"0", b"-1", b"+5", b"0x10", b"1_0", b" 7 ", b"99999999999999999999", b"", b"x", b"5, 5", b"\xb2")
-_MOST_CHANGES = 4
-_DEEPEST = 6
+_MAX_CHANGES = 4
+_MAX_DEPTH = 6
 _BODY_ALONE = 0.4
 
 
 def mutated(seed: Seed, random: Random) -> bytes:
-    """The bytes of a request that may be wrong in its body alone, or in its head and framing as well."""
+    """Return a mutated request: wrong in its body, or also in its head and framing."""
     body = seed.body
     if body and random.random() < 0.8:
         body = _changed_body(seed, random)
@@ -154,13 +154,13 @@ def _written(line: tuple[bytes, bytes, bytes], headers: Sequence[tuple[bytes, by
 def _changed_body(seed: Seed, random: Random) -> bytes:
     change = _changed_json if seed.is_json and random.random() < 0.6 else changed_bytes
     body = seed.body
-    for _ in range(random.choice((1, 1, 2, _MOST_CHANGES))):
+    for _ in range(random.choice((1, 1, 2, _MAX_CHANGES))):
         body = change(body, random)
     return body
 
 
 def changed_bytes(data: bytes, random: Random) -> bytes:
-    """Some bytes replaced, inserted, taken out, doubled or cut off."""
+    """Replace, insert, remove, repeat or cut off some bytes."""
     start = random.randrange(len(data) + 1)
     end = min(len(data), start + random.choice((1, 1, 2, 8, 64)))
     piece = random.choice(_PIECES)
@@ -177,12 +177,12 @@ def changed_bytes(data: bytes, random: Random) -> bytes:
 
 
 def _changed_json(body: bytes, random: Random) -> bytes:
-    """The document with one of its values replaced, taken out or doubled, or one of its names changed."""
+    """Replace, remove or repeat a value of the document, or change a name."""
     try:
         value = json.loads(body)
     except ValueError:
         return changed_bytes(body, random)
-    return json.dumps(_changed_value(value, random, _DEEPEST)).encode()
+    return json.dumps(_changed_value(value, random, _MAX_DEPTH)).encode()
 
 
 def _changed_value(value: Any, random: Random, depth: int) -> Any:
@@ -203,7 +203,7 @@ def _changed_value(value: Any, random: Random, depth: int) -> Any:
 
 
 def _framed_anew(body: bytes, random: Random) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The headers that say where the body ends, and the body as it is sent then."""
+    """Return other framing headers, and the body in that framing."""
     chunked = [(b"Transfer-Encoding", b"chunked")]
     cut = random.randrange(len(body) + 1)
     chunks = b"%b%b0\r\n\r\n" % (_chunk(body[:cut]), _chunk(body[cut:]))
@@ -229,7 +229,7 @@ def _chunk(data: bytes) -> bytes:
 def _changed_line(
     line: tuple[bytes, bytes, bytes], headers: list[tuple[bytes, bytes]], random: Random
 ) -> tuple[bytes, bytes, bytes]:
-    """Another method, target or version, or (in place) another set of headers."""
+    """Change method, target or version, or (in place) the headers."""
     method, target, version = line
     match random.randrange(8):
         case 0:

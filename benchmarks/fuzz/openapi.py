@@ -1,31 +1,30 @@
-"""Ask each example what its OpenAPI document allows and what not; answers must be as the document says.
+"""Test the examples against their OpenAPI documents, with valid and invalid requests.
 
-schemathesis makes the requests and judges the answers. It has an environment of its own, which
-``scripts/fuzz-openapi`` makes.
+schemathesis makes the requests and checks the answers, in the environment that ``scripts/fuzz-openapi``
+makes.
 """
 
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import httpx
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from benchmarks.chaos.gateway import TROUBLE
-from benchmarks.peers.sheets import Sheet, output, show
-from uncork_loadtests.endings import exit_with, telling_failures
+from benchmarks.chaos.gateway import BUG
+from benchmarks.harness.cli import choose, exit_with, reporting_failures
+from benchmarks.harness.commands import uncork_serve
+from benchmarks.harness.metrics import read_metrics
+from benchmarks.harness.paths import CACHE, EXAMPLES, ROOT
+from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.servers import Server, serve
 
-_ROOT = Path(__file__).parents[2]
-_CONFIG = _ROOT / "tests" / "fuzz" / "schemathesis.toml"
-_SCHEMATHESIS = _ROOT / ".peers" / "schemathesis" / "bin" / "schemathesis"
-# One that takes longer hangs.
+_CONFIG = ROOT / "tests" / "fuzz" / "schemathesis.toml"
+_SCHEMATHESIS = CACHE / "schemathesis" / "bin" / "schemathesis"
+# A longer run hangs.
 _BOUND_S = 60.0
 _BOUND_PER_EXAMPLE_S = 1.0
 _TARGETS = {
@@ -38,7 +37,7 @@ _TARGETS = {
 
 
 class Trial(NamedTuple):
-    """What came of one example: answers of its apis by status, and what was wrong."""
+    """The result for one example: answers by status, and faults."""
 
     statuses: Counter[str]
     seconds: float
@@ -46,17 +45,17 @@ class Trial(NamedTuple):
 
 
 def main(
-    examples: Annotated[int, typer.Option(min=1, help="Most made-up requests for each api.")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of what is made up.")] = 1,
-    services: Annotated[str, typer.Option(help="Services to ask, with commas between.")] = ",".join(_TARGETS),
+    examples: Annotated[int, typer.Option(min=1, help="Most generated requests per API.")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the requests.")] = 1,
+    services: Annotated[str, typer.Option(help="Services to test, separated by commas.")] = ",".join(
+        _TARGETS
+    ),
 ) -> None:
-    """Ask the examples by their OpenAPI documents; exit with 1 if an answer is not as its document says."""
-    names = [name.strip() for name in services.split(",")]
-    if unknown := [name for name in names if name not in _TARGETS]:
-        raise typer.BadParameter(f"there is no service {unknown[0]!r}; there are {', '.join(_TARGETS)}")
+    """Test the examples against their OpenAPI documents; exit with 1 if an answer violates its document."""
+    names = choose(services, list(_TARGETS), what="service")
     progress = Console(stderr=True)
     rows, faults = [], []
-    with telling_failures("fuzz-openapi", progress=progress):
+    with reporting_failures("fuzz-openapi", progress=progress):
         for name in names:
             with progress.status(name):
                 trial = _try(name, examples=examples, seed=seed)
@@ -69,23 +68,22 @@ def main(
 
 
 def _try(name: str, *, examples: int, seed: int) -> Trial:
-    """Serve an example and have schemathesis ask it."""
-    target = str(_ROOT / "examples" / _TARGETS[name])
+    """Serve an example and run schemathesis against it."""
     began = time.monotonic()
-    with serve(name, command=[sys.executable, "-m", "uncork", "serve", target]) as server:
+    with serve(name, command=uncork_serve(EXAMPLES / _TARGETS[name])) as server:
         faults = _ask(server, examples=examples, seed=seed)
         if (ended := server.exit_code()) is not None:
             return Trial(Counter(), time.monotonic() - began, [*faults, f"the gateway ended with {ended}"])
-        statuses = read_statuses(httpx.get(server.url("/metrics")).text)
+        statuses = read_statuses(read_metrics(server))
         log = server.written().splitlines()
-    faults += [f"the log says: {line}" for line in log if TROUBLE.search(line)]
+    faults += [f"the log says: {line}" for line in log if BUG.search(line)]
     if not statuses["200"]:
-        faults.append("nothing that was asked was answered with 200")
+        faults.append("no request was answered with 200")
     return Trial(statuses, time.monotonic() - began, faults)
 
 
 def _ask(server: Server, *, examples: int, seed: int) -> list[str]:
-    """Run schemathesis; returns what it has found wrong."""
+    """Run schemathesis; return its findings."""
     command = [
         *(str(_SCHEMATHESIS), "--config-file", str(_CONFIG), "run", server.url("/openapi.json")),
         *("--seed", str(seed), "--max-examples", str(examples)),
@@ -101,7 +99,7 @@ def _ask(server: Server, *, examples: int, seed: int) -> list[str]:
 
 
 def read_statuses(metrics: str) -> Counter[str]:
-    """How many answers of each status a gateway counts, in Prometheus' text format."""
+    """Return the answers by status, from metrics in Prometheus' text format."""
     statuses: Counter[str] = Counter()
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:

@@ -1,16 +1,14 @@
-"""Send mutated requests to the examples; none may make the gateway fail, hang, or answer others wrongly.
+"""Send mutated requests to the examples; none may make the gateway fail, hang, or answer others wrong.
 
-What a request is follows from the seed and its number alone, so that one that failed can be sent again:
+Seed and number determine a request, so that a failed one can be sent again:
 
     python -m benchmarks.fuzz.run --seed 7 --first 4711 --requests 1
 """
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Annotated
 
@@ -18,29 +16,31 @@ import typer
 import uvloop
 from rich.console import Console
 
-from benchmarks.chaos.gateway import TROUBLE
+from benchmarks.chaos.gateway import BUG
 from benchmarks.chaos.streams import connected, read_reply
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
-from benchmarks.peers.sheets import Sheet, output, show
-from uncork_loadtests.endings import exit_with, telling_failures
-from uncork_loadtests.http_reply import Reply, ReplyError
+from benchmarks.harness.cli import choose, exit_with, reporting_failures
+from benchmarks.harness.commands import uncork_serve
+from benchmarks.harness.paths import ROOT
+from benchmarks.harness.rounds import Tell
+from benchmarks.harness.sheets import Sheet, output, show
+from uncork_loadtests.generator.http_reply import Reply, ReplyError
 from uncork_loadtests.servers import BenchError, Server, serve
 
-_ROOT = Path(__file__).parents[2]
 _CONNECTIONS = 24
-# After that the client says that nothing more will come: some requests announce more than they send.
+# Then the client half-closes: some requests announce more than they send.
 _PATIENCE_S = 0.3
 _BOUND_S = 5.0
 _NEIGHBOUR_EVERY = 20
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 _CLOSED = 0
 _HANDLER_FAILED = b"the handler of api"
 
 
 @dataclass(kw_only=True)
 class Found:
-    """What became of the requests to one example; a connection that was just closed counts as status 0."""
+    """The result for one example; a connection closed without an answer counts as status 0."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     neighbours: int = 0
@@ -48,21 +48,21 @@ class Found:
 
 
 def main(
-    requests: Annotated[int, typer.Option(min=1, help="Mutated requests, shared by the examples.")] = 100_000,
+    requests: Annotated[
+        int, typer.Option(min=1, help="Mutated requests, distributed over the examples.")
+    ] = 100_000,
     seed: Annotated[int, typer.Option(help="Seed of the mutations.")] = 1,
     first: Annotated[int, typer.Option(min=0, help="Number of the first request.")] = 0,
-    examples: Annotated[str, typer.Option(help="Examples to send to, with commas between.")] = ",".join(
+    examples: Annotated[str, typer.Option(help="Examples to send to, separated by commas.")] = ",".join(
         EXAMPLES
     ),
 ) -> None:
-    """Send mutated requests; exit with 1 if one makes the gateway fail or hang, or another's answer wrong."""
-    names = [name.strip() for name in examples.split(",")]
-    if unknown := [name for name in names if name not in EXAMPLES]:
-        raise typer.BadParameter(f"there is no example {unknown[0]!r}; there are {', '.join(EXAMPLES)}")
+    """Send mutated requests; exit with 1 if one makes the gateway fail, hang, or answer another wrong."""
+    names = choose(examples, list(EXAMPLES), what="example")
     progress = Console(stderr=True)
     faults: list[str] = []
     rows = []
-    with telling_failures("fuzz", progress=progress):
+    with reporting_failures("fuzz", progress=progress):
         for place, name in enumerate(names):
             numbers = [number for number in range(first, first + requests) if number % len(names) == place]
             if not numbers:
@@ -73,21 +73,13 @@ def main(
             rows.append(_row(name, found))
     columns = ["example", "mutated requests", "answers by status (0: closed)", "good neighbours", "faults"]
     show(Sheet(title=f"Fuzz, seed {seed}", columns=columns, rows=rows), console=output())
-    more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
-    exit_with([*faults[:_MOST_SHOWN], *more], progress=progress)
+    more = [f"and {len(faults) - _MAX_SHOWN} more"] if len(faults) > _MAX_SHOWN else []
+    exit_with([*faults[:_MAX_SHOWN], *more], progress=progress)
 
 
-def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Callable[[str], None]) -> Found:
-    """Serve an example and send it the requests of these numbers."""
-    command = [
-        sys.executable,
-        "-m",
-        "uncork",
-        "serve",
-        str(_ROOT / example.target),
-        "--mb-max-latency",
-        "5000",
-    ]
+def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
+    """Serve an example and send it the requests with these numbers."""
+    command = uncork_serve(ROOT / example.target, {"--mb-max-latency": 5000})
     with serve(example.target, command=command) as server:
         fuzzer = Fuzzer(server, example, seed=seed, tell=tell)
         uvloop.run(fuzzer.run(numbers))
@@ -95,15 +87,15 @@ def _fuzz(example: Example, numbers: Sequence[int], *, seed: int, tell: Callable
         if ended is not None:
             fuzzer.found.faults.append(f"the gateway ended with {ended}")
         log = server.written().splitlines()
-    fuzzer.found.faults += [f"the log says: {line}" for line in log if TROUBLE.search(line)]
+    fuzzer.found.faults += [f"the log says: {line}" for line in log if BUG.search(line)]
     return fuzzer.found
 
 
 class Fuzzer:
-    """Sends mutated requests to a server over some connections at once; :attr:`found` is what came of it.
+    """Sends mutated requests to a server over several connections; :attr:`found` is the result.
 
     Args:
-        bound_s: within which each connection must be answered or closed.
+        bound_s: time limit for an answer or the end of the connection.
     """
 
     def __init__(
@@ -112,7 +104,7 @@ class Fuzzer:
         example: Example,
         *,
         seed: int,
-        tell: Callable[[str], None],
+        tell: Tell,
         bound_s: float = _BOUND_S,
     ) -> None:
         self._bound_s = bound_s
@@ -125,13 +117,13 @@ class Fuzzer:
         self.found = Found()
 
     async def run(self, numbers: Sequence[int]) -> None:
-        """Send the requests of these numbers.
+        """Send the requests with these numbers.
 
         Raises:
-            BenchError: if the example does not answer a good request before.
+            BenchError: if the example does not answer a valid request first.
         """
         good = await self._answer(whole(self._example.seeds[0]))
-        if good is None or good.head.status != 200:
+        if good is None or good.status != 200:
             raise BenchError(f"{self._name} does not answer a good request: {good}")
         self._expected = good.body
         left = iter(numbers)
@@ -159,7 +151,7 @@ class Fuzzer:
         except (ReplyError, asyncio.LimitOverrunError) as error:
             fault = f"answered with what is no answer: {error}"
         else:
-            status = _CLOSED if reply is None else reply.head.status
+            status = _CLOSED if reply is None else reply.status
             self.found.statuses[status] += 1
             if reply is not None and status >= 500 and _HANDLER_FAILED not in reply.body:
                 fault = f"{status} {reply.body[:200]!r}"
@@ -171,20 +163,23 @@ class Fuzzer:
             await self._check_neighbour(number)
 
     async def _check_neighbour(self, number: int) -> None:
-        """A good request must be answered as it was before, whatever the bad ones around it do."""
+        """Check that a valid request still gets its answer."""
         self.found.neighbours += 1
         try:
             reply = await self._answer(whole(self._example.seeds[0]))
         except (TimeoutError, ReplyError) as error:
             self.found.faults.append(f"a good request near number {number}: {error!r}")
             return
-        if reply is None or (reply.head.status, reply.body) != (200, self._expected):
+        if reply is None or (reply.status, reply.body) != (200, self._expected):
             self.found.faults.append(f"a good request near number {number} was answered with {reply}")
 
     async def _answer(self, request: bytes, *, patience_s: float | None = None) -> Reply | None:
-        """The first answer to some bytes; None if the connection was closed instead, TimeoutError if neither.
+        """Return the first answer to some bytes; None if the connection was closed instead.
 
-        A client that has waited for ``patience_s`` says that it sends no more.
+        The client half-closes after ``patience_s``.
+
+        Raises:
+            TimeoutError: if there is neither.
         """
         has_body = not request.lstrip().startswith(b"HEAD ")
         async with (
@@ -204,7 +199,7 @@ class Fuzzer:
 
 
 def whole(seed: Seed) -> bytes:
-    """A valid request as it is sent."""
+    """Return the bytes of a valid request."""
     headers = ((b"Host", b"fuzz"), *seed.headers, (b"Content-Length", b"%d" % len(seed.body)))
     lines = [b"%b %b HTTP/1.1" % (seed.method, seed.target), *(b"%b: %b" % header for header in headers)]
     return b"\r\n".join([*lines, b"", seed.body])

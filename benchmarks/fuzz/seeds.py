@@ -1,4 +1,4 @@
-"""Valid requests to the examples, for every kind of input and every protocol: what mutations start from."""
+"""Valid requests to the examples, for every kind of input and protocol."""
 
 import io
 import json
@@ -20,7 +20,7 @@ _BATCHED_SHARE = 0.8
 
 
 class Seed(NamedTuple):
-    """A request in parts; the length of the body is none of the headers."""
+    """A request in parts; its headers do not include the length."""
 
     method: bytes
     target: bytes
@@ -34,13 +34,13 @@ class Seed(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A service, and requests to it; the first is the one whose answer is compared."""
+    """A service, and requests to it; the answer to the first is compared."""
 
     target: str
     seeds: tuple[Seed, ...]
 
     def draw(self, random: Random) -> Seed:
-        """One of them; pages less often than what is batched."""
+        """Return a random request, usually one that is batched."""
         batched = [seed for seed in self.seeds if seed.method == b"POST"]
         return random.choice(batched if random.random() < _BATCHED_SHARE else self.seeds)
 

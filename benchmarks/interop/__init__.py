@@ -1,1 +1,1 @@
-"""Model servers of other projects, asked directly and through the batching proxy."""
+"""Model servers of other projects, direct and through the batching proxy."""

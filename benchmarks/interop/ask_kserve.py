@@ -1,9 +1,9 @@
 # mypy: disable-error-code="import-not-found, import-untyped"
-"""KServe's own client asks a service of ours, by V1 and V2. Runs in KServe's own environment.
+"""Call a service of ours with KServe's own client, by V1 and V2. Runs in KServe's environment.
 
     python ask_kserve.py http://127.0.0.1:3000 digits
 
-Prints each call and what it returned. The exit code is 1 if an answer is not what the client should get.
+Prints each call and its result. The exit code is 1 if a result is wrong.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _ROWS = 2
 
 
 async def main(url: str, model: str) -> int:
-    """Make every call that the client has for such a server."""
+    """Make every call of the client for such a server."""
     async with httpx.AsyncClient() as http:
         metadata = (await http.get(f"{url}/v2/models/{model}")).json()
     [described] = metadata["inputs"]
@@ -32,7 +32,7 @@ async def main(url: str, model: str) -> int:
 
 
 async def ask_v1(url: str, model: str, rows: Any) -> list[tuple[str, object, bool]]:
-    """Each call of V1, its result, and whether that is right."""
+    """Return each V1 call, its result, and whether it is right."""
     async with InferenceRESTClient(RESTConfig(protocol="v1")) as client:
         live = await client.is_server_live(url)
         ready = await client.is_model_ready(url, model)
@@ -46,7 +46,7 @@ async def ask_v1(url: str, model: str, rows: Any) -> list[tuple[str, object, boo
 
 
 async def ask_v2(url: str, model: str, described: Any, rows: Any) -> list[tuple[str, object, bool]]:
-    """Each call of V2, its result, and whether that is right."""
+    """Return each V2 call, its result, and whether it is right."""
     async with InferenceRESTClient(RESTConfig(protocol="v2")) as client:
         live = await client.is_server_live(url)
         server_ready = await client.is_server_ready(url)

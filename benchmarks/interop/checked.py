@@ -1,4 +1,4 @@
-"""Clients that each ask about rows of their own, all at once, and look at every answer."""
+"""Concurrent clients with rows of their own, which check every answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from benchmarks.interop.dialects import Dialect
 from benchmarks.peers.entrants import Work
 
 # Clients send 1, 2, 3, 1, 2, 3, ... rows a request.
-_MOST_ROWS = 3
-_ASKS = 10
+_MAX_ROWS = 3
+_REQUESTS = 10
 _TIMEOUT_S = 60.0
 _HEADERS = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A request with the answer it must get."""
+    """A request with its right answer."""
 
     request_id: str
     body: bytes
@@ -27,25 +27,25 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What became of all requests."""
+    """The result of all requests."""
 
     requests: int
     wrong: Sequence[str] = ()
-    """What is wrong with each answer that is not the right one."""
+    """The fault of each wrong answer."""
     lost: Sequence[str] = ()
-    """Why each request that has no answer has none."""
+    """Why each lost request has no answer."""
 
 
 def questions(work: Work, *, dialect: Dialect, client: int) -> list[Question]:
-    """What one client asks, one after the other: the same rows each time, under another id."""
-    picked = [(client + more) % len(work.rows) for more in range(1 + client % _MOST_ROWS)]
+    """Return the requests of one client: always the same rows, each time with another id."""
+    picked = [(client + more) % len(work.rows) for more in range(1 + client % _MAX_ROWS)]
     rows, right = [work.rows[n] for n in picked], [work.answers[n] for n in picked]
-    ids = [f"{client}-{turn}" for turn in range(_ASKS)]
+    ids = [f"{client}-{turn}" for turn in range(_REQUESTS)]
     return [Question(request_id=each, body=dialect.write(rows, each), right=right) for each in ids]
 
 
 def fault(question: Question, *, dialect: Dialect, status: int, answer: bytes) -> str:
-    """What is wrong with an answer; empty if nothing is."""
+    """Return the fault of an answer, or ""."""
     if status != 200:
         return f"request {question.request_id} is answered {status}: {answer[:200]!r}"
     try:
@@ -58,7 +58,7 @@ def fault(question: Question, *, dialect: Dialect, status: int, answer: bytes) -
 
 
 async def check(url: str, *, dialect: Dialect, work: Work, clients: int) -> Checked:
-    """Ask from so many clients at once; each asks again when it has its answer."""
+    """Send the requests of all clients concurrently; each client waits for its answers."""
     limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
     async with httpx.AsyncClient(limits=limits, timeout=_TIMEOUT_S) as http:
         asked = [questions(work, dialect=dialect, client=client) for client in range(clients)]
@@ -71,7 +71,6 @@ async def check(url: str, *, dialect: Dialect, work: Work, clients: int) -> Chec
 
 
 async def _ask(asked: Sequence[Question], *, url: str, dialect: Dialect, http: httpx.AsyncClient) -> Checked:
-    """Ask as one client, one question after the other."""
     wrong, lost = [], []
     for question in asked:
         try:

@@ -1,4 +1,4 @@
-"""How rows are asked about in KServe V1 and in the Open Inference Protocol V2, and how answers are read."""
+"""Requests and answers of KServe V1 and of the Open Inference Protocol V2."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ from benchmarks.peers.catalogue import Row
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """One protocol, for a model called peer."""
+    """One protocol, for a model named peer."""
 
     name: str
     path: str
     write: Callable[[Sequence[Row], str], bytes]
-    """The body of a request for some rows; V2 carries the id."""
+    """Writes the body of a request; V2 includes the id."""
     read: Callable[[bytes, str], list[object]]
-    """One value for each row; LookupError, TypeError or ValueError if it is no answer to that id."""
+    """Reads one value per row; raises LookupError, TypeError or ValueError if it is no answer to the id."""
 
 
 def _write_v1(rows: Sequence[Row], request_id: str) -> bytes:

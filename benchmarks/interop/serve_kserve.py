@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, misc"
-"""KServe's server with one model, for V1 and V2. Runs in KServe's own environment.
+"""KServe's server with one model, for V1 and V2. Runs in KServe's environment.
 
 python serve_kserve.py --port 3000 --model sleep
 """

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found"
 """MLServer without parallel workers: the model runs in the process that speaks HTTP.
 
-Runs in MLServer's own environment; the models of the peers must be importable.
+Runs in MLServer's environment; `benchmarks/peers/servers` must be on its path.
 
 python serve_mlserver.py --port 3000 --model digits --wait-ms 10
 """
@@ -19,7 +19,7 @@ _OWN_BATCH_SIZE = 32
 
 
 def _model_settings(*, model: str, wait_ms: float) -> dict[str, object]:
-    """What MLServer reads about the model; without a wait its own batching stays off."""
+    """Return MLServer's settings of the model; without a wait its own batching stays off."""
     found: dict[str, object] = {"name": "peer", "implementation": "mlserver_server.Peer"}
     if model == "digits":
         found["implementation"] = "mlserver_sklearn.SKLearnModel"
@@ -33,11 +33,11 @@ if __name__ == "__main__":
     options = peer_model.options()
     folder = Path(tempfile.mkdtemp(prefix="interop-mlserver-"))
     server = {"host": peer_model.HOST, "http_port": options.port, "parallel_workers": 0, "debug": False}
-    # Any free port for gRPC, which nobody asks here.
+    # Any free port for gRPC, which is not used here.
     server |= {"grpc_port": 0, "metrics_endpoint": None, "environments_dir": str(folder)}
     (folder / "settings.json").write_text(json.dumps(server))
     model = _model_settings(model=options.model, wait_ms=options.wait_ms)
     (folder / "model-settings.json").write_text(json.dumps(model))
-    # Its own command serves the folder; what the model needs to know is in the environment.
+    # Its own command serves the folder; the environment carries the model's settings.
     command = [str(Path(sys.executable).with_name("mlserver")), "start", str(folder)]
     os.execve(command[0], command, {**os.environ, _MODEL: options.model})

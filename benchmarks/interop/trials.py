@@ -1,29 +1,26 @@
-"""One server, asked directly and through the proxy: all answers checked, then rates in turns."""
+"""One server, direct and through the proxy: check all answers, then measure in rounds."""
 
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.batch_counts import batches
-from benchmarks.interop.catalogue import READY_PATH, REQUIREMENTS, Target, proxy_command
+from benchmarks.harness.environments import Environment, environment
+from benchmarks.harness.marks import ratio_interval
+from benchmarks.harness.rounds import Round, Tell, interleave, measure
+from benchmarks.interop.catalogue import READY_PATH, REQUIREMENTS, Service, proxy_command
 from benchmarks.interop.checked import Checked, check
-from benchmarks.peers.entrants import Running, Work, running
-from benchmarks.peers.environments import Environment, environment
-from benchmarks.peers.judge import ratios, values
-from benchmarks.peers.loads import ClosedLoop, Round
-from uncork_loadtests.intervals import Interval, median_interval
+from benchmarks.peers.entrants import Work, running
+from uncork_loadtests.intervals import Interval
 
 DIRECT, PROXY = "direct", "proxy"
-Tell = Callable[[str], None]
-"""Called with what is being done now, in a few words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user chose."""
+    """The user's choices."""
 
     rounds: int
     seconds: float
@@ -33,96 +30,76 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """What was seen on one way to a server."""
+    """The measurements of a server on one way."""
 
     name: str
     """DIRECT or PROXY."""
     checked: Checked
     rounds: Sequence[Round]
-    rows_per_call: Sequence[float | None]
-    """In each round; None where the calls are not counted."""
 
     @property
     def faults(self) -> list[str]:
-        """What went wrong in the rounds: refused requests, lost connections."""
+        """Refused requests and lost connections of the rounds."""
         refused = [f"{each.refused} requests refused" for each in self.rounds if each.refused]
         return [*refused, *(each.fault for each in self.rounds if each.fault)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What was found for one server."""
+    """The result for one server."""
 
-    target: str
+    service: str
     ways: Sequence[Way]
     ratio: Interval | None
     """Requests per second through the proxy by those without it, round by round."""
 
 
-def server_environment(target: Target, *, work: Work, cache: Path) -> Environment:
-    """Give the environment of a server, with what its model needs; BenchError if pip fails."""
-    requirements = [*REQUIREMENTS[target.project], *work.requirements]
-    return environment(cache / target.project, requirements=requirements)
+def server_environment(service: Service, *, work: Work, cache: Path) -> Environment:
+    """Return the environment of a server and its model; raise BenchError if pip fails."""
+    requirements = [*REQUIREMENTS[service.project], *work.requirements]
+    return environment(cache / service.project, requirements=requirements)
 
 
-def measure(target: Target, *, cache: Path, settings: Settings, tell: Tell) -> Finding:
-    """Start a server and a proxy before it, check answers, measure in turns.
+def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell) -> Finding:
+    """Start a server and a proxy in front of it, check answers, measure in rounds.
 
-    Raises BenchError if one does not start or answer, WrongAnswerError if it answers a lone request wrong.
+    Raises:
+        WrongAnswerError: if a lone request is answered wrong.
+        BenchError: if a server does not start or answer.
     """
-    work = target.work(clients=settings.clients)
-    tell(f"environment of {target.project}")
-    made = server_environment(target, work=work, cache=cache)
+    work = service.work(clients=settings.clients)
+    tell(f"environment of {service.project}")
+    made = server_environment(service, work=work, cache=cache)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tell(f"starting {target.name}")
-        command = target.command(work=work, environment=made, folder=folder)
-        entrant = target.entrant(DIRECT, command=command, ready_path=READY_PATH)
+        tell(f"starting {service.name}")
+        command = service.command(work=work, environment=made, folder=folder)
+        entrant = service.entrant(DIRECT, command=command, ready_path=READY_PATH)
         server = stack.enter_context(running(entrant, work=work))
-        entrant = target.entrant(PROXY, command=proxy_command(server.server), ready_path="/readyz")
+        entrant = service.entrant(PROXY, command=proxy_command(server.server), ready_path="/readyz")
         proxy = stack.enter_context(running(entrant, work=work))
-        asked = {DIRECT: server, PROXY: proxy}
+        targets = {DIRECT: server, PROXY: proxy}
         checked = {}
-        for name, each in asked.items():
-            tell(f"{target.name}: checking answers, {name}")
-            url = each.server.url(target.dialect.path)
-            checked[name] = asyncio.run(
-                check(url, dialect=target.dialect, work=work, clients=settings.clients)
-            )
-        seen: dict[str, list[tuple[Round, float | None]]] = {name: [] for name in asked}
-        for turn in range(1, settings.rounds + 1):
-            # In turns: what else the machine does then falls on both alike.
-            for name, each in asked.items():
-                tell(f"{target.name}: round {turn} of {settings.rounds}, {name}")
-                seen[name].append(_round(each, settings=settings, turn=turn))
-    return finding(target.name, checked=checked, seen=seen)
+        for name, each in targets.items():
+            tell(f"{service.name}: checking answers, {name}")
+            checking = check(each.plan.url, dialect=service.dialect, work=work, clients=settings.clients)
+            checked[name] = asyncio.run(checking)
+
+        def measure_one(name: str, _: int) -> Round:
+            plan = replace(targets[name].plan, clients=settings.clients, seconds=settings.seconds)
+            # wrk takes little from the two cores that it shares with the servers; answers are checked before.
+            return measure(replace(targets[name], plan=plan), generator="wrk")
+
+        rounds = interleave(
+            targets, rounds=settings.rounds, measure=measure_one, tell=tell, title=service.name
+        )
+    return finding(service.name, checked=checked, rounds=rounds)
 
 
 def finding(
-    target: str, *, checked: Mapping[str, Checked], seen: Mapping[str, Sequence[tuple[Round, float | None]]]
+    service: str, *, checked: Mapping[str, Checked], rounds: Mapping[str, Sequence[Round]]
 ) -> Finding:
-    """Put together what was seen, by the way."""
-    ways = [
-        Way(
-            name=name,
-            checked=checked[name],
-            rounds=[each for each, _ in found],
-            rows_per_call=[rows for _, rows in found],
-        )
-        for name, found in seen.items()
-    ]
-    rates = {way.name: values(way.rounds, figure="requests_per_second") for way in ways}
-    found = ratios(rates[PROXY], by=rates[DIRECT])
-    return Finding(target=target, ways=ways, ratio=median_interval(found) if found else None)
-
-
-def _round(each: Running, *, settings: Settings, turn: int) -> tuple[Round, float | None]:
-    """Figures, and rows per call if there is a proxy that counts them."""
-    # It takes little from the two cores that it shares with the servers; answers are checked before.
-    load = ClosedLoop(connections=settings.clients, seconds=settings.seconds, generator="wrk")
-    before = batches(each.server)
-    found = load.measure(each, turn=turn)
-    after = batches(each.server)
-    if before is None or after is None or after[0] == before[0]:
-        return found, None
-    return found, (after[1] - before[1]) / (after[0] - before[0])
+    """Combine the measurements, by way."""
+    ways = [Way(name=name, checked=checked[name], rounds=found) for name, found in rounds.items()]
+    rates = {way.name: [each.requests_per_second for each in way.rounds] for way in ways}
+    return Finding(service=service, ways=ways, ratio=ratio_interval(rates[PROXY], by=rates[DIRECT]))

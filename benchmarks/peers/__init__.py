@@ -1,1 +1,1 @@
-"""Servers of other projects, each in an environment of its own, measured beside the gateway."""
+"""Servers of other projects, each in its own environment, compared with the gateway."""

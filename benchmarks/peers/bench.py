@@ -1,8 +1,8 @@
-"""Measure Uncork beside servers of other projects that serve the same models, in one run.
+"""Measure Uncork beside servers of other projects with the same models, in one run.
 
-Each peer runs in a virtual environment of its own, made from PyPI when it is first needed, with one
-worker, batches of at most 64 rows, and each of its settings. A report, never a test: a mark that is missed
-is no failure, wrong answers are. Ratios within one run compare; numbers of different runs do not.
+Each peer runs in its own virtual environment, made from PyPI when first needed, with one worker, batches of
+at most 64 rows, and each of its settings. A report, not a test: a missed mark is no failure, wrong answers
+are. Ratios within one run compare; figures of different runs do not.
 
     python -m benchmarks.peers.bench --peers mosec,static --model-points 1,0.02 --rounds 3
     python -m benchmarks.peers.bench --loop open --rates 30,90 --markdown table.md --plot pictures
@@ -15,32 +15,42 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from benchmarks.pairs import choose_generator
+from benchmarks.harness.cli import (
+    JsonFile,
+    MarkdownFile,
+    choose,
+    exit_with,
+    parse_counts,
+    reporting_failures,
+    write_json,
+)
+from benchmarks.harness.paths import CACHE
+from benchmarks.harness.report import origin_lines
+from benchmarks.harness.sheets import output, show
+from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.catalogue import PEERS, Peer
-from benchmarks.peers.contest import Outcome, Settings, compete
+from benchmarks.peers.contest import Settings, WorkResult, compete
 from benchmarks.peers.entrants import Work, digits_work, sleep_work
 from benchmarks.peers.model_point import ModelPoint
 from benchmarks.peers.pictures import draw
-from benchmarks.peers.report import Report, make_report, origin_lines, page
-from benchmarks.peers.sheets import output, show
+from benchmarks.peers.report import Report, make_report, page
 from benchmarks.peers.tables import marks_sheet, point_sheet
-from uncork_loadtests.endings import JsonFile, MarkdownFile, exit_with, telling_failures, write_json
 from uncork_loadtests.extras import require
 
-_CACHE = Path(__file__).parents[2] / ".peers"
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
 
 
 def main(
     model_points: Annotated[
-        str, typer.Option(help="Sleeping models, INTERCEPT,SLOPE in ms and ms per row, parted by semicolons.")
+        str,
+        typer.Option(help="Sleeping models, INTERCEPT,SLOPE in ms and ms per row, separated by semicolons."),
     ] = "1,0.02;5,0.1;40,1",
     digits: Annotated[
         bool, typer.Option("--digits", help="Also the forest of the digits example, in a closed loop.")
     ] = False,
     loop: Annotated[
         Literal["closed", "open", "both"],
-        typer.Option(help="Clients that wait for their answer, or requests that come at their times."),
+        typer.Option(help="Clients that wait for their answers, or Poisson arrivals."),
     ] = "closed",
     connections: Annotated[str, typer.Option(help="Closed loop: numbers of clients.")] = "1,16,64,256",
     rates: Annotated[
@@ -55,20 +65,23 @@ def main(
     peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,
     load: Annotated[
         Literal["auto", "python", "wrk"],
-        typer.Option(help="Generator of the closed loop; auto is wrk where it is installed."),
+        typer.Option(help="Generator of the closed loop; auto is wrk if it is installed."),
     ] = "auto",
-    cache: Annotated[Path, typer.Option(help="Where the peers' environments are kept.")] = _CACHE,
+    cache: Annotated[Path, typer.Option(help="Folder of the peers' environments.")] = CACHE,
     json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
     plot: Annotated[Path | None, typer.Option(help="Write pictures (SVG) into this folder.")] = None,
 ) -> None:
-    """Measure Uncork beside its peers, print tables, and judge what has a mark."""
-    chosen, points = parse_peers(peers), parse_points(model_points)
-    clients, percentages = parse_connections(connections), parse_rates(rates)
+    """Measure Uncork beside its peers, print tables, and judge the marks."""
+    chosen, points = (
+        [PEERS[name] for name in choose(peers, list(PEERS), what="peer")],
+        parse_points(model_points),
+    )
+    clients, percentages = parse_counts(connections), parse_rates(rates)
     if loop == "open" and not points:
         raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is not known")
     progress = Console(stderr=True)
-    with telling_failures("bench", progress=progress):
+    with reporting_failures("bench", progress=progress):
         if plot is not None:
             require("matplotlib.figure", wanted_by="--plot")
         settings = Settings(
@@ -85,21 +98,12 @@ def main(
         if markdown_file is not None:
             markdown_file.write_text(page(report))
         if plot is not None:
-            draw(report.outcomes, folder=plot)
-    exit_with([fault for outcome in report.outcomes for fault in outcome.wrong], progress=progress)
-
-
-def parse_peers(text: str) -> list[Peer]:
-    """Read names parted by commas; typer.BadParameter names one that is not known."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in PEERS:
-            raise typer.BadParameter(f"no peer {name!r}; there are {', '.join(PEERS)}")
-    return [PEERS[name] for name in names]
+            draw(report.results, folder=plot)
+    exit_with([fault for result in report.results for fault in result.wrong], progress=progress)
 
 
 def parse_points(text: str) -> list[ModelPoint]:
-    """Read INTERCEPT,SLOPE;...; typer.BadParameter if a pair is not two numbers that make a time."""
+    """Parse INTERCEPT,SLOPE;...; raise typer.BadParameter if a pair is not two numbers that make a time."""
     found = []
     for pair in filter(None, text.split(";")):
         try:
@@ -114,19 +118,8 @@ def parse_points(text: str) -> list[ModelPoint]:
     return found
 
 
-def parse_connections(text: str) -> list[int]:
-    """Read whole numbers parted by commas; typer.BadParameter unless there is one and all are at least 1."""
-    try:
-        found = [int(each) for each in text.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a list of whole numbers, such as 1,64") from error
-    if min(found) < 1:
-        raise typer.BadParameter(f"each of {text!r} must be at least 1, not {min(found)}")
-    return found
-
-
 def parse_rates(text: str) -> list[float]:
-    """Read percentages parted by commas, lowest first; typer.BadParameter unless all are above 0, to 100."""
+    """Parse percentages above 0 and up to 100, lowest first; raise typer.BadParameter for others."""
     try:
         found = sorted(float(each) for each in text.split(","))
     except ValueError as error:
@@ -146,28 +139,27 @@ def _measure(
     progress: Console,
 ) -> Report:
     console = output()
-    outcomes: list[Outcome] = []
-    report = make_report(outcomes, peers=peers, cache=cache, settings=settings)
+    results: list[WorkResult] = []
+    report = make_report(results, peers=peers, cache=cache, settings=settings)
     for work in works:
         with progress.status(work.name) as status:
-            outcomes.append(compete(work, peers=peers, cache=cache, settings=settings, tell=status.update))
-        _show(outcomes[-1], console=console)
-        # After each model, so that a failure of the next does not lose what is known.
-        report = make_report(outcomes, peers=peers, cache=cache, settings=settings)
+            results.append(compete(work, peers=peers, cache=cache, settings=settings, tell=status.update))
+        _show(results[-1], console=console)
+        # After each model, so that a failure of the next does not lose its figures.
+        report = make_report(results, peers=peers, cache=cache, settings=settings)
         if json_file is not None:
             write_json(report, json_file)
-    show(marks_sheet(outcomes), console=console)
-    for line in [*report.notes, *origin_lines(report.origin)]:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    lines = [*report.notes, *origin_lines(report.origin)]
+    show(marks_sheet(results), console=console, lines=lines)
     return report
 
 
-def _show(outcome: Outcome, *, console: Console) -> None:
-    for point in outcome.points:
+def _show(result: WorkResult, *, console: Console) -> None:
+    for point in result.points:
         show(point_sheet(point), console=console)
-    lines = [f"$ {command}" for command in outcome.commands.values()]
-    lines += [f"left out: {fault}" for fault in outcome.left_out]
-    for name, words in outcome.last_words.items():
+    lines = [f"$ {command}" for command in result.commands.values()]
+    lines += [f"left out: {fault}" for fault in result.left_out]
+    for name, words in result.last_words.items():
         lines.append(f"{name} wrote last:\n{words or '(nothing)'}")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What there is of each peer: what to install, which file serves it, how it is asked and answers."""
+"""The peers: packages, server files, and the form of requests and answers."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,41 +14,40 @@ def _compact(value: object) -> bytes:
 
 
 def write_row(row: Row) -> bytes:
-    """Write a row as the bare JSON list that it is."""
+    """Write a row as a bare JSON list."""
     return _compact(list(row))
 
 
 def read_number(answer: bytes) -> object:
-    """Read an answer that is a bare JSON number."""
+    """Read a bare JSON number."""
     return json.loads(answer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """A server of another project, or a simple one that is compared like them."""
+    """A server of another project, or a simple one of ours that is compared like them."""
 
     name: str
     requirements: tuple[str, ...]
-    """For pip; the first is the peer itself."""
+    """For pip; the peer itself comes first."""
     path: str
-    """Where rows are posted."""
     ready_path: str
     waits_ms: tuple[float | None, ...]
-    """The settings that are measured: how long a batch may wait to fill; None: it has no such setting."""
+    """Settings to measure: how long a batch may wait to fill; None: no such setting."""
     write: Callable[[Row], bytes] = write_row
-    """The body of a request for a row."""
+    """Writes the body of a request."""
     read: Callable[[bytes], object] = read_number
-    """The model's answer in the body of a reply; LookupError, TypeError or ValueError if there is none."""
+    """Reads the answer in a reply; raises LookupError, TypeError or ValueError if there is none."""
     front: str = ""
-    """A piece of the command line of the process that speaks HTTP; empty: it is the one that was started."""
+    """Part of the command line of the process that speaks HTTP; empty: the process that was started."""
     chosen: bool = True
-    """Whether it is measured unless others are asked for by name."""
+    """Whether it is measured by default."""
     note: str = ""
-    """What the reader of its numbers must know."""
+    """A note for the reader of its figures."""
 
     @property
     def server_file(self) -> str:
-        """The file in this folder that serves it."""
+        """File in `servers/`."""
         return f"{self.name}_server.py"
 
 
@@ -65,7 +64,7 @@ def _of_v2(answer: bytes) -> object:
 
 def _v2(row: Row) -> bytes:
     tensor = {"name": "rows", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
-    # With an id of ours the reply is the same every time: MLServer invents one for each otherwise.
+    # With an id the reply is always the same; without one MLServer invents an id per request.
     return _compact({"id": "1", "inputs": [tensor]})
 
 
@@ -84,7 +83,7 @@ _PEERS = (
         path="/predict",
         ready_path="/readyz",
         waits_ms=(1, 10),
-        note="its least wait here is 1 ms: with 0 it spins, also when idle.",
+        note="its shortest wait here is 1 ms: with 0 it spins, even when idle.",
     ),
     Peer(
         name="static",
@@ -92,7 +91,7 @@ _PEERS = (
         path="/predict",
         ready_path="/",
         waits_ms=(0, 10),
-        note="a naive static batcher of our own making: raw ASGI under uvicorn.",
+        note="a naive static batcher of our own: raw ASGI under uvicorn.",
     ),
     Peer(
         name="unbatched",
@@ -123,20 +122,20 @@ _PEERS = (
         read=lambda answer: json.loads(answer)["output"],
         chosen=False,
         note=(
-            "not chosen by default: idle it takes a sixth of a core from the others, it looks for work every "
-            "millisecond. Its least wait here is 1 ms: with 0 its worker spins."
+            "not chosen by default: when idle it takes a sixth of a core from the others, because it polls "
+            "every millisecond. Its shortest wait here is 1 ms: with 0 its worker spins."
         ),
     ),
     Peer(
         name="mlserver",
-        # Its workers ask uvloop for an event loop before there is one: newer versions refuse.
+        # Its workers ask uvloop for an event loop before there is one, which newer versions refuse.
         requirements=("mlserver==1.7.1", "uvloop==0.21.0"),
         path="/v2/models/peer/infer",
         ready_path="/v2/models/peer/ready",
         waits_ms=(1, 10),
         write=_v2,
         read=_of_v2,
-        note="0 turns its batching off, so its least wait here is 1 ms.",
+        note="0 turns its batching off, so its shortest wait here is 1 ms.",
     ),
     Peer(
         name="ray",
@@ -146,7 +145,7 @@ _PEERS = (
         waits_ms=(0, 10),
         front="ProxyActor",
         chosen=False,
-        note="not chosen by default: idle its processes take an eighth of a core from the others.",
+        note="not chosen by default: when idle its processes take an eighth of a core from the others.",
     ),
     Peer(
         name="pytriton",
@@ -160,7 +159,7 @@ _PEERS = (
         chosen=False,
         note=(
             "not chosen by default: the interpreter built into its Triton needs a standard library of about "
-            "its own age (Python 3.11.2 works, 3.11.7 does not); make .peers/pytriton with one that suits."
+            "its own age (Python 3.11.2 works, 3.11.7 does not); make .peers/pytriton with a suitable one."
         ),
     ),
 )

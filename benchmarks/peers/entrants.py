@@ -1,54 +1,56 @@
-"""The servers that are measured beside each other: their commands, starting them, asking them."""
+"""The servers of the comparison: their commands, starting them, checking their answers."""
 
 import contextlib
 import importlib.util
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.generators import Traffic
-from benchmarks.pairs import ask_alone
-from benchmarks.peers.catalogue import Peer, Row, read_number, write_row
-from benchmarks.peers.environments import Environment
-from benchmarks.peers.model_point import BATCH_CAP, ModelPoint
-from uncork_loadtests.servers import HOST, BenchError, Server, parse_stat, serve
+import psutil
 
-OURS = "uncork"
-_HERE = Path(__file__).parent
-_SLEEP = _HERE.parent / "services" / "sleep.py"
-_EXAMPLE = _HERE.parents[2] / "examples" / "digits"
+from benchmarks.harness.commands import environment as variables
+from benchmarks.harness.commands import uncork_serve
+from benchmarks.harness.environments import Environment
+from benchmarks.harness.paths import EXAMPLES, SERVICES
+from benchmarks.harness.report import OURS
+from benchmarks.harness.rounds import Target, ask_alone, target
+from benchmarks.peers.catalogue import Peer, Row, read_number, write_row
+from benchmarks.peers.model_point import BATCH_CAP, ModelPoint
+from uncork_loadtests.servers import BenchError, Server, serve
+
+SERVERS = Path(__file__).parent / "servers"
+_SLEEP = SERVICES / "sleep.py"
+_EXAMPLE = EXAMPLES / "digits"
 _GOAL_MS = 1000
+# A peer may report ready before its worker is.
 _FIRST_ANSWER_SECONDS = 30.0
-"""A peer may say it is ready before its worker is."""
-_PROC = Path("/proc")
 
 
 class WrongAnswerError(BenchError):
-    """A server answered a row with something else than the model's answer."""
+    """A server answered a row with a value other than the model's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What all entrants serve at one point, and what they are asked."""
+    """The model that all entrants serve, and the requests for it."""
 
     name: str
-    """As it is called in the tables."""
+    """In the tables."""
     model: str
-    """As the peers know it: sleep or digits."""
+    """For the peers: sleep or digits."""
     point: ModelPoint | None
-    """How long the sleeping model takes."""
+    """Execution time of the sleeping model."""
     variables: Mapping[str, str]
-    """Environment variables that tell the model its settings."""
+    """Environment variables with the model's settings."""
     rows: Sequence[Row]
     answers: Sequence[float]
-    """The right one for each row."""
+    """The right answer to each row."""
     requirements: Sequence[str]
-    """What the model needs in the environment of every peer."""
+    """Packages that the model needs in every peer's environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +66,8 @@ class Entrant:
     front: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """An entrant that is up and answers right."""
-
-    server: Server
-    front: Server
-    """The same, seen as the process that speaks HTTP."""
-    traffic: Traffic
-    """Every row, with the bytes of its answer."""
-
-
 def sleep_work(point: ModelPoint) -> Work:
-    """Give rows of four floats whose sums are exact, and all different."""
+    """Return the sleeping model, with rows of four floats whose sums are exact and different."""
     rows = [[float(n), 0.5, n / 4, -1.25] for n in range(20)]
     return Work(
         name=f"sleep {point.intercept_ms:g} + {point.slope_ms:g}n ms",
@@ -93,9 +84,10 @@ def sleep_work(point: ModelPoint) -> Work:
 
 
 def digits_work() -> Work:
-    """Give images of the digits example and what its forest, asked here, makes of them.
+    """Return the forest of the digits example, with images and its answers to them.
 
-    BenchError if scikit-learn is not installed or the forest is not trained.
+    Raises:
+        BenchError: if scikit-learn is not installed or the forest is not trained.
     """
     if importlib.util.find_spec("sklearn") is None or importlib.util.find_spec("joblib") is None:
         raise BenchError("digits needs scikit-learn: pip install 'uncork[examples]'")
@@ -120,11 +112,14 @@ def digits_work() -> Work:
 
 
 def ours(work: Work, *, workers: int = 1, goal_ms: float = _GOAL_MS) -> Entrant:
-    """Uncork with one worker and its defaults."""
+    """Return Uncork with its defaults."""
     service = f"{_EXAMPLE / 'service.py'}:Digits" if work.model == "digits" else f"{_SLEEP}:Sleep"
-    command = [*_variables(work), sys.executable, "-m", "uncork", "serve", service, "--host", HOST]
-    command += ["--workers", str(workers), "--mb-max-latency", f"{goal_ms:g}"]
-    command += ["--mb-max-batch-size", str(BATCH_CAP)]
+    options = {
+        "--workers": workers,
+        "--mb-max-latency": f"{goal_ms:g}",
+        "--mb-max-batch-size": BATCH_CAP,
+    }
+    command = [*variables(work.variables), *uncork_serve(service, options)]
     return Entrant(
         name=OURS,
         command=command,
@@ -137,8 +132,9 @@ def ours(work: Work, *, workers: int = 1, goal_ms: float = _GOAL_MS) -> Entrant:
 
 
 def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Path) -> list[Entrant]:
-    """One entrant for each setting of `peer`; `folder` takes what it writes while it runs."""
-    base = [*_variables(work), f"TMPDIR={folder}", str(environment.python), str(_HERE / peer.server_file)]
+    """Return an entrant for each setting of a peer; `folder` is for its temporary files."""
+    base = variables({**work.variables, "TMPDIR": folder})
+    base += [str(environment.python), str(SERVERS / peer.server_file)]
     base += ["--model", work.model]
     return [
         Entrant(
@@ -154,15 +150,13 @@ def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Pat
     ]
 
 
-def _variables(work: Work) -> list[str]:
-    return ["env", *(f"{name}={value}" for name, value in work.variables.items())]
-
-
 @contextlib.contextmanager
-def running(entrant: Entrant, *, work: Work) -> Iterator[Running]:
-    """Run `entrant` until the block ends; enter once it has answered every row right.
+def running(entrant: Entrant, *, work: Work) -> Iterator[Target]:
+    """Run an entrant until the block ends; enter once it has answered every row right.
 
-    Raises BenchError when it does not start or answer, WrongAnswerError when it answers a row wrong.
+    Raises:
+        WrongAnswerError: if it answers a row wrong.
+        BenchError: if it does not start or answer.
     """
     with _whole_group(entrant) as server:
         bodies = [entrant.write(row) for row in work.rows]
@@ -170,14 +164,12 @@ def running(entrant: Entrant, *, work: Work) -> Iterator[Running]:
         answers = ask_alone(server, path=entrant.path, bodies=bodies)
         for answer, right in zip(answers, work.answers, strict=True):
             check_answer(answer, right=right, entrant=entrant)
-        traffic = Traffic(path=entrant.path, bodies=bodies, expected=answers, connections=1, seconds=1.0)
-        yield Running(
-            server=server, front=replace(server, pid=_front_pid(server, entrant.front)), traffic=traffic
-        )
+        front = replace(server, pid=_front_pid(server, entrant.front))
+        yield target(server, path=entrant.path, bodies=bodies, expected=answers, front=front)
 
 
 def check_answer(answer: bytes, *, right: float, entrant: Entrant) -> None:
-    """Raise WrongAnswerError unless `answer` holds the value that is `right`."""
+    """Raise WrongAnswerError unless the answer holds the right value."""
     try:
         value = entrant.read(answer)
     except (LookupError, TypeError, ValueError) as error:
@@ -188,14 +180,14 @@ def check_answer(answer: bytes, *, right: float, entrant: Entrant) -> None:
 
 @contextlib.contextmanager
 def _whole_group(entrant: Entrant) -> Iterator[Server]:
-    """Serve, and leave nothing of the server's process group behind."""
+    """Serve, then kill the rest of the server's process group."""
     started: Server | None = None
     try:
         with serve(entrant.name, command=entrant.command, ready_path=entrant.ready_path) as started:
             yield started
     finally:
         if started is not None:
-            # Some peers leave workers behind when they are told to stop.
+            # Some peers leave workers behind.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
 
@@ -214,22 +206,12 @@ def _await_answer(server: Server, *, path: str, body: bytes) -> None:
 
 
 def _front_pid(server: Server, front: str) -> int:
-    """Find the process below `server` whose command line holds `front`."""
+    """Return the process below the server whose command line contains `front`."""
     if not front:
         return server.pid
-    for pid in _below(server.pid):
-        with contextlib.suppress(OSError):  # it ended while we were looking
-            if front in (_PROC / str(pid) / "cmdline").read_text().replace("\0", " "):
-                return pid
+    for process in psutil.Process(server.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may have ended
+            # With a blank at the end, which a pattern may ask for.
+            if front in " ".join([*process.cmdline(), ""]):
+                return process.pid
     raise BenchError(f"{server.name} has no process with {front!r} in its command line")
-
-
-def _below(pid: int) -> list[int]:
-    parents = {}
-    for folder in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parents[int(folder.name)], _ = parse_stat((folder / "stat").read_text())
-    found = [pid]
-    for each in found:  # grows while it is walked
-        found += [child for child, parent in parents.items() if parent == each]
-    return found[1:]

@@ -1,74 +1,43 @@
-"""What Uncork is meant to reach beside its peers, and whether it does."""
+"""What Uncork should reach beside its peers, and whether it does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
-from benchmarks.peers.judge import Figure, best, ratios, values
-from benchmarks.peers.loads import Round
+from benchmarks.harness.marks import Bound, State, Values, at_least, at_most, ratios
+from benchmarks.harness.rounds import Round
 from benchmarks.peers.model_point import ModelPoint
 from uncork_loadtests.intervals import Interval, median_interval
 
 BEST = "the best peer"
 LIMIT = "the limit"
-State = Literal["met", "missed", "within the noise", "too few rounds", "no mark"]
-# With fewer, the median lies outside of all that was seen too often to judge by them.
-_LEAST_ROUNDS = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bound:
-    """What a ratio must not pass."""
-
-    value: float
-    upper: bool
-    """Whether it must not be above it; else it must not be below."""
-
-    def state(self, ratios: Sequence[float]) -> State:
-        """Judge one ratio for each round; within the noise is a bound that their 95 % interval holds."""
-        if len(ratios) < _LEAST_ROUNDS:
-            return "too few rounds"
-        found = median_interval(ratios)
-        if (found.high <= self.value) if self.upper else (found.low >= self.value):
-            return "met"
-        missed = (found.low > self.value) if self.upper else (found.high < self.value)
-        return "missed" if missed else "within the noise"
-
-    def __str__(self) -> str:
-        return f"at {'most' if self.upper else 'least'} {self.value:g}"
-
-
-def at_most(value: float) -> Bound:
-    """An upper bound."""
-    return Bound(value=value, upper=True)
-
-
-def at_least(value: float) -> Bound:
-    """A lower bound."""
-    return Bound(value=value, upper=False)
+Figure = Literal["requests_per_second", "p50", "p99", "in_goal", "soon", "front_cpu"]
+"""A field of Round that entrants are compared by."""
+_LESS_IS_BETTER = ("p50", "p99", "front_cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A figure of Uncork, what it is divided by, and where the ratio should lie."""
+    """A figure of Uncork, its divisor, and the bound of the ratio."""
 
     figure: Figure
     rival: str
-    """BEST, LIMIT, or a peer, of which the best setting counts."""
+    """BEST, LIMIT, or a peer, in its best setting."""
     bound: Bound | None
     """None: the ratio is only reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of a mark."""
+    """A mark and its result."""
 
     mark: Mark
     rival: str
-    """Whose figure it was divided by in the end; as in the mark if there was nobody."""
+    """The entrant that was the divisor; as in the mark if there was none."""
     ratio: Interval | None
     rounds: int
-    """In how many rounds both had a figure."""
+    """Rounds in which both have a figure."""
     state: State
 
 
@@ -99,35 +68,27 @@ _OPEN: Mapping[ModelPoint, Sequence[Mark]] = {
     _HEAVY: _PROMPT,
 }
 
-TWO_WORKERS = at_least(1.9)
-"""Requests per second with two workers, by those with one."""
-LARGE_BODIES = at_least(0.5)
-"""Bytes per second, by those of a bare server that drops them."""
-FLAT = at_most(1.5)
-"""The gateway's processor time per request, by that at the start of the range."""
-FLAT_FROM_CONNECTIONS = 16
-
 
 def closed_marks(model: ModelPoint | None, *, clients: int) -> list[Mark]:
-    """What is judged with so many clients; a ratio to the best peer is always there."""
+    """Return the marks of a closed loop; a ratio to the best peer is always among them."""
     found = list(_CLOSED.get((model, clients), ())) if model else []
     return _with_best(found, "p50" if clients == 1 else "requests_per_second")
 
 
 def open_marks(model: ModelPoint) -> list[Mark]:
-    """What is judged at every rate; ratios of p50 and p99 to the best peer are always there."""
+    """Return the marks of an open loop; ratios of p50 and p99 to the best peer are always among them."""
     return _with_best(list(_OPEN.get(model, ())), "p50", "p99")
 
 
 def _with_best(marks: list[Mark], *figures: Figure) -> list[Mark]:
-    there = {mark.figure for mark in marks if mark.rival == BEST}
-    return marks + [_mark(figure, BEST) for figure in figures if figure not in there]
+    present = {mark.figure for mark in marks if mark.rival == BEST}
+    return marks + [_mark(figure, BEST) for figure in figures if figure not in present]
 
 
 def verdict(
     mark: Mark, rounds: Mapping[str, Sequence[Round | None]], *, ours: str, limit: float | None
 ) -> Verdict:
-    """Judge the rounds of one point, by the name of the entrant, by a mark."""
+    """Judge the rounds of one point, by entrant."""
     rival: str | None = LIMIT if limit else None
     if mark.rival != LIMIT:
         rival = best(rounds, figure=mark.figure, among=_rivals(mark, rounds, ours=ours))
@@ -150,5 +111,28 @@ def _rivals(mark: Mark, rounds: Mapping[str, Sequence[Round | None]], *, ours: s
     others = [name for name in rounds if name != ours]
     if mark.rival == BEST:
         return others
-    # An entrant is named after its peer and its setting.
+    # An entrant's name is that of its peer and its setting.
     return [name for name in others if name.split()[0] == mark.rival]
+
+
+def less_is_better(figure: Figure) -> bool:
+    return figure in _LESS_IS_BETTER
+
+
+def values(rounds: Sequence[Round | None], *, figure: Figure) -> Values:
+    """Return the figure in every round; None for a void round."""
+    return [None if each is None else getattr(each, figure) for each in rounds]
+
+
+def best(rounds: Mapping[str, Sequence[Round | None]], *, figure: Figure, among: Iterable[str]) -> str | None:
+    """Return the entrant with the best median of these rounds, which can only favour it.
+
+    Entrants with a figure in less than half of the rounds do not count; None if none is left.
+    """
+    medians = {}
+    for name in among:
+        known = [value for value in values(rounds[name], figure=figure) if value is not None]
+        if known and 2 * len(known) >= len(rounds[name]):
+            medians[name] = median(known)
+    pick = min if less_is_better(figure) else max
+    return pick(medians, key=lambda name: medians[name]) if medians else None

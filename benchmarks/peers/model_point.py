@@ -1,10 +1,10 @@
-"""The sleeping model, as numbers: how long it takes, and what that allows."""
+"""The sleeping model in numbers: its execution time, and the throughput that it allows."""
 
 from dataclasses import dataclass
 
 BATCH_CAP = 64
-# What a request costs besides the model, in seconds: the way to a server on the same machine and back.
-_WAY_S = 0.0004
+# Round trip to a server on the same machine.
+_ROUND_TRIP_S = 0.0004
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,14 +15,14 @@ class ModelPoint:
     slope_ms: float
 
     def seconds(self, rows: int) -> float:
-        """How long a batch of `rows` takes."""
+        """Return the execution time of a batch."""
         return (self.intercept_ms + self.slope_ms * rows) / 1000
 
     @property
     def capacity(self) -> float:
-        """Requests per second that one worker answers in full batches."""
+        """Requests per second of one worker in full batches."""
         return BATCH_CAP / self.seconds(BATCH_CAP)
 
     def limit(self, connections: int) -> float:
-        """Requests per second that no server can pass for so many closed-loop clients and one worker."""
-        return min(connections / (self.seconds(connections) + _WAY_S), self.capacity)
+        """Return the highest possible requests per second for these closed-loop clients and one worker."""
+        return min(connections / (self.seconds(connections) + _ROUND_TRIP_S), self.capacity)

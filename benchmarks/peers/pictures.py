@@ -1,4 +1,4 @@
-"""Pictures of a comparison with the peers, drawn with matplotlib, which comes with ``uncork[loadtest]``."""
+"""Pictures of the comparison with the peers, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.report import OURS
+from benchmarks.harness.sheets import median_known
 from benchmarks.peers.catalogue import PEERS
-from benchmarks.peers.contest import Outcome, Point
-from benchmarks.peers.entrants import OURS
-from benchmarks.peers.judge import Figure, best, values
-from benchmarks.peers.sheets import median_known
-from uncork_loadtests.picture_style import (
+from benchmarks.peers.contest import Point, WorkResult
+from benchmarks.peers.marks import Figure, best, values
+from uncork_loadtests.reports.style import (
     BLUE,
     DARK_GREY,
     GREEN,
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-# Of the names below a picture; more do not fit into its width.
-_MOST_IN_A_ROW = 5
+# More names do not fit below a picture.
+_LEGEND_COLUMNS = 5
 _COLOURS = (DARK_GREY, BLUE, SKY_BLUE, GREEN, PURPLE, ORANGE, "#999933", "#882255", "#332288")
 _MARKS = "s^vDPX<>h"
 _LOOKS = {OURS: (VERMILION, "o")} | {
     name: (colour, mark) for name, colour, mark in zip(PEERS, _COLOURS, _MARKS, strict=True)
 }
-"""Colour and mark: the same in every picture, in Okabe and Ito's colours as far as they go."""
+"""Colour and marker, the same in every picture; Okabe and Ito's palette, extended."""
 
 
-def draw(outcomes: Sequence[Outcome], *, folder: Path) -> list[Path]:
-    """Draw one picture for each kind of load that was measured; OSError if one cannot be written."""
+def draw(results: Sequence[WorkResult], *, folder: Path) -> list[Path]:
+    """Draw one picture per kind of load; raise OSError if one cannot be written."""
     from matplotlib import rc_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    closed = [[point for point in each.points if point.connections] for each in outcomes]
-    opened = [[point for point in each.points if point.rate] for each in outcomes]
+    closed = [[point for point in each.points if point.connections] for each in results]
+    opened = [[point for point in each.points if point.rate] for each in results]
     made = []
     with rc_context(STYLE):
         for name, works, picture in (("closed", closed, _throughput), ("open", opened, _p99)):
-            there = [points for points in works if points]
-            if there:
+            measured = [points for points in works if points]
+            if measured:
                 made.append(folder / f"peers-{name}.svg")
-                picture(there).savefig(made[-1])
+                picture(measured).savefig(made[-1])
     return made
 
 
 def draw_curve(
     points: Sequence[tuple[float, float]], *, path: Path, title: str, labels: tuple[str, str]
 ) -> None:
-    """Draw one line over a logarithmic axis; OSError if it cannot be written."""
+    """Draw one line over a logarithmic axis; raise OSError if it cannot be written."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Picture
 
@@ -107,7 +107,7 @@ def _p99(works: Sequence[Sequence[Point]]) -> Picture:
 def _panels(
     works: Sequence[Sequence[Point]], title: str, figure: Figure, scaled: Callable[[Point, float], float]
 ) -> tuple[Picture, list[Axes]]:
-    """A panel for each model, with a line for each server in its best setting at each point."""
+    """Draw a panel per model, with a line per server in its best setting at each point."""
     from matplotlib.figure import Figure as Picture
 
     picture = Picture(figsize=(max(6.6, 3.6 * len(works) + 0.4), 4.2), layout="constrained")
@@ -121,7 +121,7 @@ def _panels(
                 legend.setdefault(name, _draw_line(axes, name, line))
     headline(picture, title)
     picture.legend(
-        legend.values(), legend.keys(), loc="outside lower center", ncols=min(len(legend), _MOST_IN_A_ROW)
+        legend.values(), legend.keys(), loc="outside lower center", ncols=min(len(legend), _LEGEND_COLUMNS)
     )
     return picture, panels
 

@@ -1,15 +1,14 @@
-"""Tables of what a comparison with the peers found."""
+"""Tables of the comparison with the peers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from benchmarks.peers.contest import Outcome, Point
-from benchmarks.peers.entrants import OURS
-from benchmarks.peers.judge import Figure, less_is_better, values
-from benchmarks.peers.loads import SOON_S, Round
-from benchmarks.peers.marks import LIMIT, Bound, Verdict
-from benchmarks.peers.sheets import Sheet, median_known, text
-from uncork_loadtests.intervals import Interval
+from benchmarks.harness.marks import Bound
+from benchmarks.harness.report import OURS
+from benchmarks.harness.rounds import SOON_S, Round
+from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
+from benchmarks.peers.contest import Point, WorkResult
+from benchmarks.peers.marks import LIMIT, Figure, Verdict, less_is_better, values
 
 FIGURES: Mapping[Figure, str] = {
     "requests_per_second": "requests/s",
@@ -19,7 +18,7 @@ FIGURES: Mapping[Figure, str] = {
     "soon": f"share within {SOON_S * 1000:g} ms",
     "front_cpu": "front cpu",
 }
-"""What figures are called."""
+"""Names of figures."""
 
 
 class _Column(NamedTuple):
@@ -45,7 +44,7 @@ _RATE = _Column("req/s", lambda each: each.requests_per_second, 0)
 
 
 def point_sheet(point: Point) -> Sheet:
-    """Medians over the rounds, best entrant first, and what is judged by them."""
+    """Tabulate the medians over the rounds, best entrant first, with the verdicts."""
     figure: Figure = "p99" if point.rate else "p50" if point.connections == 1 else "requests_per_second"
     columns = [_RATE, *_LATENCIES, *_COSTS]
     if point.rate:
@@ -66,8 +65,8 @@ def point_sheet(point: Point) -> Sheet:
     )
 
 
-def marks_sheet(outcomes: Sequence[Outcome]) -> Sheet:
-    """All that has a mark, over all models and loads."""
+def marks_sheet(results: Sequence[WorkResult]) -> Sheet:
+    """Tabulate the marks of all models and loads."""
     rows = [
         [
             point.work,
@@ -78,8 +77,8 @@ def marks_sheet(outcomes: Sequence[Outcome]) -> Sheet:
             _bound_text(each.mark.bound),
             each.state,
         ]
-        for outcome in outcomes
-        for point in outcome.points
+        for result in results
+        for point in result.points
         for each in point.verdicts
         if each.state != "no mark"
     ]
@@ -110,7 +109,7 @@ LEGEND = (
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """Say in one line how Uncork stands to a rival."""
+    """Write a verdict in one line."""
     mark = verdict.mark
     what = f"{FIGURES[mark.figure]}, {OURS} / {verdict.rival}"
     if verdict.ratio is None:
@@ -120,11 +119,6 @@ def verdict_line(verdict: Verdict) -> str:
     if verdict.state != "no mark":
         after = f"mark: {mark.bound}, {verdict.state}"
     return f"{what}: {interval_text(verdict.ratio)}; {after}"
-
-
-def interval_text(ratio: Interval | None) -> str:
-    """A median with its 95 % interval; a dash for none."""
-    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
 
 
 def _bound_text(bound: Bound | None) -> str:
@@ -137,7 +131,7 @@ def _bounds(point: Point) -> str:
 
 
 def _order(point: Point, *, figure: Figure) -> list[str]:
-    """Names, the best first; without a figure last, whichever way it points."""
+    """Return the entrants, best first, those without a figure last."""
     medians = {name: median_known(values(found, figure=figure)) for name, found in point.rounds.items()}
     sign = 1 if less_is_better(figure) else -1
     return sorted(medians, key=lambda name: (medians[name] is None, sign * (medians[name] or 0.0)))

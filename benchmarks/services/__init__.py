@@ -1,1 +1,1 @@
-"""Tiny services the bench serves. They are run by file path and never imported by loadtests."""
+"""Small services that benchmarks serve by file path."""

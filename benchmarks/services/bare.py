@@ -1,4 +1,4 @@
-"""The least an ASGI server can do with a request: the yardstick for the echo service."""
+"""The least work of an ASGI server for a request: the yardstick of the echo service."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The least an ASGI server can do with a large body: the yardstick for the length service."""
+"""The least work of an ASGI server for a large body: the yardstick of the length service."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -11,7 +11,7 @@ async def app(
     receive: Callable[[], Awaitable[Message]],
     send: Callable[[Message], Awaitable[None]],
 ) -> None:
-    """Drop the whole body, piece by piece, and answer 200 with its bytes less the quotes of a JSON string."""
+    """Drop the body piece by piece, and answer 200 with its length without the quotes of a JSON string."""
     if scope["type"] != "http":
         raise ValueError(f"only http is served here, not {scope['type']}")
     count, more = 0, True

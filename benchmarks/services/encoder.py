@@ -1,4 +1,4 @@
-"""A transformer encoder with random weights: what it takes is what counts, not what it says."""
+"""A transformer encoder with random weights; only its execution time matters."""
 
 import os
 from typing import Any
@@ -14,10 +14,10 @@ _FIRST = 4
 
 
 class Encoder(Service):
-    """Has ENCODER_LAYERS layers, ENCODER_WIDTH wide; on a GPU if there is one."""
+    """Has ENCODER_LAYERS layers of width ENCODER_WIDTH; runs on a GPU if there is one."""
 
     def setup(self) -> None:
-        """Make the model; once in every worker, everywhere the same."""
+        """Create the model, the same in every worker."""
         torch.manual_seed(0)
         width = int(os.environ["ENCODER_WIDTH"])
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -28,7 +28,7 @@ class Encoder(Service):
 
     @api(input=NdArray(dtype="int64", shape=(None,)))
     def encode(self, tokens: Any) -> Any:
-        """Return the first numbers of the mean over the tokens of each row."""
+        """Return the first components of the mean over the tokens of each row."""
         with torch.inference_mode():
             states = self.encoder(self.embedding(torch.from_numpy(tokens).to(self.device)))
             return states.mean(dim=1)[:, :_FIRST].cpu().numpy()

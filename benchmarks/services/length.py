@@ -1,11 +1,11 @@
-"""A service for large bodies: what is measured is how they get to it."""
+"""A service for large bodies, to measure their transport."""
 
 from uncork import Service, api
 from uncork.adapters import Json
 
 
 class Length(Service):
-    """Counts."""
+    """Counts characters."""
 
     @api(input=Json())
     def length(self, texts: list[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The sleeping model under every policy in one gateway, so that policies are compared in one process."""
+"""The sleeping model under every policy in one gateway, to compare policies in one process."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A model that sleeps for a time linear in the rows of its batch, and adds up each row."""
+"""A model that sleeps for a time linear in the rows of its batch, and sums each row."""
 
 import os
 import time
@@ -11,7 +11,6 @@ class Sleep(Service):
     """Takes PEER_INTERCEPT_MS + PEER_SLOPE_MS * rows milliseconds for a batch."""
 
     def setup(self) -> None:
-        """Read the two numbers; once in every worker."""
         self.intercept_ms = float(os.environ["PEER_INTERCEPT_MS"])
         self.slope_ms = float(os.environ["PEER_SLOPE_MS"])
 

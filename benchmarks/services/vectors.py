@@ -1,4 +1,4 @@
-"""A service with large answers: what is measured is how they get out."""
+"""A service with large answers, to measure their transport."""
 
 import os
 from typing import Any
@@ -10,10 +10,10 @@ from uncork.adapters import NdArray
 
 
 class Vectors(Service):
-    """Answers each number with VECTOR_VALUES others."""
+    """Answers each number with VECTOR_VALUES numbers."""
 
     def setup(self) -> None:
-        """Draw the values; every worker has the same."""
+        """Draw the values, the same in every worker."""
         random = np.random.default_rng(1)
         self.values = random.standard_normal(int(os.environ["VECTOR_VALUES"]), dtype="float32")
 

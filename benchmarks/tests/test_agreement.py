@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks.agreement import Agreement, check_agreement
+from benchmarks.models.agreement import Agreement, check_agreement
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import our_service
 
@@ -16,7 +16,6 @@ BODIES = [b"[%d,0.5]" % number for number in range(6)]
 
 
 def test_requests_that_share_a_batch_agree() -> None:
-    """And what would prove nothing is an error: answers that are all the same."""
     with our_service(ECHO, options=["--policy", "fixed:200:6", "--mb-max-latency", "60000"]) as server:
         assert check_agreement(server, path="/echo", bodies=BODIES) == Agreement(
             requests=6, largest_batch=6, largest_difference=0.0
@@ -26,7 +25,6 @@ def test_requests_that_share_a_batch_agree() -> None:
 
 
 def test_requests_that_share_no_batch_prove_nothing() -> None:
-    """Nor is there anything to compare in an answer that is an error."""
     with our_service(ECHO, options=["--policy", "none", "--mb-max-latency", "60000"]) as server:
         with pytest.raises(BenchError, match="no two of 6 requests sent at once shared a batch"):
             check_agreement(server, path="/echo", bodies=BODIES)

@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chaos.questions import Row, answer
-from benchmarks.fault_costs.bench import parse_parts, text_of
+from benchmarks.chaos.questions import Row, right_answer
+from benchmarks.fault_costs.bench import text_of
 from benchmarks.fault_costs.findings import Finding, faults_of, mark_line
 from benchmarks.fault_costs.model import limit_per_s, payload
 from benchmarks.fault_costs.overload import Step
@@ -24,14 +23,15 @@ from benchmarks.fault_costs.poison import CLEAN, KINDS, Kind, Trial, try_batch
 from benchmarks.fault_costs.poison import finding as poison_finding
 from benchmarks.fault_costs.rolling import CASES, Turn, due_times_s
 from benchmarks.fault_costs.rolling import finding as rolling_finding
-from benchmarks.fault_costs.snapshots import Look, at_times, growth, replaced, sum_of
-from benchmarks.peers.marks import at_least, at_most
+from benchmarks.fault_costs.snapshots import Snapshot, at_times, growth, replaced
+from benchmarks.harness.marks import at_least, at_most
+from benchmarks.harness.metrics import sum_of
 from tests.loadtests.fake_server import reply, serving
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.loops import ClosedLoop
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.loops import ClosedLoop
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.servers import HOST, BenchError, Server
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(
     url="http://service/", payload=Payload(bodies=(b"1",)), rate=600.0, seconds=2.0, warmup_s=0.0, goal_s=1.0
@@ -40,7 +40,7 @@ RAISES = KINDS[1]
 
 
 def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_after: int = 0) -> Outcome:
-    """A run of two seconds that saw each (status, latency in seconds) so many times."""
+    """A run of two seconds with each (status, latency in seconds, count)."""
     recorder = Recorder()
     for status, latency_s, times in seen:
         for at in range(times):
@@ -59,9 +59,10 @@ def outcome(*seen: tuple[int, float, int], wrong: bool = False, without_retry_af
     )
 
 
-def seen_at(at_s: float, *, memory_bytes: int = 1, queue_rows: int = 0, workers: Sequence[int] = ()) -> Look:
-    """A look at a gateway."""
-    return Look(
+def seen_at(
+    at_s: float, *, memory_bytes: int = 1, queue_rows: int = 0, workers: Sequence[int] = ()
+) -> Snapshot:
+    return Snapshot(
         at_s=at_s,
         memory_bytes=memory_bytes,
         queue_rows=queue_rows,
@@ -84,12 +85,10 @@ def seen_at(at_s: float, *, memory_bytes: int = 1, queue_rows: int = 0, workers:
 def test_a_figure_is_held_against_its_mark(
     value: float | None, bound: object, void: str, ending: str
 ) -> None:
-    """What is void is not judged."""
     assert mark_line("it", value, bound=bound, unit="ms", void=void).endswith(ending)  # type: ignore[arg-type]
 
 
 def test_what_is_lost_or_wrong_is_told() -> None:
-    """Each kind for itself; refusals are allowed where they are said to be."""
     good = outcome((200, 0.1, 10), (503, 0.01, 10))
 
     assert faults_of("it", good, allowed=frozenset({200, 503})) == []
@@ -106,7 +105,6 @@ def test_what_is_lost_or_wrong_is_told() -> None:
 
 
 def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
-    """Whatever else they say."""
     answers = deque(
         [reply(b"busy", status="503 Busy"), reply(b"busy", status="503 Busy", fields="Retry-After: 1\r\n")]
     )
@@ -130,7 +128,6 @@ def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
 
 
 def test_looks_tell_of_growth_and_replacement() -> None:
-    """What came before the time does not count for the one, and does for the other."""
     looks = [
         seen_at(1, memory_bytes=10, workers=[1, 2]),
         seen_at(10, memory_bytes=100, workers=[2, 3]),
@@ -146,7 +143,6 @@ def test_looks_tell_of_growth_and_replacement() -> None:
 
 
 def test_metrics_are_summed_by_label() -> None:
-    """Over all apis, and those of one reason only."""
     page = (
         "# TYPE uncork_releases counter\n"
         'uncork_releases_total{api="a",reason="full"} 2.0\n'
@@ -160,7 +156,6 @@ def test_metrics_are_summed_by_label() -> None:
 
 
 def test_the_model_has_a_limit_and_right_answers() -> None:
-    """20 + 4 n ms, on two workers."""
     found = payload()
 
     assert limit_per_s(20, workers=2) == pytest.approx(400.0)
@@ -169,12 +164,11 @@ def test_the_model_has_a_limit_and_right_answers() -> None:
 
 
 def test_goodput_is_what_comes_within_the_goal() -> None:
-    """Late answers are none, and a table tells how many there are of each."""
-    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), looks=[])
+    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     overload = Step(
         name="4 times",
         outcome=outcome((200, 0.9, 900), (200, 1.1, 100), (503, 0.06, 2250), (503, 0.01, 750)),
-        looks=[seen_at(0.4, memory_bytes=50_000_000, queue_rows=70), seen_at(2, memory_bytes=60_000_000)],
+        snapshots=[seen_at(0.4, memory_bytes=50_000_000, queue_rows=70), seen_at(2, memory_bytes=60_000_000)],
     )
 
     found = overload_finding(saturated, [overload])
@@ -191,7 +185,6 @@ def test_goodput_is_what_comes_within_the_goal() -> None:
 
 @given(count=st.integers(0, 20), seconds=st.floats(1.0, 100.0))
 def test_strikes_are_even_and_leave_time_at_the_end(count: int, seconds: float) -> None:
-    """More than one interval."""
     times = due_times_s(count, seconds=seconds)
 
     assert len(times) == count
@@ -201,7 +194,6 @@ def test_strikes_are_even_and_leave_time_at_the_end(count: int, seconds: float) 
 
 
 def test_replacement_is_held_against_the_same_load_left_alone() -> None:
-    """A request that is refused counts, and so does a worker that was not replaced."""
     alone, reloaded, recycled = CASES
     turns = [
         Turn(case=alone, outcome=outcome((200, 0.1, 1000)), replaced=0),
@@ -218,12 +210,10 @@ def test_replacement_is_held_against_the_same_load_left_alone() -> None:
 
 
 def trial(kind: Kind, *, last_s: float, round_: int = 0, right: int = 63, status: int | None = 500) -> Trial:
-    """A batch."""
     return Trial(kind=kind, round=round_, right=right, status=status, last_s=last_s)
 
 
 def test_poison_is_held_against_the_clean_batch_of_its_round() -> None:
-    """And what the others got against what they should have."""
     trials = [
         *(trial(CLEAN, round_=at, last_s=0.2 * (at + 1), right=64, status=None) for at in range(2)),
         *(
@@ -244,13 +234,12 @@ def test_poison_is_held_against_the_clean_batch_of_its_round() -> None:
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"right": 62}, "poison: raises at once: 62 of 63 others were answered rightly"),
+        ({"right": 62}, "poison: raises at once: 62 of 63 others were answered right"),
         ({"status": 200}, "poison: raises at once: it got 200"),
         ({"status": None}, "poison: raises at once: it got None"),
     ],
 )
 def test_a_neighbour_that_pays_is_a_fault(changed: dict[str, int | None], fault: str) -> None:
-    """So is poison that is not told what it is."""
     whole = trial(RAISES, last_s=1.0)
 
     assert whole.fault == ""
@@ -258,7 +247,7 @@ def test_a_neighbour_that_pays_is_a_fault(changed: dict[str, int | None], fault:
 
 
 def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
-    """One batch against a server that spoils so many answers, and says that it had so many full batches."""
+    """Try one batch against a server with this many spoilt answers, which reports this many full batches."""
     served, looked = count(), count()
 
     async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -274,7 +263,7 @@ def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
         elif next(served) < spoilt:
             writer.write(b"no answer at all\r\n\r\n" if spoilt > 1 else reply(b'"another"'))
         else:
-            writer.write(reply(msgspec.json.encode(answer(row))))
+            writer.write(reply(msgspec.json.encode(right_answer(row))))
 
     async def run() -> Trial:
         async with serving(handle) as url, asyncio.timeout(30):
@@ -292,7 +281,6 @@ def tried(kind: Kind, *, spoilt: int = 0, batches: int = 1) -> Trial:
     [(CLEAN, 0, 64, None), (RAISES, 0, 63, 500), (RAISES, 1, 62, 500), (RAISES, 2, 61, 500)],
 )
 def test_a_batch_is_asked_for_at_once(kind: Kind, spoilt: int, right: int, status: int | None) -> None:
-    """Answers of others, and what is no answer, are not right."""
     found = tried(kind, spoilt=spoilt)
 
     assert (found.right, found.status, found.round) == (right, status, 3)
@@ -301,21 +289,12 @@ def test_a_batch_is_asked_for_at_once(kind: Kind, spoilt: int, right: int, statu
 
 @pytest.mark.parametrize("batches", [0, 2])
 def test_requests_that_do_not_share_a_batch_show_nothing(batches: int) -> None:
-    """Nobody's neighbour can pay then."""
     with pytest.raises(BenchError, match="64 requests did not share one batch"):
         tried(RAISES, batches=batches)
 
 
-def test_parts_are_chosen_by_name() -> None:
-    """In the order in which they run."""
-    assert parse_parts("rolling, overload") == ["overload", "rolling"]
-    with pytest.raises(typer.BadParameter, match="there is no part 'fire'; there are overload, poison"):
-        parse_parts("fire")
-
-
 def test_the_section_has_what_all_parts_found() -> None:
-    """Paragraphs first, then tables."""
-    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), looks=[])
+    saturated = Step(name="saturated", outcome=outcome((200, 0.3, 1000)), snapshots=[])
     found = text_of(
         [
             overload_finding(saturated, [saturated]),

@@ -1,4 +1,4 @@
-"""Mutated requests: what they are follows from the seed; what they do to a server is found."""
+"""Mutated requests follow from the seed, and failures of a server are found."""
 
 import asyncio
 from collections.abc import Iterable
@@ -23,8 +23,6 @@ FINE = reply(b"fine")
 
 @given(number=st.integers(0, 10_000), name=st.sampled_from(sorted(EXAMPLES)))
 def test_a_mutation_follows_from_its_seed(number: int, name: str) -> None:
-    """So that a request that failed can be sent again."""
-
     def make() -> bytes:
         random = Random(number)
         return mutated(EXAMPLES[name]().draw(random), random)
@@ -34,7 +32,6 @@ def test_a_mutation_follows_from_its_seed(number: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_mutations_differ_from_each_other(name: str) -> None:
-    """Hardly any is the same as another, and they touch head, framing and body."""
     random, example = Random(1), EXAMPLES[name]()
 
     made = [mutated(example.draw(random), random) for _ in range(500)]
@@ -47,12 +44,11 @@ def test_mutations_differ_from_each_other(name: str) -> None:
 
 @given(data=st.binary(max_size=200), seed=st.integers(0, 1000))
 def test_bytes_can_always_be_changed(data: bytes, seed: int) -> None:
-    """Also if there are none; and what comes of it is not without bounds."""
     assert len(changed_bytes(data, Random(seed))) <= 2 * len(data) + 6000
 
 
 class Scripted(asyncio.Protocol):
-    """A server's end of a connection: has an answer for the good request, and one for all others."""
+    """A server with an answer for the valid request, and another for all others."""
 
     def __init__(self, good: bytes, other: bytes, transports: list[asyncio.Transport]) -> None:
         self._transports = transports
@@ -60,7 +56,6 @@ class Scripted(asyncio.Protocol):
         self._other = other
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep it."""
         self._transport = cast(asyncio.Transport, transport)
         self._transports.append(self._transport)
 
@@ -74,7 +69,7 @@ class Scripted(asyncio.Protocol):
 
 
 def fuzzed(other: bytes, *, good: Iterable[bytes] = repeat(FINE)) -> Found:
-    """Send some requests to a server with these answers, one good one for each connection."""
+    """Send requests to a server with these answers."""
     answers = iter(good)
 
     async def run() -> Found:
@@ -99,7 +94,6 @@ def fuzzed(other: bytes, *, good: Iterable[bytes] = repeat(FINE)) -> Found:
 
 
 def test_a_server_that_refuses_what_is_wrong_has_no_faults() -> None:
-    """Some mutations change nothing, and are answered."""
     found = fuzzed(reply(b"no", status="400 Bad"))
 
     assert found.faults == []
@@ -118,7 +112,6 @@ def test_a_server_that_refuses_what_is_wrong_has_no_faults() -> None:
     ],
 )
 def test_a_server_that_fails_is_found_out(other: bytes, says: str) -> None:
-    """By status, by nonsense, by silence; each fault says how to have it again."""
     faults = fuzzed(other).faults
 
     assert faults
@@ -126,7 +119,6 @@ def test_a_server_that_fails_is_found_out(other: bytes, says: str) -> None:
 
 
 def test_a_neighbour_that_is_answered_otherwise_is_found_out() -> None:
-    """A good request must go on being answered as it was."""
     faults = fuzzed(reply(b"no", status="400 Bad"), good=chain([FINE], repeat(reply(b"other")))).faults
 
     assert len(faults) == 4
@@ -134,13 +126,11 @@ def test_a_neighbour_that_is_answered_otherwise_is_found_out() -> None:
 
 
 def test_an_example_that_does_not_work_is_not_fuzzed() -> None:
-    """What it answers to a good request would mean nothing."""
     with pytest.raises(BenchError, match="fake does not answer a good request"):
         fuzzed(FINE, good=repeat(reply(b"no", status="400 Bad")))
 
 
 def test_the_handler_of_a_service_may_fail() -> None:
-    """Its 500 is not ours."""
     found = fuzzed(reply(b"the handler of api 'x' failed; error id 1", status="500 Failed"))
 
     # Answers to HEAD have no body that could say so.
@@ -149,7 +139,6 @@ def test_the_handler_of_a_service_may_fail() -> None:
 
 
 def test_answers_are_counted_by_status() -> None:
-    """Of all apis together; other metrics do not count."""
     metrics = """
 # TYPE uncork_requests_total counter
 uncork_requests_total{api="a",status="200"} 3.0

@@ -1,4 +1,4 @@
-"""Servers of other projects behind the proxy, except for what it is for: nothing is measured or installed."""
+"""The parts of scripts/interop that measure and install nothing."""
 
 import asyncio
 import json
@@ -9,14 +9,15 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.interop.bench import faults, parse_only, sheet
-from benchmarks.interop.catalogue import REQUIREMENTS, TARGETS, Target
+from benchmarks.harness.cli import choose
+from benchmarks.harness.environments import Environment
+from benchmarks.interop.bench import faults, sheet
+from benchmarks.interop.catalogue import REQUIREMENTS, SERVICES, Service
 from benchmarks.interop.checked import Checked, Question, check, fault, questions
 from benchmarks.interop.dialects import V1, V2, Dialect
 from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
 from benchmarks.peers.entrants import Work
-from benchmarks.peers.environments import Environment
-from benchmarks.tests.peers_rounds import rounds
+from benchmarks.tests.peers.made_up_rounds import rounds
 from tests.loadtests.fake_server import Handler, reply, serving
 
 CLIENTS = 7
@@ -25,18 +26,17 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 RATES = {DIRECT: [100.0, 50.0, 80.0], PROXY: [400.0, 250.0, 320.0]}
 
 
-def sleeping() -> Target:
-    """Give the first server."""
-    return TARGETS[0]
+def sleeping() -> Service:
+    return SERVICES[0]
 
 
 def work() -> Work:
-    """Give rows that all have another answer."""
+    """Rows with different answers."""
     return sleeping().work(clients=CLIENTS)
 
 
 def answer_v2(body: bytes) -> dict[str, object]:
-    """Answer as a server that adds up the rows."""
+    """Answer like a server that sums rows."""
     asked = json.loads(body)
     (tensor,) = asked["inputs"]
     (rows, width), data = tensor["shape"], tensor["data"]
@@ -45,7 +45,7 @@ def answer_v2(body: bytes) -> dict[str, object]:
 
 
 def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> bytes:
-    """Say these values in either protocol; V1 has no ids."""
+    """Write these values in either protocol; V1 has no ids."""
     if dialect is V1:
         return json.dumps({"predictions": values}).encode()
     output = {"name": "sums", "shape": [len(values)], "data": values}
@@ -53,15 +53,14 @@ def saying(dialect: Dialect, values: list[float], request_id: str = "1") -> byte
 
 
 def found(**checked: Checked) -> Finding:
-    """Give a server that was asked on both ways; all went well unless `checked` says otherwise."""
-    seen = {way: [(each, 4.0) for each in rounds(requests_per_second=rates)] for way, rates in RATES.items()}
+    """A finding without faults, except for those in `checked`."""
+    seen = {way: rounds(requests_per_second=rates) for way, rates in RATES.items()}
     well = Checked(requests=10)
-    return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, seen=seen)
+    return finding("theirs", checked={way: checked.get(way, well) for way in RATES}, rounds=seen)
 
 
 @given(dialect=DIALECTS, values=st.lists(NUMBERS, min_size=1), data=st.data())
 def test_only_the_right_answer_is_right(dialect: Dialect, values: list[float], data: st.DataObject) -> None:
-    """One value that is another, one more or one less is a fault."""
     question = Question(request_id="1", body=b"", right=values)
     at = data.draw(st.integers(0, len(values) - 1))
     other = data.draw(NUMBERS.filter(lambda value: value != values[at]))
@@ -77,14 +76,12 @@ def test_only_the_right_answer_is_right(dialect: Dialect, values: list[float], d
 
 @given(dialect=DIALECTS, answer=st.binary() | st.sampled_from([b"{}", b"[]", b"null", b'{"outputs": []}']))
 def test_what_is_no_answer_is_told_with_its_text(dialect: Dialect, answer: bytes) -> None:
-    """Whatever it is."""
     question = Question(request_id="1", body=b"", right=[1.5])
 
     assert repr(answer[:200]) in fault(question, dialect=dialect, status=200, answer=answer)
 
 
 def test_a_refusal_and_the_answer_to_another_are_faults() -> None:
-    """The values alone do not make it right, nor does a shape that is not theirs."""
     question = Question(request_id="3-1", body=b"", right=[1.5])
     stretched = {"id": "3-1", "outputs": [{"name": "sums", "shape": [2, 1], "data": [1.5]}]}
 
@@ -98,7 +95,6 @@ def test_a_refusal_and_the_answer_to_another_are_faults() -> None:
 
 @pytest.mark.parametrize("dialect", [V1, V2])
 def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
-    """So that an answer that went to a neighbour is seen; one, two or three rows a request."""
     asked = [questions(work(), dialect=dialect, client=client) for client in range(CLIENTS)]
 
     assert len({tuple(each[0].right) for each in asked}) == CLIENTS
@@ -107,7 +103,6 @@ def test_every_client_asks_about_rows_of_its_own(dialect: Dialect) -> None:
 
 
 def test_rows_are_written_as_the_protocols_have_them() -> None:
-    """V2 flat, with its shape."""
     rows = [[1.0, 2.5], [3.0, -4.0]]
 
     assert json.loads(V1.write(rows, "7")) == {"instances": rows}
@@ -118,8 +113,6 @@ def test_rows_are_written_as_the_protocols_have_them() -> None:
 
 
 def test_a_server_that_is_right_has_no_faults() -> None:
-    """Every client's every request was looked at."""
-
     async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(json.dumps(answer_v2(body)).encode()))
 
@@ -127,8 +120,6 @@ def test_a_server_that_is_right_has_no_faults() -> None:
 
 
 def test_swapped_answers_and_lost_requests_are_told_apart() -> None:
-    """One client gets another's values under its own id, one gets nothing."""
-
     async def handler(body: bytes, writer: asyncio.StreamWriter) -> None:
         answer = answer_v2(body)
         if answer["id"] == "3-2":
@@ -146,7 +137,7 @@ def test_swapped_answers_and_lost_requests_are_told_apart() -> None:
 
 
 def ask(handler: Handler) -> Checked:
-    """Have all clients ask a server."""
+    """Run all clients against a server."""
 
     async def run() -> Checked:
         async with serving(handler) as url:
@@ -159,7 +150,6 @@ def ask(handler: Handler) -> Checked:
 
 
 def test_the_ratio_is_taken_round_by_round() -> None:
-    """Each way has a line of its own in the table; the ratio stands beside the second."""
     table = sheet([found()], clients=64)
 
     direct, proxied = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
@@ -170,7 +160,6 @@ def test_the_ratio_is_taken_round_by_round() -> None:
 
 
 def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy() -> None:
-    """How a server treats those who ask it directly is not ours to answer for, unless it answers wrong."""
     wrong, lost = Checked(requests=10, wrong=["w"]), Checked(requests=10, lost=["gone"])
 
     assert faults(found()) == []
@@ -180,9 +169,8 @@ def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy
     assert faults(found(proxy=lost)) == ["theirs, proxy: gone"]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_every_server_has_a_file_that_serves_it(target: Target) -> None:
-    """And an environment of its own to serve it in."""
+@pytest.mark.parametrize("target", SERVICES, ids=lambda target: target.name)
+def test_every_server_has_a_file_that_serves_it(target: Service) -> None:
     environment = Environment(folder=Path("cache"))
 
     command = target.command(work=work(), environment=environment, folder=Path("scratch"))
@@ -191,11 +179,12 @@ def test_every_server_has_a_file_that_serves_it(target: Target) -> None:
     assert target.project in REQUIREMENTS
 
 
-def test_projects_are_chosen_by_name() -> None:
-    """One that is not known is named."""
-    assert {target.project for target in parse_only("kserve")} == {"kserve"}
-    assert parse_only(",".join(REQUIREMENTS)) == list(TARGETS)
+def test_names_are_chosen() -> None:
+    known = list(REQUIREMENTS)
+
+    assert choose("kserve", known, what="project") == ["kserve"]
+    assert choose("kserve, mlserver", known, what="project") == known
     with pytest.raises(typer.BadParameter, match="no project 'triton'; there are mlserver, kserve"):
-        parse_only("kserve,triton")
+        choose("kserve,triton", known, what="project")
     with pytest.raises(typer.BadParameter, match="no project is given"):
-        parse_only(",")
+        choose(",", known, what="project")

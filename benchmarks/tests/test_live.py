@@ -1,4 +1,4 @@
-"""Live against simulated: what is compared, and how it is told. The measuring itself is that of compare."""
+"""Settings and table of scripts/bench-live."""
 
 import pytest
 import typer
@@ -14,7 +14,7 @@ LIGHT = Setting(intercept_ms=10, slope_ms=0.2, workers=2, rate=50)
 
 
 def seen(setting: Setting, ratios: dict[str, Interval | None]) -> Comparison:
-    """A comparison in which policies had these ratios."""
+    """A comparison with these ratios."""
     results = [
         Result(policy=name, medians=dict.fromkeys(METRICS), ratios=dict.fromkeys(METRICS, ratio))
         for name, ratio in ratios.items()
@@ -23,20 +23,17 @@ def seen(setting: Setting, ratios: dict[str, Interval | None]) -> Comparison:
 
 
 def test_settings_are_chosen_by_number() -> None:
-    """In the order in which they were asked for."""
     assert parse_settings("3, 1") == [SETTINGS[2], SETTINGS[0]]
 
 
 @pytest.mark.parametrize("only", ["", "0", "13", "1,,2", "-1", "x"])
 def test_other_numbers_are_refused(only: str) -> None:
-    """The message says what there is."""
     with pytest.raises(typer.BadParameter, match="settings are numbered 1 to 12"):
         parse_settings(only)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_live_and_simulated_are_under_the_same_traffic(setting: Setting) -> None:
-    """The rate of a cell is its load times what full batches carry."""
     cell, plan = setting.cell(), setting.plan(1.0)
 
     assert (cell.workers, cell.clients) == (setting.workers, plan.clients)
@@ -50,7 +47,6 @@ def test_live_and_simulated_are_under_the_same_traffic(setting: Setting) -> None
 
 
 def test_the_simulator_says_that_waiting_for_nothing_costs() -> None:
-    """At a low rate a wait of 20 ms is most of the latency; the base is as good as itself."""
     ratios = simulated(LIGHT)
 
     assert ratios["fixed:0"]["mean_ms"] == Interval(median=1.0, low=1.0, high=1.0)
@@ -59,7 +55,6 @@ def test_the_simulator_says_that_waiting_for_nothing_costs() -> None:
 
 
 def test_a_row_tells_both_ratios() -> None:
-    """One row for each policy but the base; a dash where no round counts."""
     told = rows_of(LIGHT, seen(LIGHT, {"cork": Interval(median=0.9, low=0.85, high=0.951), "aimd": None}))
 
     assert [row[1] for row in told] == LIGHT.policies[1:]
@@ -70,7 +65,6 @@ def test_a_row_tells_both_ratios() -> None:
 
 
 def test_one_worker_is_compared_by_every_figure() -> None:
-    """Only `cork` takes part; the differences are small."""
     setting = SETTINGS[8]
     told = rows_of(setting, seen(setting, {"cork": Interval(median=1.01, low=1.004, high=1.0155)}))
 
@@ -83,7 +77,6 @@ def test_one_worker_is_compared_by_every_figure() -> None:
 
 
 def test_a_gateway_has_an_api_for_every_policy() -> None:
-    """At the path that its traffic is sent to."""
     settings = {api.description.route: api.description.settings for api in find_apis(Policies)}
 
     assert all(settings[f"/{policy}"].policy == policy for policy in ALL_POLICIES)

@@ -1,4 +1,4 @@
-"""What the bench of parsing compares does the same, and is counted as it should be."""
+"""The ways to parse that scripts/bench-parse compares are equivalent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 
 
 class Noting(Adapter):
-    """Keeps what it was given in each call."""
+    """Records its arguments."""
 
     kind = "json"
 
@@ -33,7 +33,6 @@ class Noting(Adapter):
 @EVERY_CASE
 @pytest.mark.parametrize("requests", [1, 7])
 def test_all_ways_parse_the_same(case: Case, requests: int) -> None:
-    """The values of every request, in order."""
     bodies = case.bodies(requests)
     merged, *others = (pd.DataFrame(case.parse(way, bodies)()) for way in case.ways)
 
@@ -45,7 +44,6 @@ def test_all_ways_parse_the_same(case: Case, requests: int) -> None:
 
 @EVERY_CASE
 def test_all_ways_are_answered_the_same(case: Case) -> None:
-    """Each request gets its first column."""
     bodies = case.bodies(5)
     first = pd.DataFrame(case.parse("merged", bodies)()).iloc[:, 0]
 
@@ -55,7 +53,6 @@ def test_all_ways_are_answered_the_same(case: Case) -> None:
 
 
 def test_each_alone_is_parsed_alone() -> None:
-    """And joined once."""
     adapter, joined = Noting(), []
 
     def join(parts: Sequence[Any]) -> int:
@@ -68,7 +65,6 @@ def test_each_alone_is_parsed_alone() -> None:
 
 
 def test_the_table_has_a_row_for_each_size_and_work() -> None:
-    """With one round there are figures, but nothing is judged."""
     found = sheet(CASES[-1], rounds=1)
 
     sizes = [size for size in ("1", "10", "100", "1000") for _ in range(2)]

@@ -1,26 +1,26 @@
-"""Sections of the page of benchmarks, and the pure parts of the benches that print them."""
+"""Sections of docs/benchmarks.md, and the pure parts of the benchmarks that print them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.agreement import TOLERANCE, largest_difference
-from benchmarks.encoder import ON_CPU, Times, times_sheet
-from benchmarks.peers.sheets import Sheet
-from benchmarks.section import policies_sheet, section
-from benchmarks.sentences import texts
-from uncork_loadtests.batch_times import Measured, SizeTime, fit
+from benchmarks.harness.report import policies_sheet, section
+from benchmarks.harness.sheets import Sheet
+from benchmarks.models.agreement import TOLERANCE, largest_difference
+from benchmarks.models.encoder import ON_CPU, Times, times_sheet
+from benchmarks.models.sentences import texts
 from uncork_loadtests.compare import Comparison, LeftOut, Rounds, Turn, relate
-from uncork_loadtests.plan import Payload, Plan
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Estimate
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.tuning.batch_times import BatchTimes, SizeTime, fit
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), clients=4)
 
 
 def turn(rate: float, p99_ms: float | None) -> Turn:
-    """A measurement in which all went well."""
+    """A valid measurement."""
     return Turn(
         mean_ms=10.0,
         p50_ms=8.25,
@@ -38,7 +38,6 @@ def turn(rate: float, p99_ms: float | None) -> Turn:
 
 
 def test_a_section_is_its_command_what_was_done_and_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paragraphs are wrapped, however they were broken."""
     monkeypatch.setattr("sys.argv", ["bench.py", "--rounds", "3"])
     table = Sheet(title="Times", columns=["rows", "ms"], rows=[["1", "2"]], notes=["a note"])
     long = "\n    words ".join("many" for _ in range(30))
@@ -58,7 +57,6 @@ def test_a_section_is_its_command_what_was_done_and_the_tables(monkeypatch: pyte
 
 
 def test_policies_are_related_to_the_first() -> None:
-    """Where a round lacks a p99 there is no ratio; what was left out is told."""
     whole = [
         {"none": turn(10.0, 90.0), "cork": turn(30.0, 45.0)},
         {"none": turn(10.0, 90.0), "cork": turn(30.0, None)},
@@ -82,7 +80,6 @@ def test_policies_are_related_to_the_first() -> None:
 
 
 def test_no_rounds_are_an_empty_table() -> None:
-    """The reasons are all there is to say."""
     rounds = Rounds(whole=[], left_out=[LeftOut(number=0, policy="cork", reason="it fell behind")])
     comparison = Comparison(target="service.py:Service", plan=PLAN, rounds=rounds, results=[])
 
@@ -92,7 +89,6 @@ def test_no_rounds_are_an_empty_table() -> None:
 
 
 def test_numbers_that_are_close_agree() -> None:
-    """The largest difference is told, of whatever answer."""
     alone = [np.array([1.0, 2.0]), np.array([[3.0]]), np.array([])]
     together = [np.array([1.0, 2.0 - TOLERANCE / 2]), np.array([[3.0 + TOLERANCE / 4]]), np.array([])]
 
@@ -111,7 +107,6 @@ def test_numbers_that_are_close_agree() -> None:
 def test_other_numbers_are_told(
     other: np.ndarray[tuple[int, ...], np.dtype[np.float64]], message: str
 ) -> None:
-    """With the number of the request."""
     same = np.array([1.0, 2.0])
 
     with pytest.raises(BenchError, match=message):
@@ -119,7 +114,6 @@ def test_other_numbers_are_told(
 
 
 def test_texts_are_short_and_long_and_always_the_same() -> None:
-    """Of 3 to 100 words, short ones more often."""
     found = texts(200)
     words = [len(text.split()) for text in found]
 
@@ -130,7 +124,6 @@ def test_texts_are_short_and_long_and_always_the_same() -> None:
 
 
 def test_bodies_of_the_encoder_differ() -> None:
-    """Else nothing could be told from comparing answers."""
     assert len(set(ON_CPU.bodies())) == len(ON_CPU.bodies()) > 1
 
 
@@ -142,16 +135,15 @@ def test_bodies_of_the_encoder_differ() -> None:
             Estimate(intercept_ms=2.1, slope_ms=0.98),
             "64 requests at once took longer than the goal",
             [
-                "what the gateway has learned from the same batches, says its `/metrics`: 2.1 + 0.98 n ms",
+                "the gateway's estimate from the same batches, by its `/metrics`: 2.1 + 0.98 n ms",
                 "64 requests at once took longer than the goal",
             ],
         ),
     ],
 )
 def test_batch_times_come_with_their_lines(learned: Estimate | None, stopped: str, more: list[str]) -> None:
-    """The line through them, what the gateway made of them, and why it ended early."""
     sizes = tuple(SizeTime(rows=n, median_ms=2.0 + n, times_ms=(2.0 + n,)) for n in (1, 2, 4))
-    measured = Measured(
+    measured = BatchTimes(
         sizes=sizes, rows_per_request=1, overhead_ms=0.5, gateway_cpu_us=None, stopped=stopped
     )
 

@@ -1,20 +1,20 @@
-"""Policies side by side: one service and one load under each of them, in turns, round by round.
+"""Compare policies: one service and one load under each, in turns, round by round.
 
-Every policy has a server of its own; all are started first, and those that are not loaded sleep. The
-policies of a round get the same arrivals, those of another round others. Ratios are taken within rounds:
-what else the machine does in a round falls on all policies alike.
+Every policy has its own server; all are started first. The policies of a round get the same arrivals; each
+round has others. Ratios are taken within rounds, so that disturbances of the machine affect all policies
+alike.
 """
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import Outcome, run
+from uncork_loadtests.generator.fleet import Outcome, run
 from uncork_loadtests.intervals import Interval, median_interval
-from uncork_loadtests.plan import Plan
+from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, Server
 from uncork_loadtests.targets import aimed, our_service
+from uncork_loadtests.traffic.plan import Plan
 
 METRICS = (
     "mean_ms",
@@ -26,37 +26,36 @@ METRICS = (
     "gateway_cpu_us",
     "workers_cpu_us",
 )
-"""The figures of a Turn that are summed up and related."""
+"""The figures of a Turn that are compared."""
 
 _REPEATS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What one policy made of the load once. None: too few answers, or not known."""
+    """One measurement of one policy. None: unknown, or too few answers."""
 
     mean_ms: float | None
     p50_ms: float | None
     p99_ms: float | None
     answered_per_s: float
     in_goal: float | None
-    """Share of all requests with a good answer within the goal."""
     batch_rows: float | None
     """Mean over batches."""
     gateway_cpu_us: float | None
-    """Processor time per request in microseconds, the warm-up counted in both; that of workers likewise."""
+    """Processor time per request, warm-up included."""
     workers_cpu_us: float | None
     failure: str
-    """Why it failed; empty if it did not."""
+    """Why it failed, or ""."""
     wrong: int
     first_wrong: str
     void: str
-    """Why it says nothing about the policy; empty if it does."""
+    """Why it says nothing about the policy, or ""."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """A round that does not count."""
+    """A void round."""
 
     number: int
     policy: str
@@ -65,17 +64,17 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """What was measured."""
+    """All measurements."""
 
     whole: Sequence[Mapping[str, Turn]]
-    """Of each round that counts, the turn of every policy."""
+    """Each valid round, by policy."""
     left_out: Sequence[LeftOut] = ()
     interrupted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One policy: medians over the rounds, and ratios to the first policy; None where a round lacks one."""
+    """One policy: medians over the rounds, and ratios to the first; None if a round lacks the figure."""
 
     policy: str
     medians: Mapping[str, float | None]
@@ -84,17 +83,17 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All policies under one load."""
+    """Policies under one load."""
 
     target: str
     plan: Plan
     rounds: Rounds
     results: Sequence[Result]
-    """In the order in which they were asked for; empty if no round counts."""
+    """In the order of the request; empty without a complete round."""
 
     @property
     def faults(self) -> list[str]:
-        """What makes the comparison a failure."""
+        """Reasons why the comparison failed."""
         if not self.rounds.whole:
             return ["no round counts"]
         return [
@@ -106,21 +105,21 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What is to be compared.
+    """A comparison to make.
 
     Raises:
-        ValueError: if there are fewer than two policies, one is there twice, or there are no rounds.
+        ValueError: unless there are two or more different policies and at least one round.
     """
 
     target: str
     policies: Sequence[str]
     plan: Plan
-    """Its url is replaced by that of each server; without a goal, the goal of the api is taken."""
+    """Its URL is replaced by that of each server; without a goal it gets the API's."""
     rounds: int = 5
     path: str | None = None
-    """Where to post; None: the route of the first api."""
+    """Path of the API; None: the first API."""
     options: Sequence[str] = ()
-    """Further options of `uncork serve`."""
+    """More options of `uncork serve`."""
 
     def __post_init__(self) -> None:
         if len(set(self.policies)) < max(2, len(self.policies)):
@@ -130,14 +129,14 @@ class Contest:
 
 
 def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
-    """Start the servers, load one after the other, and relate what was seen.
+    """Start the servers, load them in turns, and compare.
 
-    `tell` is called with what is being done now. Ctrl-C ends it; the rounds that were complete count.
+    `tell` is called with each step. Ctrl-C ends the comparison; complete rounds count.
 
     Raises:
         BenchError: if a server does not become ready.
         LoadTestError: if a server cannot be reached, or a generator failed.
-        NoSuchApi: if the service has no api that batches at the path.
+        NoSuchApi: if the service has no API that batches at the path.
         KeyboardInterrupt: before the first measurement.
     """
     with contextlib.ExitStack() as stack:
@@ -156,9 +155,9 @@ def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
 def alternate(
     target: str, entrants: Mapping[str, tuple[Server, Plan]], *, rounds: int, tell: Callable[[str], None]
 ) -> Comparison:
-    """Load the server of each policy in turns, and relate the policies to the first.
+    """Load the server of each policy in turns, and compare the policies with the first.
 
-    `entrants` gives, for each policy, its server and the plan for that server; policies may share a server.
+    `entrants` maps each policy to its server and its plan; policies may share a server.
 
     Raises:
         LoadTestError: if a server cannot be reached, or a generator failed.
@@ -181,11 +180,11 @@ def alternate(
 
 
 def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, int], Turn]) -> Rounds:
-    """Measure every policy in every round; each round begins with another one.
+    """Measure every policy in every round; each round starts with another policy.
 
-    A void turn is measured again, twice at most; if it stays void its round is left out.
+    A void turn is repeated up to twice; if it stays void its round is left out.
     """
-    whole: list[dict[str, Turn]] = []
+    complete: list[dict[str, Turn]] = []
     left_out: list[LeftOut] = []
     try:
         for number in range(rounds):
@@ -197,10 +196,10 @@ def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, 
                     left_out.append(LeftOut(number=number, policy=policy, reason=turns[policy].void))
                     break
             else:
-                whole.append({policy: turns[policy] for policy in policies})
+                complete.append({policy: turns[policy] for policy in policies})
     except KeyboardInterrupt:
-        return Rounds(whole=whole, left_out=left_out, interrupted=True)
-    return Rounds(whole=whole, left_out=left_out)
+        return Rounds(whole=complete, left_out=left_out, interrupted=True)
+    return Rounds(whole=complete, left_out=left_out)
 
 
 def _valid_if_possible(measure: Callable[[str, int], Turn], policy: str, number: int) -> Turn:
@@ -212,14 +211,14 @@ def _valid_if_possible(measure: Callable[[str, int], Turn], policy: str, number:
     return turn
 
 
-def relate(policies: Sequence[str], whole: Sequence[Mapping[str, Turn]]) -> list[Result]:
-    """Sum up every policy, and relate it to the first, round by round."""
-    if not whole:
+def relate(policies: Sequence[str], complete: Sequence[Mapping[str, Turn]]) -> list[Result]:
+    """Summarise every policy, and compare it with the first, round by round."""
+    if not complete:
         return []
-    base = [one[policies[0]] for one in whole]
+    base = [one[policies[0]] for one in complete]
     results = []
     for policy in policies:
-        turns = [one[policy] for one in whole]
+        turns = [one[policy] for one in complete]
         results.append(
             Result(
                 policy=policy,
@@ -253,11 +252,11 @@ def _fault(turns: Sequence[Turn]) -> str:
 
 
 def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
-    """Run a plan; with it comes the processor time per request, the warm-up counted in both.
+    """Run a plan; return its outcome and the processor time per request, warm-up included.
 
     Raises:
         LoadTestError: if the server cannot be reached, or a generator failed.
-        KeyboardInterrupt: on Ctrl-C, also when there is something to give.
+        KeyboardInterrupt: on Ctrl-C, even if there are samples.
     """
     before = server.cpu()
     outcome = run(plan)

@@ -1,17 +1,17 @@
-"""Libraries that come with ``uncork[loadtest]`` alone, and are loaded only when they are needed."""
+"""Libraries of ``uncork[loadtest]``, imported only when needed."""
 
 import importlib
 
 
 class ExtraMissing(Exception):
-    """A library is not installed; the message says how to get it."""
+    """A library is not installed; the message says how to install it."""
 
 
 def require(module: str, *, wanted_by: str) -> None:
-    """Find out, by loading it, whether a module of such a library is there.
+    """Import a module of such a library.
 
     Raises:
-        ExtraMissing: if not.
+        ExtraMissing: if it is not installed.
     """
     try:
         importlib.import_module(module)

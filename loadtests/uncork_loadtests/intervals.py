@@ -1,4 +1,4 @@
-"""How far the median of a few rounds can be trusted."""
+"""The uncertainty of a median over a few rounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _RESAMPLES = 9999
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A median and its 95 % interval."""
+    """A median and its 95 % confidence interval."""
 
     median: float
     low: float
@@ -19,9 +19,9 @@ class Interval:
 
 
 def median_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Interval:
-    """Median of one value per round, with its 95 % interval by bootstrap over the rounds.
+    """Return the median of one value per round, with its 95 % interval by bootstrap over the rounds.
 
-    With one value there is nothing to resample: the interval has no width.
+    A single value has an interval of width 0.
 
     Raises:
         ValueError: if there are no values.
@@ -32,7 +32,7 @@ def median_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int 
     median = float(np.median(seen))
     if len(seen) < 2:
         return Interval(median=median, low=median, high=median)
-    # Here, because loading it takes the better part of a second, and a server has it not.
+    # Imported here: it takes most of a second, and scipy is an extra.
     from scipy.stats import bootstrap  # type: ignore[import-untyped]
 
     found = bootstrap(

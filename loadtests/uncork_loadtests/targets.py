@@ -1,4 +1,4 @@
-"""A service of ours as the target of a load test: started, asked for its routes and its estimate, ended."""
+"""Our own services as targets of a load test: start one, and read its APIs, schema and estimate."""
 
 import contextlib
 import ssl
@@ -11,16 +11,16 @@ import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.random_rows import Numbers, numbers_in
 from uncork_loadtests.servers import HOST, BenchError, Server, free_port, serve
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, numbers_in
 
 _SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What the gateway takes a batch to last: intercept + slope * rows."""
+    """The gateway's estimate of a batch: intercept + slope * rows."""
 
     intercept_ms: float
     slope_ms: float
@@ -28,15 +28,15 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """An api of a running service, as `/status` describes it."""
+    """An API of a running service, from `/status`."""
 
     name: str
     route: str
     goal_ms: float | None
     streams: bool = False
-    """Whether it streams its answers, which are not batched; its goal means nothing then."""
+    """Whether it streams its answers; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
-    """What its estimate and limits count: rows, or cost."""
+    """Unit of its estimate and limits: rows or cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +45,17 @@ class _Status:
 
 
 class NoSuchApi(Exception):
-    """The service has no such api at the path; the message lists the apis of the service."""
+    """The service has no such API at the path; the message lists the service's APIs."""
 
 
 @contextlib.contextmanager
 def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Run `uncork serve TARGET` with further options on a free port until the block ends.
+    """Run `uncork serve TARGET` with more options on a free port until the block ends.
 
-    Raises BenchError with what it wrote if it does not become ready.
+    Raises:
+        BenchError: if it does not become ready; with its output.
     """
-    # Always with an admin port: a configured one may be taken, and on it /status and /metrics need no key.
+    # Always with an admin port of its own: a configured one may be taken, and on it no page needs a key.
     admin_port = free_port()
     admin = ["--admin-host", HOST, "--admin-port", str(admin_port)]
     command = [sys.executable, "-m", "uncork", "serve", target, *options, *admin]
@@ -63,7 +64,7 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
 
 
 def apis(server: Server) -> list[Api]:
-    """The apis of a service of ours, in their order.
+    """Return the APIs of a service, in their order.
 
     Raises:
         BenchError: if `/status` does not answer.
@@ -75,7 +76,7 @@ def apis(server: Server) -> list[Api]:
 
 
 def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api:
-    """The api with this route; without a path, the first. `batches`: only of those that batch.
+    """Return the API at a path, or the first. With `batches`, only an API that batches.
 
     Raises:
         NoSuchApi: if there is none.
@@ -93,17 +94,17 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
 
 
 def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
-    """The plan for the api at a path of a server of ours, or without a path for the first that batches.
+    """Return the plan for the API at a path of a server, or for its first API that batches.
 
     Raises:
-        BenchError: if the server does not say what it has.
-        NoSuchApi: if the service has no api at the path, or the api does not batch.
+        BenchError: if `/status` does not answer.
+        NoSuchApi: if there is no API at the path, or it does not batch.
     """
     return aimed_at(api_at(path, of=apis(server), batches=True), plan, server)
 
 
 def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
-    """The plan for an api of a server of ours, with its goal and its numbers where the plan has none."""
+    """Return the plan for an API, with the API's goal and number range where the plan has none."""
     goal_s = plan.goal_s
     if goal_s is None and api.goal_ms is not None and not api.streams:
         goal_s = api.goal_ms / 1000
@@ -111,9 +112,9 @@ def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
 
 
 def fitted(plan: Plan) -> Plan:
-    """The plan with bodies, where it has random rows.
+    """Return the plan with bodies made of its random rows, if it has any.
 
-    If the plan leaves open which numbers they have, the server's `/openapi.json` decides.
+    If the plan has no number range, the server's `/openapi.json` decides.
     """
     random = plan.payload.random
     if random is None:
@@ -130,12 +131,12 @@ def _numbers_for(plan: Plan) -> Numbers | None:
         reply = _get(url, headers=plan.headers, tls=plan.tls.context() if plan.is_https else True)
         document = msgspec.json.decode(reply.content)
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, UnicodeDecodeError):
-        return None  # the document is optional, and the load test itself says why a server cannot be reached
+        return None  # the document is optional, and the run itself reports an unreachable server
     return numbers_in(document, path=parts.path) if isinstance(document, dict) else None
 
 
 def estimate(server: Server, *, api: Api) -> Estimate | None:
-    """What the gateway estimates now; None if it does not say."""
+    """Return the gateway's current estimate; None if it has none."""
     try:
         return read_estimate(_page(server, "/metrics").decode(), name=api.name)
     except BenchError:
@@ -155,12 +156,12 @@ def _page(server: Server, path: str) -> bytes:
 def _get(
     url: str, *, headers: Sequence[tuple[str, str]] = (), tls: ssl.SSLContext | bool = True
 ) -> httpx.Response:
-    # Generators do not know of a proxy that the environment names either.
+    # Like the generators, ignore proxies named by the environment.
     return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
 
 
 def read_estimate(metrics: str, *, name: str) -> Estimate | None:
-    """Find the estimate of the api `name` in Prometheus' text format."""
+    """Return the estimate of an API from metrics in Prometheus' text format."""
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(metrics)

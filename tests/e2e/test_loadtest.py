@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.server import PROBE, ROOT, SERVICES, eventually, run_uncork, serving
 from tests.e2e.test_simulate import children, is_gone
-from uncork_loadtests.fleet import run
-from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.generator.fleet import run
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
 STRICT = f"{SERVICES / 'strict.py'}:Strict"

@@ -1,1 +1,1 @@
-"""Tests of the load generators and the bench."""
+"""Tests of the load-test harness."""

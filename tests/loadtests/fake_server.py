@@ -29,7 +29,7 @@ def chunked(*chunks: bytes, status: str = "200 OK") -> bytes:
 
 @contextlib.asynccontextmanager
 async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """Serve on a free port until the block ends; gives the URL to post to."""
+    """Serve on a free port until the block ends; yield the URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

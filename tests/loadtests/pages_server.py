@@ -1,4 +1,4 @@
-"""An HTTP server with fixed pages, for what asks a service about itself."""
+"""An HTTP server with fixed pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uncork_loadtests.servers import Server
 
 @contextmanager
 def serving_pages(pages: dict[str, bytes]) -> Iterator[Server]:
-    """A server with these pages; its start-up text says nothing."""
+    """Serve these pages until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -34,5 +34,5 @@ def serving_pages(pages: dict[str, bytes]) -> Iterator[Server]:
 
 
 def status(*shown: dict[str, object]) -> bytes:
-    """A document with these apis, and more than anybody here asks for."""
+    """A status document with these APIs."""
     return json.dumps({"state": "ready", "apis": [{**one, "policy": "cork"} for one in shown]}).encode()

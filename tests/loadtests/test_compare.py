@@ -1,4 +1,4 @@
-"""Policies in turns: what counts, what is related to what, and how it is shown. Nothing is measured here."""
+"""Comparison of policies: rounds, ratios and output. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from uncork_loadtests.compare import (
     take_turns,
 )
 from uncork_loadtests.intervals import median_interval
-from uncork_loadtests.plan import Payload, Plan
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=10.0, seconds=2.0, goal_s=0.1)
 GOOD = Turn(
@@ -49,22 +49,20 @@ GOOD = Turn(
 
 
 class Script:
-    """Gives scripted turns, and keeps the order in which they were asked for."""
+    """Returns scripted turns, and records their order."""
 
     def __init__(self, **void: int) -> None:
         self.asked: list[tuple[int, str]] = []
         self._void = void
-        """By policy: how many of its first turns are void."""
+        """Number of void first turns by policy."""
 
     def __call__(self, policy: str, number: int) -> Turn:
-        """The next turn."""
         self.asked.append((number, policy))
         self._void[policy] = self._void.get(policy, 0) - 1
         return replace(GOOD, void="late" if self._void[policy] >= 0 else "")
 
 
 def comparison(*whole: dict[str, Turn]) -> Comparison:
-    """What was found in these rounds."""
     policies = list(whole[0]) if whole else ["cork", "none"]
     return Comparison(
         target="m:S", plan=PLAN, rounds=Rounds(whole=whole), results=relate(policies, list(whole))
@@ -72,7 +70,6 @@ def comparison(*whole: dict[str, Turn]) -> Comparison:
 
 
 def test_every_round_has_all_policies_and_begins_with_another() -> None:
-    """So that none is always the one after a pause."""
     script = Script()
     rounds = take_turns(["a", "b", "c"], rounds=2, measure=script)
 
@@ -82,7 +79,6 @@ def test_every_round_has_all_policies_and_begins_with_another() -> None:
 
 
 def test_a_void_turn_is_repeated_twice() -> None:
-    """The third one may count."""
     script = Script(b=2)
     rounds = take_turns(["a", "b"], rounds=1, measure=script)
 
@@ -92,7 +88,6 @@ def test_a_void_turn_is_repeated_twice() -> None:
 
 
 def test_a_round_that_stays_void_is_left_out() -> None:
-    """The rest of it is not measured; the next one is."""
     script = Script(a=3)
     rounds = take_turns(["a", "b"], rounds=2, measure=script)
 
@@ -102,7 +97,6 @@ def test_a_round_that_stays_void_is_left_out() -> None:
 
 
 def test_ctrl_c_leaves_the_rounds_that_are_complete() -> None:
-    """The one that was under way does not count."""
     script = Script()
 
     def measure(policy: str, number: int) -> Turn:
@@ -119,7 +113,6 @@ def test_ctrl_c_leaves_the_rounds_that_are_complete() -> None:
 @given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(0.1, 10)), min_size=1, max_size=6))
 @example([(1.0, 2.8772182518592255)] * 2)
 def test_ratios_are_taken_within_rounds(rounds: list[tuple[float, float]]) -> None:
-    """However different the rounds are; their interval lies within the ratios seen."""
     whole = [
         {"a": replace(GOOD, mean_ms=base), "b": replace(GOOD, mean_ms=base * factor)}
         for base, factor in rounds
@@ -136,7 +129,6 @@ def test_ratios_are_taken_within_rounds(rounds: list[tuple[float, float]]) -> No
 
 
 def test_what_is_missing_in_a_round_is_not_summed_up() -> None:
-    """Nor is anything divided by nothing."""
     missing, nothing = replace(GOOD, p99_ms=None), replace(GOOD, in_goal=0.0)
     _, found = relate(["a", "b"], [{"a": GOOD, "b": GOOD}, {"a": nothing, "b": missing}])
 
@@ -153,7 +145,6 @@ def test_what_is_missing_in_a_round_is_not_summed_up() -> None:
     ],
 )
 def test_faults_name_the_policy(turn: Turn, fault: str) -> None:
-    """One in any round is enough."""
     assert comparison({"a": GOOD, "b": GOOD}, {"a": GOOD, "b": turn}).faults == [fault]
     assert comparison({"a": GOOD, "b": GOOD}).faults == []
     assert comparison().faults == ["no round counts"]
@@ -168,13 +159,11 @@ def test_faults_name_the_policy(turn: Turn, fault: str) -> None:
     ],
 )
 def test_a_contest_that_makes_no_sense_is_refused(changed: dict[str, Any], message: str) -> None:
-    """When it is made."""
     with pytest.raises(ValueError, match=message):
         replace(Contest(target="m:S", policies=["cork", "none"], plan=PLAN), **changed)
 
 
 def test_an_interval_needs_values() -> None:
-    """One of them has no width."""
     one = median_interval([3.0])
 
     assert (one.median, one.low, one.high) == (3.0, 3.0, 3.0)
@@ -189,7 +178,6 @@ ROUNDS = (
 
 
 def test_the_tables_have_medians_and_ratios() -> None:
-    """And - for what is not known."""
     console = Console(width=300, markup=False)
     with console.capture() as captured:
         for part in tables(comparison(*ROUNDS)):
@@ -204,7 +192,6 @@ def test_the_tables_have_medians_and_ratios() -> None:
 
 
 def test_json_has_every_round() -> None:
-    """What is not known is null."""
     figures = json.loads(as_json(comparison(*ROUNDS)))
 
     assert figures["base"] == "cork"
@@ -215,7 +202,6 @@ def test_json_has_every_round() -> None:
 
 
 def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
-    """Text in an SVG stays text."""
     draw(comparison(*ROUNDS), tmp_path / "p.svg")
     text = (tmp_path / "p.svg").read_text()
 
@@ -237,7 +223,6 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
-    """Before anything is started, with exit code 2."""
     done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2", *arguments])
 
     assert done.exit_code == 2, done.output
@@ -246,7 +231,6 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
 
 
 def test_a_library_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is started, and with what to install."""
     monkeypatch.setitem(sys.modules, "scipy", None)
     done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2"])
 

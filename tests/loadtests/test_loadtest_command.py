@@ -1,4 +1,4 @@
-"""What ``uncork loadtest`` refuses before anything is started, and how it shows what it found."""
+"""``uncork loadtest``: invalid options, tables and exit codes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from uncork.cli.app import app
 from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.tables import as_json, tables
 from uncork.cli.loadtest.traffic import seconds_of
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.random_rows import Numbers, RandomRows
-from uncork_loadtests.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.targets import Estimate
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
 URL = "http://127.0.0.1:1/x"
 PLAN = Plan(
@@ -65,7 +65,6 @@ PLAN = Plan(
     ],
 )
 def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
-    """Exit code 2 and what is accepted, in terms of the options."""
     done = CliRunner().invoke(app, ["loadtest", URL, *arguments])
 
     assert done.exit_code == 2, done.output
@@ -74,7 +73,6 @@ def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
 
 
 def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
-    """The message has those that we speak."""
     done = CliRunner().invoke(app, ["loadtest", "ftp://h/x", "--rate", "5", "--shape", "4"])
 
     assert done.exit_code == 2
@@ -94,7 +92,6 @@ def test_a_url_without_a_scheme_we_speak_is_refused() -> None:
     ],
 )
 def test_wrong_certificates_are_told(url: str, arguments: Sequence[str], message: str) -> None:
-    """Before anything is started, in terms of the options."""
     done = CliRunner().invoke(app, ["loadtest", url, "--rate", "5", "--shape", "4", *arguments])
 
     assert done.exit_code == 2, done.output
@@ -102,7 +99,6 @@ def test_wrong_certificates_are_told(url: str, arguments: Sequence[str], message
 
 
 def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
-    """Its last request included; with a time or a rate, it does not decide."""
     trace = tmp_path / "trace.csv"
     trace.write_text("5.0\n6.0\n8.5\n")
     arrivals = f"replay:{trace}"
@@ -117,7 +113,7 @@ def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
 
 
 def outcome(*changes: dict[str, Any]) -> Outcome:
-    """Twenty good answers after 20 ms in batches of 4, and whatever else."""
+    """Twenty good answers after 20 ms in batches of 4, and more samples."""
     good = {
         "scheduled_s": 1.0,
         "fired_s": 1.0,
@@ -125,7 +121,7 @@ def outcome(*changes: dict[str, Any]) -> Outcome:
         "done_s": 1.02,
         "status": 200,
         "batch_rows": 4,
-        "held_ms": 5.0,
+        "queued_ms": 5.0,
         "batch_ms": 12.0,
         "wrong": False,
         "first_s": 1.02,
@@ -155,12 +151,11 @@ def shown(found: Outcome, *, estimate: Estimate | None = None) -> dict[str, list
 
 
 def test_the_table_has_what_was_found() -> None:
-    """Counts, shares, times, and - where too few samples stand behind a percentile."""
     nothing = {
         "done_s": math.nan,
         "first_s": math.nan,
         "batch_rows": 0,
-        "held_ms": math.nan,
+        "queued_ms": math.nan,
         "batch_ms": math.nan,
     }
     lines = shown(
@@ -188,7 +183,6 @@ def test_the_table_has_what_was_found() -> None:
 
 
 def test_the_table_has_what_the_first_error_said() -> None:
-    """Of each status; JSON has it, too."""
     found = replace(
         outcome({"status": 400}, {"status": 503}, {"status": 404}),
         first_errors={400: "expected a row", 503: "busy", 404: ""},
@@ -214,7 +208,6 @@ def test_the_table_has_what_the_first_error_said() -> None:
     ],
 )
 def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure: str) -> None:
-    """A service that refuses most of them with 503 is as it should be."""
     found = replace(outcome(*changes), first_errors={400: "expected a row", 500: ""})
 
     assert found.failure == failure
@@ -229,7 +222,6 @@ def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure:
     ],
 )
 def test_a_run_fails_without_a_good_answer(statuses: list[int], failure: str) -> None:
-    """Whatever became of the requests."""
     good = outcome().samples
     samples = good[[0] * len(statuses)].copy()
     samples["status"] = statuses
@@ -239,7 +231,6 @@ def test_a_run_fails_without_a_good_answer(statuses: list[int], failure: str) ->
 
 
 def test_random_rows_are_described() -> None:
-    """Of which numbers they were: in the table and in JSON."""
     rows = RandomRows(shape=(4,), numbers=Numbers(low=0, high=9, integers=True))
     payload = Payload(bodies=(b"[1,2,3,4]",), random=rows)
     found = replace(outcome(), plan=replace(PLAN, payload=payload))
@@ -264,7 +255,6 @@ def test_random_rows_are_described() -> None:
 
 
 def test_streams_have_lines_of_their_own() -> None:
-    """In the table and in JSON; without streams there are none."""
     streamed = {"first_s": 1.01, "done_s": 1.05, "chunks": 5}
     found = outcome(*[streamed] * 10)
     lines = shown(found)
@@ -279,7 +269,6 @@ def test_streams_have_lines_of_their_own() -> None:
 
 
 def test_json_has_everything_and_is_json() -> None:
-    """What is not a number or not known is null; bodies are counted, not shown."""
     found = outcome({"done_s": math.nan, "status": LOST})
     figures = json.loads(as_json(found, found.summary(), estimate=None))
 
@@ -292,7 +281,6 @@ def test_json_has_everything_and_is_json() -> None:
 
 
 def test_void_says_why() -> None:
-    """In the outcome and in JSON."""
     found = outcome({"fired_s": 1.5, "done_s": 1.52})
 
     assert "the generator fell behind" in found.void
@@ -306,7 +294,6 @@ def test_void_says_why() -> None:
 def test_a_library_that_is_missing_is_told(
     option: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is started, and with what to install."""
     monkeypatch.setitem(sys.modules, module, None)
     arguments = ["--shape", "4", "--rate", "5", option, str(tmp_path / "file")]
     done = CliRunner().invoke(app, ["loadtest", URL, *arguments])

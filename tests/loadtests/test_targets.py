@@ -1,4 +1,4 @@
-"""What a service that was started for a load test says of itself."""
+"""APIs, schemas and estimates of a service under load test."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.loadtests.pages_server import serving_pages, status
-from uncork_loadtests.plan import Payload, Plan
-from uncork_loadtests.random_rows import Numbers, RandomRows
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.targets import Api, NoSuchApi, api_at, apis, fitted
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 
 PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0)
 RANDOM = RandomRows(shape=(2,))
@@ -21,7 +21,6 @@ TELL = Api(name="tell", route="/tell", goal_ms=300.0, streams=True)
 
 
 def test_apis_are_those_of_the_status_page() -> None:
-    """In their order, whatever the service writes when it starts."""
     shown = [
         {"name": "predict", "route": "/v2/predict", "goal_ms": 50, "counts": "rows", "streams": False},
         {"name": "tell", "route": "/tell", "goal_ms": 300, "counts": "rows", "streams": True},
@@ -31,7 +30,6 @@ def test_apis_are_those_of_the_status_page() -> None:
 
 
 def test_pages_for_operators_are_on_the_admin_port() -> None:
-    """The port for clients may lack them, or ask for a key."""
     with serving_pages({"/status": status()}) as admin, serving_pages({}) as server:
         assert apis(replace(server, admin_port=admin.port)) == []
         with pytest.raises(BenchError, match="it: GET /status answered 401: no"):
@@ -39,7 +37,6 @@ def test_pages_for_operators_are_on_the_admin_port() -> None:
 
 
 def test_a_page_of_something_else_is_refused() -> None:
-    """With what it lacks."""
     with (
         serving_pages({"/status": b'{"state": "ready"}'}) as server,
         pytest.raises(BenchError, match=r"it: /status cannot be read: .*missing required field `apis`"),
@@ -48,7 +45,6 @@ def test_a_page_of_something_else_is_refused() -> None:
 
 
 def test_random_rows_fit_the_openapi_document() -> None:
-    """Of the server that they are sent to; without one they are of numbers between 0 and 1."""
     content = {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}}
     document = {"paths": {"/predict": {"post": {"requestBody": {"content": content}}}}}
     with serving_pages({"/openapi.json": json.dumps(document).encode()}) as server:
@@ -62,7 +58,6 @@ def test_random_rows_fit_the_openapi_document() -> None:
 
 
 def test_numbers_that_the_user_chose_stay() -> None:
-    """Nobody is asked."""
     numbers = Numbers(low=-3, high=3)
     plan = Plan(url="http://127.0.0.1:1/", payload=Payload(random=replace(RANDOM, numbers=numbers)), rate=1.0)
 
@@ -74,7 +69,6 @@ def test_numbers_that_the_user_chose_stay() -> None:
 
 
 def test_without_a_path_the_first_api_is_meant() -> None:
-    """It may stream."""
     assert api_at(None, of=[TELL, PREDICT]) is TELL
     assert api_at("/v2/predict", of=[TELL, PREDICT]) is PREDICT
     with pytest.raises(NoSuchApi, match="no api at /predict; the service has /tell, /v2/predict"):
@@ -82,7 +76,6 @@ def test_without_a_path_the_first_api_is_meant() -> None:
 
 
 def test_what_batches_is_looked_for_among_those_that_do() -> None:
-    """A comparison of policies has nothing to say about streams."""
     assert api_at(None, of=[TELL, PREDICT], batches=True) is PREDICT
     with pytest.raises(NoSuchApi, match="the api at /tell streams its answers, which are not batched"):
         api_at("/tell", of=[TELL, PREDICT], batches=True)

@@ -15,7 +15,7 @@ from uncork.config.environment import LOCUST_VARIABLES, variable_of
 from uncork.config.names import settings_of
 from uncork.config.option_fields import kind_of
 from uncork.config.sources import Kind
-from uncork_loadtests.locust_options import VARIABLES
+from uncork_loadtests.locust.options import VARIABLES
 
 EVERY = [(command, name) for command in COMMANDS for name in settings_of(COMMANDS[command])]
 # For texts that are not just any text; of each kind of others one value will do.

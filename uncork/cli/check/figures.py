@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from uncork_loadtests.batch_times import Line, SizeTime
+from uncork_loadtests.tuning.batch_times import Line, SizeTime
 from uncork_workers.wire.schema import ApiSettings
 
 Severity = Literal["error", "warning", "note"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from uncork.cli.check.figures import Failure, Times
 from uncork_gateway.backends.worker_connection import Executed
-from uncork_loadtests.batch_times import SizeTime, fit
+from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.wire.messages import Batch, ExceptionReport

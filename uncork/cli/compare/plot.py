@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from uncork.cli.compare.tables import heading, interval_text
 from uncork_loadtests.compare import Comparison
-from uncork_loadtests.picture_style import DPI, STYLE, headline, policy_look
+from uncork_loadtests.reports.style import DPI, STYLE, headline, policy_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,12 +19,12 @@ from uncork.cli.loadtest.traffic import is_url
 from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_json, writing
 from uncork.cli.usage import refusals
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.report_html import write_html
-from uncork_loadtests.report_png import write_png
-from uncork_loadtests.samples import Summary
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import Summary
+from uncork_loadtests.reports.page import write_html
+from uncork_loadtests.reports.picture import write_png
 from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate, fitted, our_service
+from uncork_loadtests.traffic.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

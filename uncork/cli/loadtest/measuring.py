@@ -12,9 +12,8 @@ from uncork.cli.errors import print_error
 from uncork.cli.terminal import INTERRUPTED
 from uncork.config.errors import WrongUsage
 from uncork_loadtests import extras
-from uncork_loadtests.endings import end_on_sigterm
-from uncork_loadtests.fleet import LoadTestError
-from uncork_loadtests.servers import BenchError
+from uncork_loadtests.generator.fleet import LoadTestError
+from uncork_loadtests.servers import BenchError, end_on_sigterm
 from uncork_loadtests.targets import NoSuchApi
 
 PICTURES = (".png", ".svg", ".pdf")

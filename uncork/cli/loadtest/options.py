@@ -19,8 +19,8 @@ from uncork.cli.loadtest.traffic import (
 from uncork.cli.loadtest.traffic_options import LoadOptions
 from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import argument, option
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.tls import Tls
+from uncork_loadtests.traffic.plan import Plan
+from uncork_loadtests.traffic.tls import Tls
 
 SECONDS = 10.0
 """Measured time when none is given."""

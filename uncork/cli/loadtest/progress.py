@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from uncork_loadtests.fleet import Outcome, run
-from uncork_loadtests.plan import Plan
-from uncork_loadtests.share import Progress as Seen
+from uncork_loadtests.generator.fleet import Outcome, run
+from uncork_loadtests.generator.share import Progress as Seen
+from uncork_loadtests.traffic.plan import Plan
 
 
 def measure(plan: Plan, *, console: Console) -> Outcome:

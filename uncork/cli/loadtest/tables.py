@@ -12,10 +12,10 @@ from rich.table import Table
 
 from uncork.cli.terminal import NOTHING, as_document, percent, plain_table
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.fleet import Outcome
-from uncork_loadtests.plan import REPLAY, Plan
-from uncork_loadtests.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import BEYOND, PERCENTILES, Spread, Summary, status_name
 from uncork_loadtests.targets import Estimate
+from uncork_loadtests.traffic.plan import REPLAY, Plan
 
 
 def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:

@@ -11,9 +11,9 @@ from uncork.cli.loadtest.traffic_options import LoadOptions, TrafficOptions
 from uncork.cli.usage import in_options
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.payloads import load_function, read_bodies
-from uncork_loadtests.plan import REPLAY, Payload, Plan
-from uncork_loadtests.random_rows import RandomRows, parse_range, parse_shape
+from uncork_loadtests.traffic.payloads import load_function, read_bodies
+from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
+from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
 
 NOWHERE = "http://service/"
 """The URL of a plan until its server runs."""

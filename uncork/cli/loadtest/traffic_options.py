@@ -8,7 +8,7 @@ from typing import Any
 
 from uncork.config.option_fields import argument, option
 from uncork_dispatcher.simulator import ARRIVALS
-from uncork_loadtests.plan import REPLAY
+from uncork_loadtests.traffic.plan import REPLAY
 
 
 def json_option() -> Any:

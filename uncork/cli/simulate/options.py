@@ -19,7 +19,7 @@ from uncork.cli.usage import require_writable
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
-from uncork_loadtests.plan import REPLAY
+from uncork_loadtests.traffic.plan import REPLAY
 from uncork_workers.supervision.cores import usable_cores
 
 _OF_OPEN = {"load": "--load", "arrivals": "--arrivals"}

@@ -14,7 +14,7 @@ from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.plan import REPLAY
+from uncork_loadtests.traffic.plan import REPLAY
 
 LOADS = "0.05,0.2,0.5,0.8,0.95"
 """Loads when none are given."""

@@ -11,7 +11,7 @@ from uncork.cli.terminal import show, telling, write_json, writing
 from uncork.cli.tune.options import TuneOptions
 from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import refusals
-from uncork_loadtests.tune import tune as find
+from uncork_loadtests.tuning.tune import tune as find
 
 
 @takes_plain_options
@@ -23,9 +23,9 @@ def tune(options: TuneOptions) -> None:
     more than 30 % from the predicted ones.
     """
     with refusals("tune"):
-        wish = options.wish()
+        request = options.request()
     with measuring("tune"), telling() as tell:
-        tuned = find(wish, tell=tell)
+        tuned = find(request, tell=tell)
     # The file comes before the text, whose reader may leave early.
     with writing("tune"):
         if options.json is not None:

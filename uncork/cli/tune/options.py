@@ -9,8 +9,8 @@ from uncork.cli.loadtest.traffic import plan_of, refuse_contradictions
 from uncork.cli.loadtest.traffic_options import TrafficOptions, service_argument
 from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import option
-from uncork_loadtests.plan import REPLAY
-from uncork_loadtests.tune import Wish
+from uncork_loadtests.traffic.plan import REPLAY
+from uncork_loadtests.tuning.tune import TuningRequest
 from uncork_workers.supervision.cores import usable_cores
 
 _OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
@@ -33,7 +33,7 @@ class TuneOptions(TrafficOptions):
         None, "Length of the load test that proves.", show_default="1000 requests, 5 to 60"
     )
 
-    def wish(self) -> Wish:
+    def request(self) -> TuningRequest:
         """Check the options and return what they describe.
 
         Raises:
@@ -46,7 +46,7 @@ class TuneOptions(TrafficOptions):
         plan = plan_of(self, rate=1.0 if self.rate is None and not is_recorded else self.rate)
         require_writable({"--json": self.json})
         try:
-            return Wish(
+            return TuningRequest(
                 target=self.service,
                 plan=plan,
                 goal_ms=self.goal_ms,

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
-from uncork_loadtests.advice import Advice
-from uncork_loadtests.batch_times import Line
-from uncork_loadtests.tune import GATEWAY_BUSY, Proof, Tuned
+from uncork_loadtests.tuning.advice import Advice
+from uncork_loadtests.tuning.batch_times import Line
+from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
 
 def text(tuned: Tuned) -> Iterator[RenderableType]:
@@ -30,7 +30,7 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
     if advice is None or not advice.met:
         return
     yield ""
-    yield serve_command(tuned.wish.target, advice)
+    yield serve_command(tuned.request.target, advice)
     yield f"@api(..., {api_arguments(advice)})"
     yield ""
     yield from _cost(advice)
@@ -56,11 +56,11 @@ def api_arguments(advice: Advice) -> str:
 
 def as_json(tuned: Tuned) -> bytes:
     """Encode all figures; unknown ones are null."""
-    wish: dict[str, Any] = msgspec.to_builtins(tuned.wish)
-    plan = wish.pop("plan")
+    request: dict[str, Any] = msgspec.to_builtins(tuned.request)
+    plan = request.pop("plan")
     advice = tuned.advice
     figures = {
-        **wish,
+        **request,
         "arrivals": plan["arrivals"],
         "seed": plan["seed"],
         "measured": tuned.measured,
@@ -69,7 +69,7 @@ def as_json(tuned: Tuned) -> bytes:
         "rates": tuned.rates,
         "advice": advice,
         "met": advice is not None and advice.met,
-        "command": serve_command(tuned.wish.target, advice) if advice is not None and advice.met else None,
+        "command": serve_command(tuned.request.target, advice) if advice is not None and advice.met else None,
         "proof": tuned.proof,
         "warnings": tuned.warnings,
     }

@@ -8,7 +8,7 @@ import pytest
 
 from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
 from uncork.cli.check.judging import judge
-from uncork_loadtests.batch_times import SizeTime, fit
+from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.wire.schema import ApiSettings
 
 MIB = 2**20

@@ -1,0 +1,28 @@
+"""Command lines of the servers that benchmarks start; all but the port, which `serve` adds."""
+
+import sys
+from collections.abc import Mapping
+
+from benchmarks.harness.paths import SERVICES
+from uncork_loadtests.servers import HOST
+
+
+def words(options: Mapping[str, object]) -> list[str]:
+    """Return options and their values as arguments."""
+    return [str(text) for pair in options.items() for text in pair]
+
+
+def environment(variables: Mapping[str, object]) -> list[str]:
+    """Return a prefix that sets environment variables."""
+    return ["env", *(f"{name}={value}" for name, value in variables.items())]
+
+
+def uncork_serve(target: object, options: Mapping[str, object] | None = None) -> list[str]:
+    return [sys.executable, "-m", "uncork", "serve", str(target), "--host", HOST, *words(options or {})]
+
+
+def bare_asgi(app: str) -> list[str]:
+    """Serve an ASGI app of `services/` under uvicorn, with nothing switched on."""
+    command = [sys.executable, "-m", "uvicorn", app, "--app-dir", str(SERVICES), "--no-access-log"]
+    command += ["--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--lifespan", "off"]
+    return [*command, "--host", HOST]

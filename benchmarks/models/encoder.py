@@ -1,0 +1,221 @@
+"""Measure a transformer encoder behind one worker and several: batch times, their line, cork by none.
+
+It runs on a GPU if torch finds one, otherwise on the CPU with a smaller model, in the environment with torch
+that scripts/bench-encoder makes. Prints a section of docs/benchmarks.md. A report, not a test; but answers
+that change in a batch are a failure.
+
+    python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from benchmarks.harness.cli import exit_with, parse_counts, reporting_failures
+from benchmarks.harness.paths import SERVICES
+from benchmarks.harness.report import policies_sheet, section
+from benchmarks.harness.rounds import Tell
+from benchmarks.harness.sheets import Sheet, text
+from benchmarks.models.agreement import Agreement, check_agreement
+from uncork_loadtests.compare import Comparison, Contest, compare
+from uncork_loadtests.plural import plural
+from uncork_loadtests.targets import Estimate, aimed, api_at, apis, estimate, our_service
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.tuning import batch_times
+from uncork_loadtests.tuning.batch_times import BatchTimes, Line
+
+_SERVICE = f"{SERVICES / 'encoder.py'}:Encoder"
+_PATH = "/encode"
+_BODIES = 100
+_VOCABULARY = 1000
+# Above any queueing delay, so that the policy without batches sheds nothing.
+_GOAL_MS = 600_000.0
+# Slower batches are not measured: the line is known by then.
+_LONGEST_MS = 2000.0
+_WARMUP_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The served model."""
+
+    layers: int
+    width: int
+    tokens: int
+    """Per request."""
+
+    def __str__(self) -> str:
+        return f"{self.layers} layers of {self.width}, {self.tokens} tokens"
+
+    def bodies(self) -> tuple[bytes, ...]:
+        """Return requests with random tokens, always the same."""
+        random_ = Random(1)
+        rows = [[random_.randrange(_VOCABULARY) for _ in range(self.tokens)] for _ in range(_BODIES)]
+        return tuple(map(msgspec.json.encode, rows))
+
+
+ON_GPU = Model(layers=6, width=384, tokens=64)
+ON_CPU = Model(layers=2, width=128, tokens=32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The model, its device, and the load."""
+
+    model: Model
+    device: str
+    """Its display name."""
+    options: Sequence[str]
+    """Of `uncork serve`, for every server."""
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """Batch times of one worker."""
+
+    measured: BatchTimes
+    line: Line
+    """Through the medians."""
+    learned: Estimate | None
+    """The gateway's estimate after the same batches, if known."""
+
+
+def main(
+    workers: Annotated[str, typer.Option(help="Numbers of workers, separated by commas.")] = "1,2",
+    gpus: Annotated[
+        str, typer.Option(help="As for serve: the GPUs that workers get in turn, if torch finds one.")
+    ] = "1",
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 5.0,
+    clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
+) -> None:
+    """Measure batch times and compare cork with none, print a section of docs/benchmarks.md."""
+    progress = Console(stderr=True)
+    counts = parse_counts(workers)
+    setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
+    with reporting_failures("encoder", progress=progress), progress.status("encoder") as status:
+        agreement, times = _times(setting, largest=clients, tell=status.update)
+        comparisons = {
+            count: compare(_contest(setting, workers=count, rounds=rounds), tell=status.update)
+            for count in counts
+        }
+    typer.echo(_text(setting, agreement, times, comparisons), nl=False)
+    exit_with([fault for each in comparisons.values() for fault in each.faults], progress=progress)
+
+
+def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
+    """Choose model and device, and set the environment variables of the servers."""
+    # Imported here: it is slow, and tables need no torch.
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    model = ON_GPU if has_gpu else ON_CPU
+    os.environ["ENCODER_LAYERS"], os.environ["ENCODER_WIDTH"] = str(model.layers), str(model.width)
+    return Setting(
+        model=model,
+        device=torch.cuda.get_device_name() if has_gpu else "the CPU, torch finds no GPU",
+        options=["--gpus", gpus] if has_gpu else [],
+        plan=Plan(
+            url="http://service/",
+            payload=Payload(bodies=model.bodies()),
+            clients=clients,
+            seconds=seconds,
+            warmup_s=_WARMUP_S,
+        ),
+    )
+
+
+def _times(setting: Setting, *, largest: int, tell: Tell) -> tuple[Agreement, Times]:
+    """Measure batches of one worker, under a policy that holds requests."""
+    tell("starting one worker")
+    options = [
+        *setting.options,
+        "--policy",
+        f"fixed:{batch_times.HOLD_MS:g}",
+        "--mb-max-latency",
+        f"{_GOAL_MS:g}",
+    ]
+    with our_service(_SERVICE, options=options) as server:
+        plan = aimed(setting.plan, server, path=_PATH)
+        tell("asking for every answer alone, and for all at once")
+        agreement = check_agreement(server, path=_PATH, bodies=plan.payload.bodies)
+        measured = batch_times.measure(server, plan, largest=largest, goal_ms=_LONGEST_MS, tell=tell)
+        learned = estimate(server, api=api_at(_PATH, of=apis(server)))
+    return agreement, Times(measured=measured, line=batch_times.fit(measured.sizes), learned=learned)
+
+
+def _contest(setting: Setting, *, workers: int, rounds: int) -> Contest:
+    return Contest(
+        target=_SERVICE,
+        policies=("none", "cork"),
+        plan=setting.plan,
+        rounds=rounds,
+        path=_PATH,
+        options=[*setting.options, "--workers", str(workers), "--mb-max-latency", f"{_GOAL_MS:g}"],
+    )
+
+
+def _text(setting: Setting, agreement: Agreement, times: Times, comparisons: dict[int, Comparison]) -> str:
+    plan = setting.plan
+    paragraphs = [
+        f"""
+        A transformer encoder in torch with random weights, {setting.model}; tokens are JSON, one row a
+        request. It runs on {setting.device}. {agreement}
+        """,
+        f"""
+        {plan.clients} clients in a closed loop; medians over rounds of {plan.seconds:g} s; cpu in processor
+        seconds for 1000 requests.
+        """,
+    ]
+    sheets = [times_sheet(times)]
+    for workers, comparison in comparisons.items():
+        title = f"{plural(workers, 'worker')}, {plan.clients} clients"
+        sheets.append(policies_sheet(comparison, title=title))
+    return section(
+        f"A transformer encoder on {setting.device}",
+        script="scripts/bench-encoder",
+        paragraphs=paragraphs,
+        sheets=sheets,
+        packages=["torch"],
+    )
+
+
+def times_sheet(times: Times) -> Sheet:
+    """Tabulate batch times by size, with the lines through them."""
+    line, learned = times.line, times.learned
+    notes = [
+        f"least squares through the medians: {line.intercept_ms:.3g} + {line.slope_ms:.3g} n ms, furthest "
+        f"off at {line.worst_rows} rows by {line.worst_deviation:+.0%}"
+    ]
+    if learned is not None:
+        notes.append(
+            f"the gateway's estimate from the same batches, by its `/metrics`: "
+            f"{learned.intercept_ms:.3g} + {learned.slope_ms:.3g} n ms"
+        )
+    if times.measured.stopped:
+        notes.append(times.measured.stopped)
+    return Sheet(
+        title="Time of a batch by its rows, 1 worker",
+        columns=["rows", "ms", "ms a row", "line, ms"],
+        rows=[
+            [
+                str(size.rows),
+                text(size.median_ms, digits=2),
+                text(size.median_ms / size.rows, digits=3),
+                text(line.milliseconds(size.rows), digits=2),
+            ]
+            for size in times.measured.sizes
+        ],
+        notes=notes,
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

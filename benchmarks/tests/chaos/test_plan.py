@@ -1,0 +1,57 @@
+"""The plan of strikes depends on the seed only."""
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.chaos.faults import DRAIN, FAULTS, KILL, POISON, SETTLE_S, STOP, parse_faults, plan_strikes
+from benchmarks.chaos.report import Settings
+from benchmarks.chaos.run import choose, row_ms
+from benchmarks.chaos.trial import INJECTORS
+
+ALL = tuple(FAULTS.values())
+
+
+@given(seed=st.integers(0, 10_000), seconds=st.floats(2 * SETTLE_S, 400.0))
+def test_every_fault_strikes_in_time_and_in_order(seed: int, seconds: float) -> None:
+    strikes = plan_strikes(ALL, seconds=seconds, seed=seed)
+
+    assert {strike.fault for strike in strikes} == set(ALL) - {DRAIN}
+    assert [strike.at_s for strike in strikes] == sorted(strike.at_s for strike in strikes)
+    assert all(0 < strike.at_s <= seconds - SETTLE_S for strike in strikes)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_five_minutes_have_a_hundred_kills(seed: int) -> None:
+    assert len(plan_strikes((KILL,), seconds=300.0, seed=seed)) >= 100
+
+
+def test_the_plan_follows_from_the_seed() -> None:
+    whole = plan_strikes(ALL, seconds=60.0, seed=7)
+    part = plan_strikes((STOP, POISON), seconds=60.0, seed=7)
+
+    assert whole == plan_strikes(ALL, seconds=60.0, seed=7)
+    assert whole != plan_strikes(ALL, seconds=60.0, seed=8)
+    assert part == [strike for strike in whole if strike.fault in (STOP, POISON)]
+    assert len({strike.seed for strike in whole}) == len(whole)
+
+
+def test_every_fault_that_returns_can_be_injected() -> None:
+    assert set(INJECTORS) == set(FAULTS) - {DRAIN.name}
+
+
+def test_faults_are_chosen_by_name() -> None:
+    assert parse_faults("poison, kill,kill") == (KILL, POISON)
+    assert choose(None) == tuple(FAULTS.values())
+    with pytest.raises(typer.BadParameter, match="there is no fault 'fire'; there are kill, stop"):
+        choose("kill,fire")
+
+
+@given(rate=st.floats(1.0, 2000.0), workers=st.integers(2, 16))
+def test_the_overload_is_one(rate: float, workers: int) -> None:
+    settings = Settings(seconds=60, seed=1, faults=[], rate=rate, workers=workers)
+
+    batch_s = (5.0 + row_ms(settings) * 32) / 1000
+
+    assert workers * 32 / batch_s == pytest.approx(3 * rate * 1.2)

@@ -1,0 +1,27 @@
+"""Made-up rounds of a comparison with peers."""
+
+from collections.abc import Sequence
+
+from benchmarks.harness.rounds import Round
+
+
+def rounds(**figures: Sequence[float | None]) -> list[Round]:
+    """Rounds with these figures, and the same other figures."""
+    common = {
+        "requests_per_second": 100.0,
+        "p50": 0.002,
+        "p99": 0.004,
+        "in_goal": None,
+        "soon": None,
+        "front_cpu": 0.05,
+        "all_cpu": 0.2,
+        "generator_cpu": 0.01,
+        "refused": 0,
+        "wrong": 0,
+        "fault": "",
+    }
+    count = len(next(iter(figures.values())))
+    return [
+        Round(**{**common, **{name: each[number] for name, each in figures.items()}})  # type: ignore[arg-type]
+        for number in range(count)
+    ]

@@ -1,0 +1,206 @@
+"""Entrants of the comparison with peers. Nothing is measured or installed here."""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+
+from benchmarks.harness.cli import choose, parse_counts
+from benchmarks.harness.environments import Environment
+from benchmarks.peers.bench import parse_points, parse_rates
+from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.entrants import (
+    SERVERS,
+    Entrant,
+    WrongAnswerError,
+    check_answer,
+    entrants_of,
+    ours,
+    running,
+    sleep_work,
+)
+from benchmarks.peers.model_point import ModelPoint
+from uncork_loadtests.servers import BenchError
+
+POINT = ModelPoint(intercept_ms=1, slope_ms=0.02)
+# What each kind of peer was seen to answer to a row that adds up to 10.5.
+REPLIES = {
+    "mosec": b"10.5",
+    "bentoml": b"[10.5]",
+    "litserve": b'{"output":10.5}',
+    "mlserver": b'{"model_name":"peer","outputs":[{"name":"answers","shape":[1,1],"data":[10.5]}]}',
+}
+SERVER = """\
+import http.server, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"ready")
+
+    def do_POST(self):
+        row = eval(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(b"%g" % (sum(row) + OFFSET))
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *ignored):
+        pass
+
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever()
+"""
+
+
+def entrant(offset: float) -> Entrant:
+    """A server that sums a row and adds `offset`."""
+    command = [sys.executable, "-c", SERVER.replace("OFFSET", str(offset))]
+    as_mosec = PEERS["mosec"]
+    return Entrant(
+        name="adder",
+        command=command,
+        ready_path="/",
+        path="/",
+        write=as_mosec.write,
+        read=as_mosec.read,
+        front="",
+    )
+
+
+def test_the_limit_is_that_of_the_clients_or_of_full_batches() -> None:
+    assert POINT.limit(1) == pytest.approx(1 / 0.00142)
+    assert POINT.limit(256) == pytest.approx(64 / 0.00228)
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_the_answer_is_found_in_what_a_peer_replies(name: str) -> None:
+    assert PEERS[name].read(REPLIES[name]) == 10.5
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_is_sent_the_whole_row(name: str) -> None:
+    body = PEERS[name].write([1.5, -2.0, 16.0])
+
+    assert json.loads(body)
+    assert b"1.5,-2.0,16.0" in body
+    assert b"\n" not in body
+    assert (SERVERS / PEERS[name].server_file).exists()
+
+
+@pytest.mark.parametrize("answer", [b"", b"{}", b'{"outputs": []}', b"10.25"])
+def test_what_is_not_the_answer_is_wrong(answer: bytes) -> None:
+    work = sleep_work(POINT)
+    environment = Environment(folder=Path("/nowhere"))
+    first = entrants_of(PEERS["mlserver"], work=work, environment=environment, folder=Path("/tmp"))[0]
+
+    with pytest.raises(WrongAnswerError, match="mlserver 1 ms answers"):
+        check_answer(answer, right=10.5, entrant=first)
+
+
+def test_every_setting_of_a_peer_is_an_entrant() -> None:
+    work, environment = sleep_work(POINT), Environment(folder=Path("/cache/mosec"))
+
+    def commands(name: str) -> dict[str, str]:
+        found = entrants_of(PEERS[name], work=work, environment=environment, folder=Path("/tmp/x"))
+        return {each.name: " ".join(each.command) for each in found}
+
+    assert list(commands("mosec")) == ["mosec 0 ms", "mosec 10 ms"]
+    assert "PEER_INTERCEPT_MS=1 PEER_SLOPE_MS=0.02 TMPDIR=/tmp/x /cache/mosec/bin/python" in str(
+        commands("mosec")["mosec 10 ms"]
+    )
+    assert commands("mosec")["mosec 10 ms"].endswith("mosec_server.py --model sleep --wait-ms 10")
+    assert list(commands("unbatched")) == ["unbatched"]
+
+
+def test_uncork_serves_the_same_model() -> None:
+    command = ours(sleep_work(POINT), workers=2).command
+
+    file = next(part for part in command if part.endswith(":Sleep")).removesuffix(":Sleep")
+    compile(Path(file).read_text(), file, "exec")
+    assert list(command[-6:]) == ["--workers", "2", "--mb-max-latency", "1000", "--mb-max-batch-size", "64"]
+
+
+def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
+    environment = Environment(folder=tmp_path)
+    (tmp_path / ".installed").write_text("a==1\nb==2\n")
+
+    assert not environment.holds(["a==1"])
+    (tmp_path / "bin").mkdir()
+    environment.python.touch()
+    assert environment.holds(["a==1"])
+    assert environment.holds(["b==2", "a==1"])
+    assert not environment.holds(["a==2"])
+
+
+def test_versions_are_read_from_the_environment(tmp_path: Path) -> None:
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name, version in (("ray", "2.60.0"), ("other", "1")):
+        folder = packages / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+    assert Environment(folder=tmp_path).versions(["ray[serve]==2.60.0"]) == {"ray": "2.60.0"}
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    with pytest.raises(typer.BadParameter, match=r"no peer 'moses'; there are mosec, .*"):
+        choose("static,moses", list(PEERS), what="peer")
+    for text in ("1", "1,2,3", "a,b", "0,0", "-1,1", "nan,1"):
+        with pytest.raises(typer.BadParameter):
+            parse_points(text)
+    for text in ("", "0,1", "x"):
+        with pytest.raises(typer.BadParameter):
+            parse_counts(text)
+    for text in ("", "0", "101", "nan", "x"):
+        with pytest.raises(typer.BadParameter):
+            parse_rates(text)
+    assert parse_rates("90,10") == [10, 90]
+    assert parse_points("1,0.02;") == [POINT]
+    assert parse_counts("1,64") == [1, 64]
+    assert choose("static, mosec", list(PEERS), what="peer") == ["mosec", "static"]
+
+
+def test_a_server_that_answers_right_is_entered_and_ended() -> None:
+    with running(entrant(0.0), work=sleep_work(POINT)) as found:
+        assert found.server.last_words() == ""
+        assert found.front.pid == found.server.pid
+        assert found.plan.payload.expected is not None
+        assert found.plan.payload.expected[1] == b"0.5"
+        assert len(set(found.plan.payload.expected)) == len(found.plan.payload.expected)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(found.server.pid, signal.SIG_DFL)
+
+
+def test_the_last_words_of_a_server_are_kept() -> None:
+    talkative = SERVER.replace("def do_POST(self):", "def do_POST(self):\n        print('a row', flush=True)")
+    command = [sys.executable, "-c", talkative.replace("OFFSET", "0.0")]
+
+    with running(replace(entrant(0.0), command=command), work=sleep_work(POINT)) as found:
+        assert found.server.last_words().endswith("a row")
+        os.kill(found.server.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, found.server.pid, os.WEXITED | os.WNOWAIT)
+        assert found.server.last_words().endswith("(ended with -9)")
+
+
+def test_a_server_that_answers_wrong_is_not_entered() -> None:
+    with (
+        pytest.raises(WrongAnswerError, match=r"adder answers .*, right is -0\.75"),
+        running(entrant(1.0), work=sleep_work(POINT)),
+    ):
+        pass
+
+
+def test_a_front_that_is_not_there_is_told() -> None:
+    with (
+        pytest.raises(BenchError, match="adder has no process with 'no-such-front'"),
+        running(replace(entrant(0.0), front="no-such-front"), work=sleep_work(POINT)),
+    ):
+        pass

@@ -1,0 +1,85 @@
+"""The record of one process's answers: a sample of each, and the first of each kind of error."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from uncork_loadtests.generator.http_reply import Reply
+from uncork_loadtests.generator.samples import SHED, UNKNOWN, Recorder
+from uncork_loadtests.traffic.payloads import same_answer
+
+_MAX_CHARACTERS = 300
+
+
+class Asked(NamedTuple):
+    """An outstanding request. Times are those of time.monotonic()."""
+
+    scheduled_s: float
+    fired_s: float
+    sent_s: float
+    request: bytes
+    expected: bytes | None
+
+
+class _Problem(msgspec.Struct):
+    detail: str
+
+
+class AnswerLog:
+    """Records answers and compares them with the expected ones. Samples count from `start_s`."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.without_retry_after = 0
+        self.first_wrong = ""
+        """Request, expected answer and answer, shortened; empty if every answer was right."""
+        self.first_errors: dict[int, str] = {}
+        """The first error text by status, shortened."""
+
+    def add(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float, start_s: float) -> None:
+        """Record an answer that began at `first_s` and was complete at `now_s`."""
+        wrong = False
+        if reply.status // 100 != 2:
+            if reply.status not in self.first_errors:
+                self.first_errors[reply.status] = _error_text(reply.body)
+        elif asked.expected is not None and not same_answer(reply.body, asked.expected):
+            wrong = True
+            self._note_wrong(asked, reply)
+        if reply.status == SHED and reply.retry_after_s is None:
+            self.without_retry_after += 1
+        self.recorder.add(
+            asked.scheduled_s - start_s,
+            asked.fired_s - start_s,
+            asked.sent_s - start_s,
+            now_s - start_s,
+            reply.status,
+            reply.batch_rows,
+            reply.queued_ms,
+            reply.batch_ms,
+            wrong,
+            first_s - start_s,
+            reply.chunks,
+        )
+
+    def add_missing(
+        self, scheduled_s: float, fired_s: float, sent_s: float, *, status: int, start_s: float
+    ) -> None:
+        """Record a request that stays without an answer."""
+        times = (time_s - start_s for time_s in (scheduled_s, fired_s, sent_s))
+        self.recorder.add(*times, UNKNOWN, status, 0, UNKNOWN, UNKNOWN, False, UNKNOWN, 0)
+
+    def _note_wrong(self, asked: Asked, reply: Reply) -> None:
+        if not self.first_wrong:
+            sent = asked.request.partition(b"\r\n\r\n")[2][:80]
+            expected, got = (asked.expected or b"")[:80], reply.body[:80]
+            self.first_wrong = f"sent {sent!r}, expected {expected!r}, got {got!r}"
+
+
+def _error_text(body: bytes) -> str:
+    """Return the detail of a problem document, or the body, on one line."""
+    try:
+        text = msgspec.json.decode(body, type=_Problem).detail
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body.decode(errors="replace")
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."

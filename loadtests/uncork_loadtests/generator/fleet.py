@@ -1,0 +1,251 @@
+"""Runs a plan: starts the generator processes together and merges their results.
+
+outcome = run(Plan(url="http://127.0.0.1:3000/predict", payload=Payload(bodies=(b"[1, 2]",)), rate=500.0))
+outcome.summary()
+"""
+
+import contextlib
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import numpy as np
+
+from uncork_loadtests.generator.frames import Frame, read_frame, samples_of
+from uncork_loadtests.generator.process import PLAN, START, STOP, command
+from uncork_loadtests.generator.samples import SHED, Samples, Summary, status_name, summarise, void_reason
+from uncork_loadtests.generator.share import Progress
+from uncork_loadtests.servers import BenchError
+from uncork_loadtests.traffic.plan import Plan
+
+_READY_SECONDS = 60.0
+HEAD_START_S = 0.1
+"""Time between the start order and the start, for the order to reach all generators."""
+# For a generator to hand over its samples after the last answer.
+_END_SECONDS = 60.0
+Tell = Callable[[Progress], None]
+
+
+class LoadTestError(BenchError):
+    """The run has no result; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a run."""
+
+    plan: Plan
+    samples: Samples
+    """All requests, warm-up included, by scheduled time."""
+    measured_s: float
+    """Measured time: shorter than planned if interrupted, 0 if that was in the warm-up."""
+    cpu_s: tuple[float, ...]
+    """Processor time of each generator in the measured time."""
+    connections: int
+    """Most connections open at once, summed over generators."""
+    first_wrong: str
+    """The first wrong answer, with its request and the expected answer; empty if all were right."""
+    interrupted: bool
+    first_errors: Mapping[int, str] = field(default_factory=dict)
+    """The first error text by status, shortened."""
+    without_retry_after: int = 0
+    """Answers with 503 without Retry-After, over the whole run."""
+
+    @property
+    def failure(self) -> str:
+        """Why the run failed, or "".
+
+        A run fails without any good answer, or if most requests have a status other than 2xx and 503:
+        refusals with 503 may be what the load test is about.
+        """
+        summary = self.summary()
+        bad = {status: count for status, count in summary.statuses.items() if not 200 <= status < 300}
+        failed = {status: count for status, count in bad.items() if status != SHED}
+        if summary.good and 2 * sum(failed.values()) <= summary.requests:
+            return ""
+        if not bad:
+            return "there was no good answer"
+        worst = max(failed or bad, key=bad.__getitem__)
+        what = "most requests failed" if summary.good else "there was no good answer"
+        said = f", the first: {self.first_errors[worst]}" if self.first_errors.get(worst) else ""
+        return f"{what}; {bad[worst]} of {summary.requests} requests: {status_name(worst)}{said}"
+
+    @property
+    def void(self) -> str:
+        """Why the run says nothing about the server, or ""."""
+        return void_reason(self.samples, seconds=self.measured_s)
+
+    def summary(self) -> Summary:
+        """Summarise; raise ValueError if nothing was measured."""
+        return summarise(self.samples, seconds=self.measured_s, goal_s=self.plan.goal_s)
+
+
+def run(plan: Plan, *, tell: Tell | None = None) -> Outcome:
+    """Run a plan; `tell` is called about once a second with the progress.
+
+    Ctrl-C (KeyboardInterrupt) ends the run early and returns the samples so far.
+
+    Raises:
+        LoadTestError: if the server cannot be reached or a generator failed.
+        KeyboardInterrupt: before the first measured request.
+    """
+    with tempfile.TemporaryDirectory(prefix="uncork-loadtest-") as name:
+        folder = Path(name)
+        (folder / PLAN).write_bytes(msgspec.msgpack.encode(plan))
+        with _generators(folder, plan.processes) as fleet:
+            fleet.wait_until_ready()
+            fleet.start(time.monotonic() + HEAD_START_S + plan.warmup_s)
+            with _on_interrupt(fleet.stop):
+                last = fleet.last_frames(plan, tell=tell)
+    return _outcome(plan, last, interrupted=fleet.stopped)
+
+
+def _outcome(plan: Plan, last: Sequence[Frame], *, interrupted: bool) -> Outcome:
+    samples = np.concatenate([samples_of(frame) for frame in last])
+    results = [frame.result for frame in last if frame.result is not None]
+    return Outcome(
+        plan=plan,
+        samples=samples[np.argsort(samples["scheduled_s"], kind="stable")],
+        measured_s=min(result.measured_s for result in results),
+        cpu_s=tuple(result.cpu_s for result in results),
+        connections=sum(result.most_connections for result in results),
+        first_wrong=next((result.first_wrong for result in results if result.first_wrong), ""),
+        interrupted=interrupted,
+        first_errors={
+            status: text for result in reversed(results) for status, text in result.first_errors.items()
+        },
+        without_retry_after=sum(result.without_retry_after for result in results),
+    )
+
+
+@contextlib.contextmanager
+def _generators(folder: Path, count: int) -> Iterator["_Fleet"]:
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for index in range(count):
+            # A session of its own, so that Ctrl-C reaches only this process, which then asks for the samples.
+            process = subprocess.Popen(
+                command(folder, index),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+            processes.append(process)
+        yield _Fleet(processes)
+    finally:
+        for process in processes:
+            process.kill()  # does nothing to one that has ended
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+@contextlib.contextmanager
+def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` on the first Ctrl-C; the second interrupts as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python delivers signals to the main thread only
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        stop()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Fleet:
+    """The generators of a run."""
+
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        self.stopped = False
+        self._processes = processes
+        self._frames: queue.Queue[tuple[int, Frame]] = queue.Queue()
+        for index in range(len(processes)):
+            threading.Thread(target=self._listen, args=(index,), daemon=True).start()
+
+    def _listen(self, index: int) -> None:
+        output = self._processes[index].stdout
+        assert output is not None
+        while True:
+            frame = read_frame(output.read)
+            self._frames.put((index, frame))
+            if frame.failed or frame.result is not None:
+                return
+
+    def wait_until_ready(self) -> None:
+        """Return when all generators are connected."""
+        limit_s = time.monotonic() + _READY_SECONDS
+        for _ in self._processes:
+            self._next(limit_s)
+
+    def start(self, start_s: float) -> None:
+        """Start the measured time at `start_s` of time.monotonic()."""
+        self._order(f"{START} {start_s!r}")
+
+    def stop(self) -> None:
+        """End the run now."""
+        self.stopped = True
+        self._order(STOP)
+
+    def last_frames(self, plan: Plan, *, tell: Tell | None) -> list[Frame]:
+        """Wait for the last frame of every generator."""
+        limit_s = time.monotonic() + plan.warmup_s + plan.seconds + _END_SECONDS
+        last: dict[int, Frame] = {}
+        progress: dict[int, Progress] = {}
+        while len(last) < len(self._processes):
+            index, frame = self._next(limit_s)
+            if frame.result is not None:
+                last[index] = frame
+            elif frame.progress is not None:
+                progress[index] = frame.progress
+            if tell is not None and len(progress) == len(self._processes):
+                tell(_sum_up(list(progress.values())))
+                progress.clear()
+        return [last[index] for index in sorted(last)]
+
+    def _next(self, limit_s: float) -> tuple[int, Frame]:
+        try:
+            index, frame = self._frames.get(timeout=max(0.0, limit_s - time.monotonic()))
+        except queue.Empty:
+            raise LoadTestError("a generator did not answer in time") from None
+        if frame.failed:
+            raise LoadTestError(frame.failed)
+        return index, frame
+
+    def _order(self, order: str) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # _listen sees the end of the process
+                process.stdin.write(f"{order}\n".encode())
+                process.stdin.flush()
+
+
+def _sum_up(all_progress: Sequence[Progress]) -> Progress:
+    def highest(values: list[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    return Progress(
+        at_s=all_progress[0].at_s,
+        seconds=all_progress[0].seconds,
+        done=sum(one.done for one in all_progress),
+        good=sum(one.good for one in all_progress),
+        shed=sum(one.shed for one in all_progress),
+        outstanding=sum(one.outstanding for one in all_progress),
+        p50_ms=highest([one.p50_ms for one in all_progress]),
+        p99_ms=highest([one.p99_ms for one in all_progress]),
+    )

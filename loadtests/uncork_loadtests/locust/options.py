@@ -1,0 +1,123 @@
+"""The options added to locust's, independent of locust."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uncork_dispatcher.simulator import ARRIVALS
+from uncork_loadtests.generator.samples import LOST, UNANSWERED
+from uncork_loadtests.traffic.payloads import read_bodies
+from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
+from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
+
+_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--path", {"default": "/predict", "help": "Path to post to."}),
+    ("--shape", {"default": "64", "help": "What to send: random rows of this shape, as 28,28."}),
+    ("--rows", {"type": int, "default": 1, "help": "What to send: so many random rows in a request."}),
+    ("--range", {"default": "0.0,1.0", "help": "Numbers in random rows; 0,255 makes integers."}),
+    ("--data", {"default": "", "help": "What to send instead: this file as the body."}),
+    ("--lines", {"default": "", "help": "What to send instead: each line of this file in turn."}),
+    ("--expected", {"default": "", "help": "The right answer to --data; to --lines, one on each line."}),
+    ("--content-type", {"default": "application/json", "help": "Content-Type of requests."}),
+    ("--seed", {"type": int, "default": 1, "help": "Decides the arrivals and random rows."}),
+    ("--think-ms", {"type": float, "default": 0.0, "help": "Closed loop: pause after an answer."}),
+    ("--rate", {"type": float, "default": None, "help": "Open loop: requests per second, on average."}),
+    ("--arrivals", {"default": "poisson", "help": f"Open loop: {', '.join(ARRIVALS)}."}),
+    ("--seconds", {"type": float, "default": 10.0, "help": "Open loop: measured time."}),
+    ("--warmup-seconds", {"type": float, "default": 1.0, "help": "Open loop: discarded time before."}),
+    ("--generators", {"type": int, "default": 1, "help": "Open loop: processes of each locust process."}),
+    ("--max-connections", {"type": int, "default": 1024, "help": "Open loop: most connections."}),
+)
+
+
+VARIABLES = {name: f"UNCORK_{name.removeprefix('--').replace('-', '_').upper()}" for name, _ in _OPTIONS}
+"""The environment variable of each option."""
+
+
+class WrongOptions(Exception):
+    """Options that contradict each other or cannot be used."""
+
+
+class Reported(NamedTuple):
+    """One request as reported to locust's statistics."""
+
+    response_time_ms: float | None
+    """Since the scheduled time; None without an answer."""
+    failure: str
+    """Empty if the answer was good."""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Declare the options; each may come from the environment, such as UNCORK_PATH."""
+    group = parser.add_argument_group("uncork", "What is sent, and when.")
+    for name, settings in _OPTIONS:
+        group.add_argument(name, env_var=VARIABLES[name], **settings)
+
+
+def is_open(options: Namespace) -> bool:
+    return options.rate is not None or options.arrivals.startswith(REPLAY)
+
+
+def payload_of(options: Namespace) -> Payload:
+    """Return the bodies to send.
+
+    Raises:
+        WrongOptions: if the options contradict each other, or a file cannot be read.
+    """
+    if options.data and options.lines:
+        raise WrongOptions("give --data or --lines, not both")
+    if options.expected and not (options.data or options.lines):
+        raise WrongOptions("--expected only goes with --data or --lines")
+    try:
+        if not (options.data or options.lines):
+            return Payload(bodies=_random(options).bodies(seed=options.seed))
+        lines = bool(options.lines)
+        bodies = read_bodies(Path(options.lines or options.data), lines=lines)
+        expected = read_bodies(Path(options.expected), lines=lines) if options.expected else None
+        return Payload(bodies=bodies, expected=expected)
+    except OSError as error:
+        raise WrongOptions(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongOptions(str(error)) from None
+
+
+def _random(options: Namespace) -> RandomRows:
+    if options.rows < 1:
+        raise WrongOptions(f"--rows must be at least 1, got {options.rows}")
+    return RandomRows(shape=parse_shape(options.shape), rows=options.rows, numbers=parse_range(options.range))
+
+
+def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
+    """Return the plan that `locusts` processes share.
+
+    Raises:
+        WrongOptions: if a value is missing or out of range.
+    """
+    try:
+        return Plan(
+            url=(host or "").rstrip("/") + options.path,
+            payload=payload_of(options),
+            content_type=options.content_type,
+            arrivals=options.arrivals,
+            rate=options.rate,
+            seconds=options.seconds,
+            warmup_s=options.warmup_seconds,
+            seed=options.seed,
+            processes=options.generators * locusts,
+            max_connections=options.max_connections,
+        )
+    except OSError as error:
+        raise WrongOptions(f"--arrivals: {error}") from None
+    except ValueError as error:
+        raise WrongOptions(str(error)) from None
+
+
+def report(*, status: int, latency_ms: float, wrong: bool) -> Reported:
+    """Turn a sample into what locust records."""
+    if status in (LOST, UNANSWERED):
+        return Reported(None, "connection lost" if status == LOST else "no answer")
+    if wrong:
+        return Reported(latency_ms, "wrong answer")
+    return Reported(latency_ms, "" if status // 100 == 2 else f"status {status}")

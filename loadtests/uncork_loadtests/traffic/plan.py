@@ -1,0 +1,143 @@
+"""The plan of a load test: plain frozen data that every generator process receives."""
+
+import math
+import urllib.parse
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
+from uncork_loadtests.plural import plural
+from uncork_loadtests.traffic.random_rows import RandomRows
+from uncork_loadtests.traffic.tls import Tls
+
+REPLAY = "replay:"
+"""Prefix of recorded arrivals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """The bodies of requests: sent in turn, made of random rows, or made by a function.
+
+    Raises:
+        ValueError: unless it is exactly one of these, or if the answers do not match the bodies.
+    """
+
+    bodies: tuple[bytes, ...] = ()
+    expected: tuple[bytes, ...] | None = None
+    """The right answer to each body; None: do not compare answers."""
+    random: RandomRows | None = None
+    """Random rows to make bodies of; the service's schema may decide their numbers."""
+    function: str | None = None
+    """MODULE:FUNCTION or FILE.py:FUNCTION; maps a request's number to a body, or a body and its answer."""
+
+    def __post_init__(self) -> None:
+        if bool(self.bodies or self.random) == (self.function is not None):
+            raise ValueError("a payload must hold at least one body, or random rows, or else a function")
+        if self.expected is not None and len(self.expected) != len(self.bodies):
+            raise ValueError(
+                f"{plural(len(self.bodies), 'body', 'bodies')} but "
+                f"{plural(len(self.expected), 'expected answer')}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run: an open loop at a rate, or a closed loop of clients.
+
+    Raises:
+        ValueError: if a value is out of range, or the arrivals are unknown.
+        OSError: if recorded arrivals cannot be read.
+    """
+
+    url: str
+    """An http or https URL with the path of every request."""
+    payload: Payload
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+    """Additional header fields of every request."""
+    tls: Tls = field(default_factory=Tls)
+    arrivals: str = "poisson"
+    """Open loop: one of uncork_dispatcher.simulator.ARRIVALS."""
+    rate: float | None = None
+    """Open loop: mean requests per second; None: as recorded."""
+    clients: int | None = None
+    """Closed loop: clients that wait for their answers; None: an open loop."""
+    think_s: float = 0.0
+    """Closed loop: pause of a client between an answer and its next request."""
+    seconds: float = 10.0
+    """Measured time."""
+    warmup_s: float = 1.0
+    """Discarded time before: the same clients, or Poisson arrivals at the mean rate."""
+    seed: int = 1
+    processes: int = 1
+    """Generator processes."""
+    max_connections: int = 1024
+    """Open loop: most connections of all processes together."""
+    limit: int | None = None
+    """Most requests, warm-up included; None: only time ends the run."""
+    goal_s: float | None = None
+    """Latency goal."""
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url must look like http://host:port/path or https://..., not {self.url!r}")
+        self._check_numbers()
+        if self.clients is None:
+            # Fails on unknown arrivals and unreadable recordings, before anything is started.
+            open_loop_for(self.arrivals, rate=self.rate, seconds=0.0, random_=Random(0))
+
+    def _check_numbers(self) -> None:
+        for name in ("clients", "limit", "processes", "max_connections"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        for name, least in (("warmup_s", 0.0), ("think_s", 0.0)):
+            if not least <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least {least:g}, not {getattr(self, name):g}")
+        for name in ("seconds", "goal_s"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0, not {value:g}")
+        connections = self.max_connections if self.clients is None else self.clients
+        if connections < self.processes:
+            raise ValueError(f"{self.processes} processes need as many connections, not {connections}")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urllib.parse.urlsplit(self.url)
+        return parts.hostname or "", parts.port or (443 if self.is_https else 80)
+
+    @property
+    def is_https(self) -> bool:
+        return urllib.parse.urlsplit(self.url).scheme == "https"
+
+    @property
+    def average_rate(self) -> float:
+        """Open loop: mean requests per second; by default that of the recording."""
+        return recorded_rate(Path(self.arrivals.removeprefix(REPLAY))) if self.rate is None else self.rate
+
+    def schedule(self) -> list[float]:
+        """Open loop: the due time of each request, in seconds since the start of the measured time.
+
+        Warm-up times are negative. The schedule depends on the seed only.
+        """
+        measured = open_loop_for(
+            self.arrivals, rate=self.rate, seconds=self.seconds, random_=Random(self.seed)
+        )
+        before = open_loop_for(
+            "poisson",
+            rate=self.average_rate,
+            seconds=self.warmup_s,
+            random_=Random(f"warm-up of {self.seed}"),
+        )
+        return [*(time - self.warmup_s for time in before), *measured][: self.limit]
+
+    def head(self) -> bytes:
+        """Return the head of a request up to the value of Content-Length."""
+        parts = urllib.parse.urlsplit(self.url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        fields = [("Host", parts.netloc), ("Content-Type", self.content_type), *self.headers]
+        lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
+        return ("\r\n".join(lines) + "\r\nContent-Length: ").encode()

@@ -1,0 +1,181 @@
+"""Workers and batch sizes that keep a goal, by simulation of the dispatcher's core in virtual time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from uncork_dispatcher.simulator import Cell
+from uncork_dispatcher.simulator import measure as simulate
+from uncork_loadtests.plural import plural
+from uncork_loadtests.tuning.batch_times import Line
+
+WANTED = 0.99
+"""Share of requests that must be answered within the goal."""
+
+_POLICY = "cork"
+_CAPS = 4
+_BISECTIONS = 7
+_LOWEST_LOAD = 0.01
+# Among caps with a p99 this close to the best, the largest wins: it has more capacity.
+_AS_GOOD = 1.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The measured service, and the goal to keep."""
+
+    line: Line
+    rows_per_request: int
+    overhead_ms: float
+    """Latency of a request besides queue and batch."""
+    goal_ms: float
+    """Latency goal of the client."""
+    largest: int
+    """Largest batch to advise, in rows."""
+    arrivals: str = "poisson"
+    seed: int = 1
+    requests: int = 10_000
+    """Simulated per setting."""
+
+    @property
+    def mb_max_latency(self) -> float:
+        """The goal minus the overhead, in tenths of a millisecond."""
+        return int((self.goal_ms - self.overhead_ms) * 10) / 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Latency of clients, predicted or measured. None: too few answers."""
+
+    p50_ms: float | None
+    p99_ms: float | None
+    in_goal: float
+    batch_rows: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Settings, and the prediction for them at a rate."""
+
+    workers: int
+    mb_max_batch_size: int
+    mb_max_latency: float
+    rate: float
+    """Requests per second."""
+    capacity: float
+    """Requests per second in full batches."""
+    predicted: Figures
+
+    @property
+    def met(self) -> bool:
+        """Whether enough requests are answered within the goal."""
+        return self.predicted.in_goal >= WANTED
+
+
+def caps(model: Model) -> list[int]:
+    """Return the batch sizes to try, rising: the largest powers of two that fit within the goal.
+
+    Empty if not even one request can be answered in time.
+    """
+    powers = [1 << power for power in range(model.largest.bit_length())]
+    possible = {model.largest, *powers, model.rows_per_request}
+    within = [
+        rows
+        for rows in sorted(possible)
+        if model.rows_per_request <= rows <= model.largest
+        and model.line.milliseconds(rows) < model.mb_max_latency
+    ]
+    return within[-_CAPS:]
+
+
+def capacity(model: Model, *, workers: int, cap: int) -> float:
+    """Return the requests per second of workers that run full batches only."""
+    return workers * (cap // model.rows_per_request) / model.line.milliseconds(cap) * 1000
+
+
+def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
+    """Simulate one setting at a rate.
+
+    Raises:
+        ValueError: if the rate is more than five times the capacity.
+    """
+    carried = capacity(model, workers=workers, cap=cap)
+    cell = Cell(
+        intercept_ms=model.line.intercept_ms,
+        slope_ms=model.line.slope_ms * model.rows_per_request,
+        noise_cv=model.line.noise_cv,
+        workers=workers,
+        limit_rows=cap // model.rows_per_request,
+        goal_ms=model.mb_max_latency,
+        arrivals=model.arrivals,
+        load=rate / carried,
+    )
+    seen = simulate(cell, _POLICY, model.seed, requests=model.requests)
+    # The client's latency, and its goal, exceed the simulated ones by the overhead.
+    return Advice(
+        workers=workers,
+        mb_max_batch_size=cap,
+        mb_max_latency=model.mb_max_latency,
+        rate=rate,
+        capacity=carried,
+        predicted=Figures(
+            p50_ms=seen.p50_ms + model.overhead_ms if seen.answered else None,
+            p99_ms=seen.p99_ms + model.overhead_ms if seen.answered else None,
+            in_goal=seen.inside_goal * (1 - seen.shed_share) if seen.answered else 0.0,
+            batch_rows=seen.batch_rows * model.rows_per_request if seen.batches else None,
+        ),
+    )
+
+
+def smallest(model: Model, *, rate: float, max_workers: int, tell: Callable[[str], None]) -> Advice | None:
+    """Return the fewest workers that keep the goal at a rate, with their best cap.
+
+    If none keep it, return the nearest setting; None if no setting has the capacity.
+    """
+    tried: list[Advice] = []
+    for workers in range(1, max_workers + 1):
+        tell(f"simulating {plural(workers, 'worker')}")
+        settings = [
+            predict(model, rate=rate, workers=workers, cap=cap)
+            for cap in caps(model)
+            if capacity(model, workers=workers, cap=cap) > rate
+        ]
+        if kept := [one for one in settings if one.met]:
+            return _best(kept)
+        tried += settings
+    return max(tried, key=lambda one: one.predicted.in_goal, default=None)
+
+
+def _best(kept: Sequence[Advice]) -> Advice:
+    def p99(one: Advice) -> float:
+        return one.predicted.p99_ms or 0.0
+
+    limit_ms = _AS_GOOD * min(map(p99, kept))
+    return max((one for one in kept if p99(one) <= limit_ms), key=lambda one: one.mb_max_batch_size)
+
+
+def most(model: Model, *, workers: int) -> Advice | None:
+    """Return the highest rate at which the workers keep the goal; None if there is none."""
+    possible = sorted(caps(model), reverse=True)
+    if not possible:
+        return None
+    high = max(capacity(model, workers=workers, cap=cap) for cap in possible)
+    low = _LOWEST_LOAD * high
+    best = _kept(model, possible, rate=low, workers=workers)
+    for _ in range(_BISECTIONS if best else 0):
+        middle = (low + high) / 2
+        kept = _kept(model, possible, rate=middle, workers=workers)
+        if kept is None:
+            high = middle
+        else:
+            low, best = middle, kept
+    return best
+
+
+def _kept(model: Model, possible: Sequence[int], *, rate: float, workers: int) -> Advice | None:
+    """Return the first cap that keeps the goal."""
+    tried = (
+        predict(model, rate=rate, workers=workers, cap=cap)
+        for cap in possible
+        if capacity(model, workers=workers, cap=cap) > rate
+    )
+    return next((one for one in tried if one.met), None)

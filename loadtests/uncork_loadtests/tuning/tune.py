@@ -1,0 +1,306 @@
+"""Find and prove the settings of a service for a latency goal: measure, simulate, load.
+
+Batch times of the real service give a line; the simulator finds the workers and batch sizes that keep the
+goal; a load test of the real service checks the result.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from uncork_loadtests.compare import load
+from uncork_loadtests.generator.fleet import LoadTestError, Outcome
+from uncork_loadtests.plural import plural
+from uncork_loadtests.servers import Cpu
+from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
+from uncork_loadtests.traffic.plan import Plan
+from uncork_loadtests.tuning import batch_times
+from uncork_loadtests.tuning.advice import (
+    WANTED,
+    Advice,
+    Figures,
+    Model,
+    capacity,
+    caps,
+    most,
+    predict,
+    smallest,
+)
+
+Tell = Callable[[str], None]
+
+GATEWAY_BUSY = 0.7
+"""Highest busy share of the gateway; above, requests queue in it."""
+DISAGREE = 0.3
+"""Tolerated relative difference between measured and predicted latencies."""
+
+# Without a rate, the advice is for this share of the highest one, to leave a margin.
+_OF_HIGHEST = 0.9
+_REPEATS = 2
+_PROOF_S = (5.0, 60.0)
+_PROOF_REQUESTS = 1000
+_WARMUP_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningRequest:
+    """What to tune.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    target: str
+    plan: Plan
+    """Payload, arrivals, seed and processes. Its URL is replaced by that of the server."""
+    goal_ms: float
+    rate: float | None
+    """Requests per second; None: as many as the workers can carry."""
+    max_workers: int
+    max_batch_size: int
+    """Largest batch to measure and to advise."""
+    cores: int
+    """Cores that this process may use."""
+    path: str | None = None
+    seconds: float | None = None
+    """Length of the proof; None: enough for a 99th percentile, within bounds."""
+
+    def __post_init__(self) -> None:
+        for name in ("goal_ms", "rate", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0, not {value:g}")
+        for name in ("max_workers", "max_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """The load test at the advised settings."""
+
+    workers: int
+    rate: float
+    seconds: float
+    predicted: Figures
+    measured: Figures | None
+    """None without a good answer."""
+    failure: str
+    """Why the load test failed, or ""."""
+    gateway_cpu_us: float | None
+    """Processor time of the gateway per request, if known."""
+    wrong: int
+    first_wrong: str
+    void: str
+    """Why it says nothing about the service, or ""."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """The result of tuning."""
+
+    request: TuningRequest
+    measured: batch_times.BatchTimes
+    model: Model
+    gateway_rate: float
+    """Requests per second at which the gateway reaches GATEWAY_BUSY; it is not simulated."""
+    rates: Sequence[Advice] = ()
+    """Without a rate: the highest for each number of workers, ignoring the gateway's limit."""
+    advice: Advice | None
+    """None if no settings keep the goal."""
+    proof: Proof | None = None
+    """None without an advice that keeps the goal."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons to doubt the advice."""
+        if self.advice is None or not self.advice.met:
+            return [_cannot(self.model, self.request, self.advice)]
+        found = doubts(self.proof) if self.proof is not None else []
+        if self.advice.rate > self.gateway_rate and (
+            self.proof is None or self.proof.rate < self.advice.rate
+        ):
+            found.append(
+                f"the gateway carries about {self.gateway_rate:.4g}/s on this machine; nothing proves more"
+            )
+        return found
+
+
+def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
+    """Measure, simulate, prove. `tell` is called with each step.
+
+    Raises:
+        BenchError: if the service does not become ready.
+        LoadTestError: if it does not answer, or its API counts cost.
+        NoSuchApi: if the service has no API that batches at the path.
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    measured = _measured(request, tell=tell)
+    model = Model(
+        line=batch_times.fit(measured.sizes),
+        rows_per_request=measured.rows_per_request,
+        overhead_ms=measured.overhead_ms,
+        goal_ms=request.goal_ms,
+        largest=measured.sizes[-1].rows,
+        arrivals=request.plan.arrivals,
+        seed=request.plan.seed,
+    )
+    gateway_us = measured.gateway_cpu_us
+    gateway_rate = GATEWAY_BUSY * 1e6 / gateway_us if gateway_us else math.inf
+    rates, advice = _advice(request, model, gateway_rate=gateway_rate, tell=tell)
+    proof = None
+    if advice is not None and advice.met:
+        proof = _prove(request, model, advice, tell=tell)
+    return Tuned(
+        request=request,
+        measured=measured,
+        model=model,
+        gateway_rate=gateway_rate,
+        rates=rates,
+        advice=advice,
+        proof=proof,
+    )
+
+
+def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
+    tell(f"starting {request.target}")
+    # Refuse no request and split no batch while batch times are measured.
+    options = {
+        "--workers": 1,
+        "--policy": f"fixed:{batch_times.HOLD_MS:g}",
+        "--mb-max-latency": 600_000,
+        "--mb-max-batch-size": 1_000_000,
+    }
+    with our_service(request.target, options=_words(options)) as server:
+        api = api_at(request.path, of=apis(server), batches=True)
+        if api.counts == "cost":
+            raise LoadTestError(
+                "this api counts cost, not rows: what a batch takes does not follow from its rows"
+            )
+        plan = aimed_at(api, request.plan, server)
+        return batch_times.measure(
+            server, plan, largest=request.max_batch_size, goal_ms=request.goal_ms, tell=tell
+        )
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    return [text for name, value in options.items() for text in (name, str(value))]
+
+
+def _advice(
+    request: TuningRequest, model: Model, *, gateway_rate: float, tell: Tell
+) -> tuple[list[Advice], Advice | None]:
+    """Return the highest rate for each number of workers (if no rate is requested), and the advice."""
+    if request.rate is not None:
+        return [], smallest(model, rate=request.rate, max_workers=request.max_workers, tell=tell)
+    rates = []
+    for workers in range(1, request.max_workers + 1):
+        tell(f"simulating {plural(workers, 'worker')}")
+        highest = most(model, workers=workers)
+        if highest is not None:
+            rates.append(highest)
+    if not rates:
+        return [], None
+    enough = next((one for one in rates if one.rate >= gateway_rate), rates[-1])
+    rate = _OF_HIGHEST * min(enough.rate, gateway_rate)
+    return rates, predict(model, rate=rate, workers=enough.workers, cap=enough.mb_max_batch_size)
+
+
+def _prove(request: TuningRequest, model: Model, advice: Advice, *, tell: Tell) -> Proof:
+    """Load the service at the advised settings; with too few cores, one worker and its share of the rate."""
+    workers = advice.workers if advice.workers <= request.cores else 1
+    rate = advice.rate * workers / advice.workers
+    predicted = advice.predicted
+    if workers < advice.workers:
+        cap = advice.mb_max_batch_size
+        predicted = predict(model, rate=rate, workers=workers, cap=cap).predicted
+    options = {
+        "--workers": workers,
+        "--policy": "cork",
+        "--mb-max-latency": advice.mb_max_latency,
+        "--mb-max-batch-size": advice.mb_max_batch_size,
+    }
+    plan = replace(
+        request.plan,
+        rate=rate,
+        seconds=request.seconds or min(max(_PROOF_S[0], _PROOF_REQUESTS / rate), _PROOF_S[1]),
+        warmup_s=_WARMUP_S,
+        goal_s=request.goal_ms / 1000,
+    )
+    tell(f"starting {request.target} as advised")
+    with our_service(request.target, options=_words(options)) as server:
+        plan = aimed(plan, server, path=request.path)
+        for _ in range(1 + _REPEATS):
+            tell(f"loading it with {rate:.4g}/s")
+            outcome, cpu = load(server, plan)
+            if not outcome.void:
+                break
+    return _proof(outcome, cpu, workers=workers, predicted=predicted)
+
+
+def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figures) -> Proof:
+    summary = outcome.summary()
+    measured = None
+    if summary.latency is not None:
+        measured = Figures(
+            p50_ms=summary.latency.percentiles_ms["50"],
+            p99_ms=summary.latency.percentiles_ms["99"],
+            in_goal=summary.in_goal or 0.0,
+            batch_rows=summary.batch_rows_by_batch,
+        )
+    return Proof(
+        workers=workers,
+        rate=outcome.plan.average_rate,
+        seconds=outcome.measured_s,
+        predicted=predicted,
+        measured=measured,
+        failure=outcome.failure,
+        gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
+        wrong=summary.wrong,
+        first_wrong=outcome.first_wrong,
+        void=outcome.void,
+    )
+
+
+def _cannot(model: Model, request: TuningRequest, nearest: Advice | None) -> str:
+    """Explain why no settings keep the goal."""
+    goal = f"the goal of {model.goal_ms:g} ms cannot be kept"
+    alone_ms = model.line.milliseconds(model.rows_per_request) + model.overhead_ms
+    if not caps(model):
+        return f"{goal}: a lone request takes {alone_ms:.3g} ms"
+    if nearest is not None:
+        workers = plural(nearest.workers, "worker")
+        best = f"with {workers}, {100 * nearest.predicted.in_goal:.2f} % would be within it"
+        return f"{goal} for {WANTED:.0%} of the requests: at best, {best}"
+    if request.rate is None:
+        return f"{goal} for {WANTED:.0%} of the requests at any rate: a lone request takes {alone_ms:.3g} ms"
+    carried = max(capacity(model, workers=request.max_workers, cap=cap) for cap in caps(model))
+    workers = plural(request.max_workers, "worker")
+    return f"{goal}: {workers} can carry at most {carried:.4g}/s, not {request.rate:g}/s"
+
+
+def doubts(proof: Proof) -> list[str]:
+    """Return the contradictions between a proof and its advice."""
+    if proof.void:
+        return [f"the proof is void: {proof.void}; try a lower --rate, or more --processes"]
+    if proof.failure or proof.measured is None:
+        return [f"the proof failed: {proof.failure}"]
+    found = []
+    if proof.wrong:
+        found.append(f"{plural(proof.wrong, 'wrong answer')}, the first: {proof.first_wrong}")
+    # A single worker may be predicted to keep the goal less often than all of them.
+    least = WANTED if proof.predicted.in_goal >= WANTED else proof.predicted.in_goal - (1 - WANTED)
+    if proof.measured.in_goal < least:
+        found.append(
+            f"measured, {100 * proof.measured.in_goal:.2f} % are within the goal, not {100 * least:.4g} %"
+        )
+    for name, predicted, measured in (
+        ("p50", proof.predicted.p50_ms, proof.measured.p50_ms),
+        ("p99", proof.predicted.p99_ms, proof.measured.p99_ms),
+    ):
+        if predicted and measured and abs(measured / predicted - 1) > DISAGREE:
+            found.append(
+                f"the measured {name} of {measured:.3g} ms is {measured / predicted:.2f} of the predicted "
+                f"{predicted:.3g} ms"
+            )
+    return found

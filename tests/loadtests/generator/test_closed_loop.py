@@ -1,0 +1,170 @@
+"""The closed-loop generator against a scripted server on real sockets."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from tests.loadtests.fake_server import Handler, reply, serving
+from uncork_loadtests.generator.http_reply import ReplyError
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Samples, Summary, summarise
+from uncork_loadtests.generator.share import ShareResult, run_here
+from uncork_loadtests.traffic.plan import Payload, Plan
+
+# The number of requests ends these runs; the time is only there in case something hangs.
+BODIES = (b"a", b"bb")
+PLAN = Plan(url="http://replaced/", payload=Payload(bodies=BODIES), clients=1, seconds=5.0, warmup_s=0.0)
+
+
+def outcome(handler: Handler, *, plan: Plan) -> tuple[Summary, ShareResult, Samples]:
+    """Run `plan` against `handler`; the summary covers the measured time."""
+
+    async def run() -> tuple[ShareResult, Samples]:
+        async with serving(handler) as url:
+            return await run_here(replace(plan, url=url))
+
+    result, samples = asyncio.run(run())
+    return summarise(samples, seconds=result.measured_s), result, samples
+
+
+async def shout(body: bytes, writer: asyncio.StreamWriter) -> None:
+    """Answer with the body in capitals, in a batch of 4."""
+    writer.write(reply(body.upper(), fields="x-batch-size: 4\r\n"))
+
+
+def test_every_request_is_counted_once() -> None:
+    plan = replace(PLAN, clients=8, limit=100, payload=Payload(bodies=BODIES, expected=(b"A", b"BB")))
+
+    summary, result, samples = outcome(shout, plan=plan)
+
+    assert summary.statuses == {200: 100}
+    assert len(samples) == 100
+    assert summary.wrong == 0
+    assert summary.answered_per_s == pytest.approx(100 / result.measured_s)
+    assert (summary.batch_rows_by_answer, summary.batch_rows_by_batch) == (4.0, 4.0)
+    assert summary.latency is not None
+    assert 0 < summary.latency.mean_ms <= summary.latency.max_ms < 5000
+
+
+def test_time_ends_a_run_and_the_warm_up_is_left_out() -> None:
+    plan = replace(PLAN, clients=2, warmup_s=0.03, seconds=0.03)
+
+    summary, result, samples = outcome(shout, plan=plan)
+
+    assert 0.03 <= result.measured_s < 0.3
+    assert 0 < summary.statuses[200] < len(samples)
+    assert UNANSWERED not in samples["status"]
+
+
+def test_a_wrong_answer_is_noticed() -> None:
+    plan = replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=(b"A", b"CC")))
+
+    summary, result, _ = outcome(shout, plan=plan)
+
+    assert summary.wrong == 5
+    assert result.first_wrong == "sent b'bb', expected b'CC', got b'BB'"
+
+
+def test_a_reply_may_come_in_two_pieces() -> None:
+    async def in_two(body: bytes, writer: asyncio.StreamWriter) -> None:
+        whole = reply(body)
+        cut = 20 if body == b"a" else len(whole) - 1
+        writer.write(whole[:cut])
+        await writer.drain()
+        await asyncio.sleep(0)  # one turn of the loop, so that the client reads what is there
+        await asyncio.sleep(0)
+        writer.write(whole[cut:])
+
+    summary, _result, _samples = outcome(
+        in_two, plan=replace(PLAN, clients=2, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
+    )
+
+    assert (summary.statuses, summary.wrong) == ({200: 10}, 0)
+
+
+def test_a_refusal_is_counted_apart() -> None:
+    async def refuse_b(body: bytes, writer: asyncio.StreamWriter) -> None:
+        ok = body == b"a"
+        writer.write(reply(body) if ok else reply(b"busy", status="503 Service Unavailable"))
+
+    summary, result, _samples = outcome(
+        refuse_b, plan=replace(PLAN, clients=1, limit=10, payload=Payload(bodies=BODIES, expected=BODIES))
+    )
+
+    assert summary.statuses == {200: 5, 503: 5}
+    assert summary.wrong == 0
+    assert summary.answered_per_s == pytest.approx(5 / result.measured_s)
+
+
+def test_a_connection_the_server_gives_up_is_replaced() -> None:
+    async def close_after(body: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(body, fields="Connection: close\r\n"))
+        writer.close()
+
+    summary, _result, _samples = outcome(close_after, plan=replace(PLAN, clients=3, limit=12))
+
+    assert summary.statuses == {200: 12}
+
+
+def test_a_connection_lost_with_a_request_is_an_error() -> None:
+    async def drop_b(body: bytes, writer: asyncio.StreamWriter) -> None:
+        if body == b"a":
+            writer.write(reply(body))
+        else:
+            writer.write(reply(body)[:-1])
+            writer.close()
+
+    summary, _result, _samples = outcome(drop_b, plan=replace(PLAN, clients=2, limit=12))
+
+    assert summary.statuses == {200: 6, LOST: 6}
+
+
+def test_clients_may_think() -> None:
+    _summary, _result, samples = outcome(shout, plan=replace(PLAN, clients=4, think_s=60.0, seconds=0.03))
+
+    assert len(samples) == 4
+
+
+def test_thinking_ends() -> None:
+    summary, result, _samples = outcome(shout, plan=replace(PLAN, clients=2, think_s=0.005, limit=6))
+
+    assert summary.statuses == {200: 6}
+    assert result.measured_s >= 0.01
+
+
+def test_no_server_is_said_clearly() -> None:
+    with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
+        asyncio.run(run_here(replace(PLAN, url=_nowhere())))
+
+
+def test_a_server_that_goes_away_is_said_clearly() -> None:
+    async def run() -> tuple[ShareResult, Samples]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            loop = asyncio.get_running_loop()
+            driven = loop.create_task(run_here(replace(PLAN, url=url, clients=1)))
+            taken, _ = await loop.sock_accept(listener)
+            await loop.sock_recv(taken, 1000)
+            listener.close()
+            taken.close()
+            return await driven
+
+    with pytest.raises(ConnectionError, match="cannot connect"):
+        asyncio.run(run())
+
+
+def test_a_server_that_speaks_something_else_ends_the_run() -> None:
+    async def ssh(body: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+    with pytest.raises(ReplyError, match="not an HTTP"):
+        outcome(ssh, plan=replace(PLAN, clients=2))
+
+
+def _nowhere() -> str:
+    """Return the URL of a port on which nobody listens."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{unused.getsockname()[1]}/"

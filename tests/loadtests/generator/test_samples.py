@@ -1,0 +1,218 @@
+"""Summaries of samples."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_loadtests.generator.samples import (
+    LOST,
+    SAMPLE,
+    UNANSWERED,
+    Recorder,
+    Samples,
+    batch_rows,
+    enough,
+    spread,
+    summarise,
+    void_reason,
+)
+
+GOOD: dict[str, Any] = {
+    "scheduled_s": 1.0,
+    "fired_s": 1.0,
+    "sent_s": 1.0,
+    "done_s": 1.01,
+    "status": 200,
+    "batch_rows": 4,
+    "queued_ms": 2.0,
+    "batch_ms": 5.0,
+    "wrong": False,
+    "first_s": 1.01,
+    "chunks": 0,
+}
+NO_ANSWER = {
+    "done_s": math.nan,
+    "first_s": math.nan,
+    "batch_rows": 0,
+    "queued_ms": math.nan,
+    "batch_ms": math.nan,
+}
+
+
+def samples(*changes: dict[str, Any]) -> Samples:
+    """One sample for each set of changes to a good one."""
+    recorder = Recorder()
+    for changed in changes:
+        recorder.add(*(GOOD | changed).values())
+    return recorder.samples()
+
+
+def test_a_recorder_gives_back_what_it_got() -> None:
+    found = samples({}, {"status": 503, "wrong": True, "batch_rows": 0})
+
+    assert found.dtype == SAMPLE
+    assert {name: found[0][name] for name in GOOD} == GOOD
+    assert (found[1]["status"], found[1]["wrong"], found[1]["batch_rows"]) == (503, True, 0)
+    recorder = Recorder()
+    recorder.add(*GOOD.values())
+    recorder.add(*(GOOD | {"status": 404}).values())
+    assert recorder.samples(first=1)["status"].tolist() == [404]
+
+
+def test_latency_counts_from_the_scheduled_time() -> None:
+    summary = summarise(samples({"fired_s": 1.002, "sent_s": 1.009, "done_s": 1.05}), seconds=2.0)
+
+    assert summary.latency is not None
+    assert summary.latency.max_ms == pytest.approx(50)
+    assert summary.lag is not None
+    assert summary.lag.max_ms == pytest.approx(2)
+    assert summary.waited_for_connection == 1
+    assert summary.rest is not None
+    assert summary.rest.mean_ms == pytest.approx(50 - 2 - 5)
+
+
+def test_the_warm_up_counts_for_nothing_but_wrong_answers() -> None:
+    early = {"scheduled_s": -0.1, "fired_s": -0.1, "sent_s": -0.1}
+    summary = summarise(
+        samples(
+            early | {"done_s": -0.05, "wrong": True},
+            early | {"done_s": 0.05},
+            {},
+            {"scheduled_s": 1.9, "fired_s": 1.9, "sent_s": 1.9, "done_s": 2.5},
+        ),
+        seconds=2.0,
+    )
+
+    assert (summary.requests, summary.good, summary.wrong) == (2, 2, 1)
+    assert (summary.offered_per_s, summary.answered_per_s) == (1.0, 1.0)
+
+
+def test_what_had_no_good_answer_is_outside_the_goal() -> None:
+    summary = summarise(
+        samples(
+            {},
+            {"done_s": 1.5},
+            {"status": 503},
+            NO_ANSWER | {"status": LOST},
+            NO_ANSWER | {"status": UNANSWERED, "sent_s": math.nan},
+        ),
+        seconds=2.0,
+        goal_s=0.1,
+    )
+
+    assert summary.in_goal == pytest.approx(0.2)
+    assert summary.statuses == {200: 2, 503: 1, LOST: 1, UNANSWERED: 1}
+    assert (summary.good, summary.shed, summary.failed, summary.waited_for_connection) == (2, 1, 2, 1)
+    assert summary.latency is not None
+    assert summary.latency.count == 2
+
+
+def test_nothing_seen_has_no_figures() -> None:
+    summary = summarise(samples(), seconds=2.0, goal_s=0.1)
+
+    assert (summary.requests, summary.latency, summary.in_goal, summary.lag) == (0, None, None, None)
+    assert void_reason(samples()) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "known"),
+    [(4, []), (10, ["50"]), (49, ["50"]), (50, ["50", "90"]), (500, ["50", "90", "99"]), (5000, None)],
+)
+def test_a_percentile_needs_five_samples_beyond_it(count: int, known: list[str] | None) -> None:
+    found = spread(np.arange(count) / 1000)
+
+    assert found is not None
+    told = [name for name, value in found.percentiles_ms.items() if value is not None]
+    assert told == (["50", "90", "99", "99.9"] if known is None else known)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(0, 100), min_size=10, max_size=200))
+def test_percentiles_are_times_that_were_seen(seconds: list[float]) -> None:
+    found = spread(np.array(seconds))
+
+    assert found is not None
+    known = [value for value in found.percentiles_ms.values() if value is not None]
+    assert set(known) <= {value * 1000 for value in seconds}
+    assert all(low <= high for low, high in pairwise([*known, found.max_ms]))
+    assert enough(len(seconds), percentile=50)
+
+
+def test_batches_count_once_however_many_answers_tell_of_them() -> None:
+    assert batch_rows(np.array([9] * 9 + [1, 0, 0])) == pytest.approx((8.2, 5.0))
+    assert batch_rows(np.array([0])) == (None, None)
+
+
+def test_streams_have_figures_of_their_own() -> None:
+    summary = summarise(
+        samples(
+            {},
+            {"first_s": 1.1, "done_s": 1.5, "chunks": 5},
+            {"first_s": 1.2, "done_s": 1.2, "chunks": 1},
+            {"first_s": 1.3, "done_s": 1.4, "chunks": 9, "status": 500},
+        ),
+        seconds=2.0,
+    )
+
+    assert summary.first_chunk is not None
+    assert summary.first_chunk.count == 2
+    assert summary.first_chunk.mean_ms == pytest.approx(150)
+    assert summary.chunk_gap is not None
+    assert summary.chunk_gap.count == 1
+    assert summary.chunk_gap.mean_ms == pytest.approx(100)
+    assert (summary.chunks_per_s, summary.chunks_by_answer) == (3.0, 3.0)
+    assert summary.latency is not None
+    assert summary.latency.max_ms == pytest.approx(500)
+
+
+def test_without_streams_there_are_no_figures_of_them() -> None:
+    summary = summarise(samples({}), seconds=2.0)
+
+    assert (summary.first_chunk, summary.chunk_gap) == (None, None)
+    assert (summary.chunks_per_s, summary.chunks_by_answer) == (None, None)
+
+
+def test_a_stream_is_slow_by_its_first_chunk() -> None:
+    late = {"fired_s": 1.05, "sent_s": 1.05, "done_s": 9.0}
+
+    assert not void_reason(samples(late))
+    assert void_reason(samples(late | {"first_s": 1.2, "chunks": 7}))
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "latency_s", "void"),
+    [
+        (0.0009, 0.001, False),
+        (0.0011, 0.001, True),
+        (0.0019, 0.020, False),
+        (0.0021, 0.020, True),
+        (0.5, 0.6, True),
+    ],
+)
+def test_a_late_generator_voids_the_run(lag_s: float, latency_s: float, void: bool) -> None:
+    late = {"fired_s": 1.0 + lag_s, "sent_s": 1.0 + lag_s, "done_s": 1.0 + latency_s}
+    found = samples(late, {"scheduled_s": -1.0, "fired_s": 9.0})
+
+    assert bool(void_reason(found)) is void
+
+
+def test_one_late_request_in_a_thousand_does_not_void() -> None:
+    found = samples({"fired_s": 1.9, "done_s": 2.0}, *([{"sent_s": 1.2, "done_s": 1.3}] * 999))
+
+    assert void_reason(found) == ""
+
+
+def test_the_reason_has_the_figures() -> None:
+    found = samples({"fired_s": 1.05, "done_s": 1.1})
+
+    assert "lag is 50 ms, allowed are 10 ms" in void_reason(found)
+
+
+def test_no_good_answer_leaves_a_millisecond() -> None:
+    assert void_reason(samples({"status": 503, "fired_s": 1.002}))
+    assert not void_reason(samples({"status": 503, "fired_s": 1.0005}))

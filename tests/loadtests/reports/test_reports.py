@@ -1,0 +1,149 @@
+"""The data of pictures, and the self-contained page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.samples import LOST, SAMPLE, Samples
+from uncork_loadtests.reports.page import write_html
+from uncork_loadtests.reports.picture import write_png
+from uncork_loadtests.reports.plot_data import percentile_ticks, plot_data
+from uncork_loadtests.targets import Estimate, read_estimate
+from uncork_loadtests.traffic.plan import Payload, Plan
+
+PLAN = Plan(url="http://h:1/x", payload=Payload(bodies=(b"1",)), rate=100.0, seconds=6.0, goal_s=0.02)
+
+
+def samples(count: int = 600, *, seconds: float = 6.0) -> Samples:
+    """Even arrivals, answered after 10 ms; every 100th after 30 ms; in batches of 5."""
+    found = np.zeros(count, dtype=SAMPLE)
+    due_s = np.arange(count) * seconds / count
+    found["scheduled_s"] = found["fired_s"] = found["sent_s"] = due_s
+    found["done_s"] = due_s + np.where(np.arange(count) % 100 == 50, 0.030, 0.010)
+    found["status"] = 200
+    found["batch_rows"] = 5
+    found["batch_ms"] = np.repeat(np.arange(count // 5), 5) / 100 + 4
+    found["queued_ms"] = 1.0
+    return found
+
+
+def outcome(found: Samples) -> Outcome:
+    return Outcome(
+        plan=PLAN,
+        samples=found,
+        measured_s=6.0,
+        cpu_s=(0.1,),
+        connections=1,
+        first_wrong="",
+        interrupted=False,
+    )
+
+
+def test_time_is_cut_into_stretches_of_one_length() -> None:
+    found = samples()
+    found["scheduled_s"][0] = -0.5
+    shown = plot_data(found, seconds=6.0)
+
+    assert np.diff(shown.bin_s) == pytest.approx(0.1)
+    assert shown.bin_s[[0, -1]] == pytest.approx([0.05, 5.95])
+    assert shown.offered_per_s.sum() * 0.1 == pytest.approx(599)
+    assert shown.p50_ms == pytest.approx(10)
+    assert np.flatnonzero(shown.p99_ms > 20).tolist() == [5, 15, 25, 35, 45, 55]
+
+
+def test_what_became_of_requests_adds_up_to_what_was_offered() -> None:
+    found = samples()
+    found["status"][:30] = np.repeat([503, 404, LOST], 10)
+    shown = plot_data(found, seconds=6.0)
+
+    assert list(shown.statuses) == ["good (2xx)", "shed (503)", "other status", "no answer"]
+    assert sum(shown.statuses.values()) == pytest.approx(shown.offered_per_s)
+    assert list(plot_data(samples(), seconds=6.0).statuses) == ["good (2xx)"]
+
+
+def test_the_distribution_ends_where_samples_are_too_few() -> None:
+    shown = plot_data(samples(), seconds=6.0)
+
+    assert shown.slower[[0, -1]] == pytest.approx([1, 120])
+    assert (np.diff(shown.slower_ms) >= 0).all()
+    assert shown.slower_ms[[0, -1]] == pytest.approx([10, 30])
+    assert list(percentile_ticks(shown).values()) == ["0 %", "50 %", "90 %", "99 %"]
+
+
+def test_a_batch_counts_once() -> None:
+    shown = plot_data(samples(), seconds=6.0)
+
+    assert (shown.batch_sizes.tolist(), shown.batches.tolist()) == ([5], [120])
+    assert len(shown.batch_rows) == 120
+    assert shown.batch_ms[[0, -1]] == pytest.approx([4, 5.19], rel=1e-6)
+
+
+def test_of_many_points_some_are_shown() -> None:
+    found = samples(50_000)
+    shown = plot_data(found, seconds=6.0)
+
+    assert len(shown.due_s) == 4000
+    assert shown.due_s[[0, -1]] == pytest.approx(found["scheduled_s"][[0, -1]])
+
+
+def test_nothing_seen_makes_empty_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lost = samples()
+    lost["status"] = LOST
+    path = tmp_path / "lost.png"
+    write_png(outcome(lost), path, estimate=None, title="lost")
+
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_page_needs_nothing_else(tmp_path: Path, good: bool) -> None:
+    pytest.importorskip("plotly")
+    found = samples()
+    found["status"] = 200 if good else 503
+    path = tmp_path / "page.html"
+    estimate = Estimate(intercept_ms=4.0, slope_ms=0.1)
+    write_html(outcome(found), path, estimate=estimate, title="<b>", text="a <script> & b")
+    page = path.read_text()
+    outside = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+
+    assert "a &lt;script&gt; &amp; b" in outside
+    assert "<h1>&lt;b&gt;</h1>" in outside
+    assert "http" not in outside
+    assert re.findall(r"<(?:script|img|iframe)\b[^>]*\bsrc=\"http", page) == []
+    assert outside.count('class="plotly-graph-div"') == 6
+    assert ("goal 20 ms" in page) is good
+
+
+def test_a_void_run_says_so_on_its_page(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    late = samples()
+    late["fired_s"] += 0.5
+    path = tmp_path / "page.html"
+    write_html(replace(outcome(late)), path, estimate=None, title="late", text="")
+
+    assert "Void: the generator fell behind" in path.read_text()
+
+
+METRICS = """
+# TYPE uncork_estimate_intercept_seconds gauge
+uncork_estimate_intercept_seconds{api="one"} 0.01
+uncork_estimate_intercept_seconds{api="two"} 0.02
+# TYPE uncork_estimate_slope_seconds gauge
+uncork_estimate_slope_seconds{api="one"} 0.0001
+uncork_estimate_slope_seconds{api="two"} 0.0002
+"""
+
+
+def test_the_estimate_is_that_of_the_api() -> None:
+    two = read_estimate(METRICS, name="two")
+    assert two is not None
+    assert (two.intercept_ms, two.slope_ms) == pytest.approx((20, 0.2))
+    assert read_estimate(METRICS, name="three") is None
+    assert read_estimate("", name="two") is None

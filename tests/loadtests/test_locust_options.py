@@ -1,0 +1,133 @@
+"""Frames of samples, and the options and reports of locust. The process itself is tested end to end."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import configargparse
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.loadtests.generator.test_samples import GOOD
+from uncork_loadtests.generator.frames import Frame, encode, read_frame, samples_of
+from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.locust.options import (
+    Reported,
+    WrongOptions,
+    add_options,
+    is_open,
+    payload_of,
+    plan_of,
+    report,
+)
+
+HOST = "http://127.0.0.1:3000/"
+
+
+def options(*arguments: str) -> Namespace:
+    """Parsed as locust does."""
+    parser = configargparse.ArgumentParser()
+    add_options(parser)
+    parsed: Namespace = parser.parse_args(arguments)
+    return parsed
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5))
+def test_frames_come_out_as_they_went_in(bodies: list[bytes]) -> None:
+    frames = [Frame(samples=body) for body in bodies]
+    stream = io.BytesIO(b"".join(map(encode, frames)))
+
+    assert [read_frame(stream.read) for _ in frames] == frames
+    assert read_frame(stream.read).failed == "a generator ended too early"
+
+
+@pytest.mark.parametrize("kept", [1, 4, 10])
+def test_a_frame_that_is_cut_off_is_a_failure(kept: int) -> None:
+    stream = io.BytesIO(encode(Frame(samples=b"x" * 50))[:kept])
+
+    assert read_frame(stream.read) == Frame(failed="a generator ended too early")
+
+
+def test_samples_come_out_as_they_went_in() -> None:
+    recorder = Recorder()
+    recorder.add(*GOOD.values())
+    recorder.add(*(GOOD | {"status": 503}).values())
+    found = samples_of(Frame(samples=recorder.samples().tobytes()))
+
+    assert found.tolist() == recorder.samples().tolist()
+    assert not len(samples_of(Frame()))
+
+
+@pytest.mark.parametrize(
+    ("sample", "told"),
+    [
+        ({"status": 200, "latency_ms": 5.0, "wrong": False}, Reported(5.0, "")),
+        ({"status": 200, "latency_ms": 5.0, "wrong": True}, Reported(5.0, "wrong answer")),
+        ({"status": 503, "latency_ms": 5.0, "wrong": False}, Reported(5.0, "status 503")),
+        ({"status": LOST, "latency_ms": math.nan, "wrong": False}, Reported(None, "connection lost")),
+        ({"status": UNANSWERED, "latency_ms": math.nan, "wrong": False}, Reported(None, "no answer")),
+    ],
+)
+def test_what_locust_is_told(sample: dict[str, Any], told: Reported) -> None:
+    assert report(**sample) == told
+
+
+def test_options_make_a_plan() -> None:
+    arguments = ["--rate", "50", "--path", "/add", "--shape", "2", "--generators", "2", "--seed", "7"]
+    plan = plan_of(options(*arguments), host=HOST, locusts=3)
+
+    assert plan.url == "http://127.0.0.1:3000/add"
+    assert (plan.rate, plan.processes, plan.seed, plan.clients) == (50, 6, 7, None)
+    row = json.loads(plan.payload.bodies[0])
+    assert len(row) == 2
+    assert all(0 < number < 1 for number in row)
+
+
+def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNCORK_RATE", "9")
+    monkeypatch.setenv("UNCORK_THINK_MS", "3")
+
+    assert (options().rate, options().think_ms) == (9, 3)
+    assert options("--rate", "5").rate == 5
+    assert is_open(options())
+
+
+def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
+    bodies, answers = tmp_path / "bodies", tmp_path / "answers"
+    bodies.write_text("[1]\n[2]\n")
+    answers.write_text("1\n2\n")
+    payload = payload_of(options("--lines", str(bodies), "--expected", str(answers)))
+
+    assert (payload.bodies, payload.expected) == ((b"[1]", b"[2]"), (b"1", b"2"))
+    assert not is_open(options())
+    assert is_open(options("--arrivals", "replay:x.csv"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shape", "2,x"], "--shape takes sizes"),
+        (["--rows", "0"], "--rows must be at least 1, got 0"),
+        (["--range", "2,1"], "--range takes two numbers"),
+        (["--data", "a", "--lines", "b"], "--data or --lines, not both"),
+        (["--expected", "a"], "--expected only goes with"),
+        (["--data", "nowhere"], "nowhere: No such file"),
+        (["--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--arrivals", "replay:nowhere"], "--arrivals: .*nowhere"),
+        (["--seconds", "0"], "seconds must be above 0"),
+    ],
+)
+def test_wrong_options_are_told(arguments: list[str], message: str) -> None:
+    with pytest.raises(WrongOptions, match=message):
+        plan_of(options("--rate", "5", *arguments), host=HOST)
+
+
+def test_a_host_is_needed() -> None:
+    with pytest.raises(WrongOptions, match="url must look like http"):
+        plan_of(options("--rate", "5"), host=None)

@@ -1,0 +1,95 @@
+"""Sources of bodies, and the comparison of answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_loadtests.traffic.payloads import load_function, read_bodies, same_answer, source
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def plan(payload: Payload) -> Plan:
+    return Plan(url="http://h:1/p", payload=payload, clients=1)
+
+
+def test_bodies_are_sent_in_turn_with_their_answers() -> None:
+    make = source(plan(Payload(bodies=(b"a", b""), expected=(b"A", b""))))
+
+    assert make(0) == make(2)
+    assert make(2)[0].endswith(b"\r\nContent-Length: 1\r\n\r\na")
+    assert make(2)[1] == b"A"
+    assert make(3)[0].endswith(b"\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_random_rows_make_bodies() -> None:
+    rows = RandomRows(shape=(2,), numbers=Numbers(low=1, high=9, integers=True))
+    make = source(plan(Payload(random=rows)))
+
+    assert make(7)[0].endswith(b"\r\nContent-Length: 5\r\n\r\n" + rows.bodies(seed=1)[7])
+    assert make(7)[1] is None
+
+
+def test_a_function_makes_bodies(tmp_path: Path) -> None:
+    file = tmp_path / "bodies.py"
+    file.write_text(
+        "def plain(number):\n    return b'%d' % number\n"
+        "def checked(number):\n    return b'%d' % number, b'%d' % (2 * number)\n"
+    )
+
+    request, expected = source(plan(Payload(function=f"{file}:plain")))(12)
+    assert (request[-6:], expected) == (b"\r\n\r\n12", None)
+    request, expected = source(plan(Payload(function=f"{file}:checked")))(12)
+    assert (request[-6:], expected) == (b"\r\n\r\n12", b"24")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("nothing", "not of the form MODULE:FUNCTION or FILE.py:FUNCTION"),
+        ("a_module_that_is_not_there:f", "cannot be imported: ModuleNotFoundError"),
+        ("nowhere.py:f", "nowhere.py cannot be imported"),
+        ("json:nothing", "json has no function 'nothing'"),
+    ],
+)
+def test_a_function_that_is_not_there_is_told(target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_function(target)
+
+
+def test_a_file_is_one_body_or_one_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "bodies"
+    file.write_bytes(b"a\n\nb\r\n")
+
+    assert read_bodies(file, lines=False) == (b"a\n\nb\r\n",)
+    assert read_bodies(file, lines=True) == (b"a", b"", b"b\r")
+
+
+@settings(max_examples=60)
+@given(JSON)
+def test_json_is_the_same_however_it_is_written(value: object) -> None:
+    compact = json.dumps(value, separators=(",", ":")).encode()
+    spread_out = json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"
+
+    assert same_answer(compact, spread_out)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [(b"1", b"2"), (b"[1]", b"1"), (b"true", b"1"), (b"[1,2]", b"[2,1]"), (b"abc", b"abc\n"), (b"", b"1")],
+)
+def test_other_answers_are_wrong(got: bytes, expected: bytes) -> None:
+    assert not same_answer(got, expected)
+
+
+def test_the_same_bytes_are_right_whatever_they_are() -> None:
+    assert same_answer(b"\xff", b"\xff")

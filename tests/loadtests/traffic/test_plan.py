@@ -1,0 +1,113 @@
+"""Plans: schedule, requests, and invalid values."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uncork_loadtests.generator.loops import share_of
+from uncork_loadtests.traffic.plan import Payload, Plan
+
+BODY = Payload(bodies=(b"[1]",))
+OPEN = Plan(url="http://127.0.0.1:8080/a/b?c=d", payload=BODY, rate=100.0, seconds=5.0, warmup_s=2.0)
+
+
+def test_the_seed_decides_the_schedule() -> None:
+    assert OPEN.schedule() == OPEN.schedule()
+    assert OPEN.schedule() != replace(OPEN, seed=2).schedule()
+
+
+@pytest.mark.parametrize("kind", ["constant", "poisson", "gamma:2", "onoff", "ramp", "step", "spike"])
+def test_the_warm_up_lies_before_zero(kind: str) -> None:
+    times = replace(OPEN, arrivals=kind, rate=1000.0).schedule()
+    before = [time for time in times if time < 0]
+
+    assert times == sorted(times)
+    assert times[0] >= -2.0
+    assert times[-1] < 5.0
+    assert len(before) == pytest.approx(2000, rel=0.1)
+    assert len(times) - len(before) == pytest.approx(5000, rel=0.25)
+
+
+def test_what_is_measured_does_not_depend_on_the_warm_up() -> None:
+    short, long = (replace(OPEN, warmup_s=seconds).schedule() for seconds in (0.0, 3.0))
+
+    assert [time for time in long if time >= 0] == short
+
+
+def test_a_recording_without_a_rate_comes_as_it_was_recorded(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("10.0\n10.5\n12.0\n")
+    plan = replace(OPEN, arrivals=f"replay:{trace}", rate=None, seconds=2.1, warmup_s=0.0)
+
+    assert plan.schedule() == pytest.approx([0.0, 0.5, 2.0])
+    assert plan.average_rate == pytest.approx(1.0)
+
+
+def test_a_limit_ends_the_schedule() -> None:
+    assert replace(OPEN, limit=7).schedule() == OPEN.schedule()[:7]
+
+
+@settings(max_examples=50)
+@given(count=st.integers(1, 500), processes=st.integers(1, 20))
+def test_shares_make_up_the_whole(count: int, processes: int) -> None:
+    plan = replace(OPEN, processes=processes)
+    shares = [share_of(count, plan, index) for index in range(processes)]
+
+    assert sum(shares) == count
+    assert max(shares) - min(shares) <= 1
+
+
+def test_a_plan_survives_the_way_to_its_generators() -> None:
+    plan = replace(OPEN, payload=Payload(bodies=(b"\xff\x00",), expected=(b"\xfe",)), headers=(("A", "b"),))
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan) == plan
+
+
+def test_the_head_has_path_query_and_fields() -> None:
+    assert OPEN.address == ("127.0.0.1", 8080)
+    assert replace(OPEN, headers=(("X-A", "b c"),)).head() == (
+        b"POST /a/b?c=d HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"
+        b"Content-Type: application/json\r\nX-A: b c\r\nContent-Length: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"url": "ftp://h/"}, "url must look like http"),
+        ({"url": "h:80"}, "url must look like http"),
+        ({"clients": 0}, "clients must be at least 1"),
+        ({"limit": 0}, "limit must be at least 1"),
+        ({"seconds": 0.0}, "seconds must be above 0"),
+        ({"seconds": float("inf")}, "seconds must be above 0"),
+        ({"warmup_s": -1.0}, "warmup_s must be at least 0"),
+        ({"think_s": float("nan")}, "think_s must be at least 0"),
+        ({"goal_s": 0.0}, "goal_s must be above 0"),
+        ({"rate": 0.0}, "rate must be positive"),
+        ({"rate": None}, "poisson arrivals need a rate"),
+        ({"arrivals": "poison"}, "there are no arrivals 'poison'"),
+        ({"processes": 3, "max_connections": 2}, "3 processes need as many connections, not 2"),
+        ({"processes": 3, "clients": 2}, "3 processes need as many connections, not 2"),
+    ],
+)
+def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(OPEN, **changed)
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({}, "at least one body, or random rows, or else a function"),
+        ({"bodies": (b"a",), "function": "m:f"}, "at least one body, or random rows, or else a function"),
+        ({"bodies": (b"a",), "expected": (b"a", b"b")}, "1 body but 2 expected"),
+    ],
+)
+def test_wrong_payloads_are_named(payload: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Payload(**payload)

@@ -1,0 +1,292 @@
+"""Advice, proof and output of ``uncork tune``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tests.loadtests.pages_server import serving_pages, status
+from uncork.cli.app import app
+from uncork.cli.tune.tables import as_json, text
+from uncork_loadtests.generator.fleet import LoadTestError
+from uncork_loadtests.traffic.plan import Payload, Plan
+from uncork_loadtests.tuning.advice import (
+    WANTED,
+    Advice,
+    Figures,
+    Model,
+    capacity,
+    caps,
+    most,
+    predict,
+    smallest,
+)
+from uncork_loadtests.tuning.batch_times import BatchTimes, Line, SizeTime
+from uncork_loadtests.tuning.tune import Proof, Tuned, TuningRequest, doubts, tune
+
+LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
+MODEL = Model(line=LINE, rows_per_request=1, overhead_ms=0.75, goal_ms=100.0, largest=64, requests=1000)
+PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=1.0)
+REQUEST = TuningRequest(
+    target="m:S", plan=PLAN, goal_ms=100.0, rate=400.0, max_workers=4, max_batch_size=64, cores=2
+)
+FIGURES = Figures(p50_ms=20.0, p99_ms=40.0, in_goal=1.0, batch_rows=5.0)
+ADVICE = Advice(
+    workers=2, mb_max_batch_size=32, mb_max_latency=99.2, rate=400.0, capacity=1600.0, predicted=FIGURES
+)
+PROOF = Proof(
+    workers=2,
+    rate=400.0,
+    seconds=5.0,
+    predicted=FIGURES,
+    measured=FIGURES,
+    failure="",
+    gateway_cpu_us=200.0,
+    wrong=0,
+    first_wrong="",
+    void="",
+)
+TUNED = Tuned(
+    request=REQUEST,
+    measured=BatchTimes(
+        sizes=(SizeTime(rows=1, median_ms=11.0, times_ms=(11.0,)),),
+        rows_per_request=1,
+        overhead_ms=0.75,
+        gateway_cpu_us=140.0,
+        stopped="9 requests at once: answered with status 500",
+    ),
+    model=MODEL,
+    gateway_rate=5000.0,
+    advice=ADVICE,
+    proof=PROOF,
+)
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@given(
+    goal_ms=st.floats(0.1, 1e4),
+    largest=st.integers(1, 2000),
+    rows=st.integers(1, 64),
+    slope=st.floats(0, 5),
+)
+def test_caps_are_within_the_goal(goal_ms: float, largest: int, rows: int, slope: float) -> None:
+    line = replace(LINE, slope_ms=slope)
+    model = replace(MODEL, line=line, goal_ms=goal_ms, largest=max(largest, rows), rows_per_request=rows)
+    found = caps(model)
+
+    assert found == sorted(set(found))
+    assert all(rows <= cap <= model.largest and line.milliseconds(cap) < goal_ms for cap in found)
+    assert bool(found) == (line.milliseconds(rows) < model.mb_max_latency)
+
+
+def test_the_goal_of_the_gateway_leaves_room_for_the_way() -> None:
+    assert MODEL.mb_max_latency == 99.2
+
+
+def test_requests_of_many_rows_carry_less() -> None:
+    many = replace(MODEL, rows_per_request=4)
+
+    assert capacity(MODEL, workers=2, cap=40) == pytest.approx(2 * 40 / 0.05)
+    assert capacity(many, workers=2, cap=40) == pytest.approx(2 * 10 / 0.05)
+    batch = predict(many, rate=200.0, workers=2, cap=40).predicted.batch_rows
+    assert batch is not None
+    assert batch >= 4
+
+
+def test_the_overhead_is_part_of_the_latency() -> None:
+    still = replace(MODEL, line=replace(LINE, noise_cv=0.0))
+    found = predict(still, rate=1.0, workers=1, cap=8).predicted
+
+    assert found.p50_ms == pytest.approx(11.75)
+    assert found.in_goal == 1
+
+
+def test_the_fewest_workers_are_advised() -> None:
+    found = smallest(MODEL, rate=1500.0, max_workers=8, tell=quiet)
+
+    assert found is not None
+    assert found.met
+    assert found.workers > 1
+    fewer = [predict(MODEL, rate=1500.0, workers=found.workers - 1, cap=cap) for cap in caps(MODEL)]
+    assert not any(one.met for one in fewer)
+
+
+def test_what_cannot_be_kept_is_not_advised() -> None:
+    near = smallest(MODEL, rate=840.0, max_workers=1, tell=quiet)
+
+    assert near is not None
+    assert not near.met
+    assert smallest(MODEL, rate=5000.0, max_workers=1, tell=quiet) is None
+    assert smallest(replace(MODEL, goal_ms=11.0), rate=1.0, max_workers=4, tell=quiet) is None
+
+
+def test_the_highest_rate_keeps_the_goal() -> None:
+    found = most(MODEL, workers=1)
+
+    assert found is not None
+    assert found.met
+    assert found.rate < found.capacity
+    assert not any(predict(MODEL, rate=1.5 * found.rate, workers=1, cap=cap).met for cap in caps(MODEL))
+
+
+def test_no_rate_keeps_a_goal_below_a_batch() -> None:
+    assert most(replace(MODEL, goal_ms=5.0), workers=1) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, []),
+        ({"void": "too late"}, ["the proof is void: too late"]),
+        ({"measured": None, "failure": "there was no good answer"}, ["there was no good answer"]),
+        ({"failure": "most requests failed"}, ["the proof failed: most requests failed"]),
+        ({"wrong": 2, "first_wrong": "sent x"}, ["2 wrong answers, the first: sent x"]),
+        ({"measured": replace(FIGURES, in_goal=0.98)}, ["98.00 % are within the goal, not 99 %"]),
+        (
+            {
+                "measured": replace(FIGURES, in_goal=0.94),
+                "predicted": replace(FIGURES, in_goal=0.96),
+            },
+            ["94.00 % are within the goal, not 95 %"],
+        ),
+        (
+            {
+                "measured": replace(FIGURES, in_goal=0.955),
+                "predicted": replace(FIGURES, in_goal=0.96),
+            },
+            [],
+        ),
+        ({"measured": replace(FIGURES, p50_ms=27.0)}, ["p50 of 27 ms is 1.35 of the predicted 20 ms"]),
+        ({"measured": replace(FIGURES, p99_ms=26.0)}, ["p99 of 26 ms is 0.65 of the predicted 40 ms"]),
+        ({"measured": replace(FIGURES, p50_ms=25.0, p99_ms=None)}, []),
+    ],
+)
+def test_a_proof_is_judged(changed: dict[str, Any], expected: list[str]) -> None:
+    found = doubts(replace(PROOF, **changed))
+
+    assert len(found) == len(expected)
+    assert all(part in one for part, one in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, []),
+        (
+            {"advice": replace(ADVICE, predicted=replace(FIGURES, in_goal=0.9)), "proof": None},
+            [
+                "the goal of 100 ms cannot be kept for 99% of the requests: at best, with 2 workers, "
+                "90.00 % would be within it"
+            ],
+        ),
+        (
+            {"advice": None, "proof": None, "model": replace(MODEL, goal_ms=5.0)},
+            ["the goal of 5 ms cannot be kept: a lone request takes 11.8 ms"],
+        ),
+        (
+            {"advice": None, "proof": None, "request": replace(REQUEST, rate=9000.0)},
+            ["the goal of 100 ms cannot be kept: 4 workers can carry at most 3459/s, not 9000/s"],
+        ),
+        (
+            {"gateway_rate": 300.0, "proof": replace(PROOF, workers=1, rate=200.0)},
+            ["the gateway carries about 300/s on this machine; nothing proves more"],
+        ),
+        ({"gateway_rate": 300.0}, []),
+    ],
+)
+def test_warnings_say_why(changed: dict[str, Any], expected: list[str]) -> None:
+    assert replace(TUNED, **changed).warnings == expected
+
+
+def test_one_worker_is_spoken_of_as_one() -> None:
+    found = shown(replace(TUNED, advice=replace(ADVICE, workers=1)))
+
+    assert "at 400/s: 1 worker, which carries 1600/s with full batches" in found
+
+
+def shown(tuned: Tuned) -> str:
+    """The printed lines."""
+    console = Console(width=200, markup=False)
+    with console.capture() as captured:
+        for part in text(tuned):
+            console.print(part)
+    return captured.get()
+
+
+def test_the_text_has_the_settings_and_what_they_give() -> None:
+    found = shown(TUNED)
+    cells = [line.split() for line in found.splitlines()]
+
+    assert "uncork serve m:S --workers 2 --mb-max-latency 99.2 --mb-max-batch-size 32\n" in found
+    assert "@api(..., mb_max_latency=99.2, mb_max_batch_size=32)" in found
+    assert "a batch of n rows takes 10 + 1n ms; furthest from that: -12 % at 8; noise 0.05" in found
+    assert "above 8 rows a batch takes much longer" in found
+    assert "larger batches were not measured: 9 requests at once: answered with status 500" in found
+    assert "at 400/s: 2 workers, which carry 1600/s with full batches, 4.0 times as much" in found
+    assert ["predicted", "20.00", "40.00", "100.00", "5.0"] in cells
+    assert ["measured", "20.00", "40.00", "100.00", "5.0"] in cells
+    assert "was busy for 8% of the time" in found
+
+
+def test_without_cores_one_worker_is_proved() -> None:
+    found = shown(replace(TUNED, proof=replace(PROOF, workers=1, rate=200.0)))
+
+    assert "proof: one worker with its share of 200/s for 5 s, as there are fewer cores than workers" in found
+
+
+def test_what_cannot_be_kept_has_no_settings() -> None:
+    bad = replace(TUNED, advice=replace(ADVICE, predicted=replace(FIGURES, in_goal=0.9)), proof=None)
+
+    assert "serve" not in shown(bad)
+    assert json.loads(as_json(bad))["command"] is None
+
+
+def test_json_has_everything_and_is_json() -> None:
+    figures = json.loads(as_json(replace(TUNED, gateway_rate=math.inf, rates=[ADVICE])))
+
+    assert figures["command"].startswith("uncork serve m:S --workers 2 ")
+    assert figures["advice"]["predicted"]["in_goal"] >= WANTED
+    assert figures["line"]["steps"] == [8]
+    assert figures["rates"][0]["rate"] == 400
+    assert (figures["gateway_rate"], figures["warnings"], figures["met"]) == (None, [], True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--goal-ms", "0"], "--goal-ms must be above 0, not 0"),
+        (["--rate", "-1"], "rate must be positive"),
+        (["--seconds", "0"], "--seconds must be above 0"),
+        (["--arrivals", "poison"], "there are no arrivals 'poison'"),
+        (["--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
+        (["--json", "/"], "--json: '/' cannot be written"),
+        (["--expected", "f"], "--expected only goes with --data or --lines"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
+    done = CliRunner().invoke(app, ["tune", "m:S", "--shape", "2", "--goal-ms", "50", *arguments])
+
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("uncork tune: ")
+    assert message in done.stderr
+
+
+def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed = {"name": "predict", "route": "/predict", "goal_ms": 50, "counts": "cost", "streams": False}
+    with serving_pages({"/status": status(weighed)}) as server:
+        monkeypatch.setattr("uncork_loadtests.tuning.tune.our_service", lambda *_, **__: nullcontext(server))
+        with pytest.raises(LoadTestError, match="this api counts cost, not rows"):
+            tune(REQUEST, tell=quiet)
