@@ -201,8 +201,8 @@ def test_every_caller_gets_the_answers_to_its_own_rows(
     def shouts(call: Call) -> Answer:
         body = json.loads(call.body)
         texts = body["instances"]
-        key = Row(call.target[11:12].decode(), (call.header(b"authorization") or b"").decode(), body["sig"])
-        assert all(text.startswith("/".join(key) + "#") for text in texts)
+        row = Row(call.target[11:12].decode(), (call.header(b"authorization") or b"").decode(), body["sig"])
+        assert all(text.startswith("/".join(row) + "#") for text in texts)
         assert len(texts) <= most_rows
         assert not [name for name, _ in call.headers if name.startswith(b"x-")]
         return Answer(json.dumps({"predictions": [text.upper() for text in texts]}).encode())

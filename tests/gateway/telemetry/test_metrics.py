@@ -95,7 +95,7 @@ async def traffic() -> Reading:
 @pytest.fixture(scope="module")
 def reading() -> Reading:
     """Give what is exposed in the middle of some traffic."""
-    return run(traffic())
+    return asyncio.run(traffic())
 
 
 def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:

@@ -59,9 +59,9 @@ def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
 
     async def scenario() -> Batch:
         async with gateway(tmp_path, traces=seen.traces) as on:
-            batch, statuses = await ask_two(on, second=CLIENT)
+            frame, statuses = await ask_two(on, second=CLIENT)
             assert statuses == [200, 200]
-            return batch
+            return frame
 
     frame = run(scenario())
 
