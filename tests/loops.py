@@ -48,6 +48,15 @@ class RealLoop(CheckedLoop):
         self.stop()
 
 
+def other_tasks() -> list[asyncio.Task[Any]]:
+    """Return the tasks of the running loop besides those of the test and its runner."""
+    return [
+        task
+        for task in asyncio.all_tasks()
+        if task is not asyncio.current_task() and "TestRunner._call_in_runner_task" not in repr(task)
+    ]
+
+
 def run(main: Coroutine[Any, Any, T], *, loop_factory: Callable[[], CheckedLoop] = RealLoop) -> T:
     """Run a coroutine on a checked loop of its own."""
     with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -19,6 +19,7 @@ from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
 from benchmarks.peers.entrants import Work
 from benchmarks.tests.peers.made_up_rounds import rounds
 from tests.loadtests.fake_server import Handler, reply, serving
+from tests.loops import other_tasks
 
 CLIENTS = 7
 DIALECTS = st.sampled_from([V1, V2])
@@ -143,7 +144,7 @@ def ask(handler: Handler) -> Checked:
         async with serving(handler) as url:
             seen = await check(url, dialect=V2, work=work(), clients=CLIENTS)
             # The server's side of every connection, which ends with its client.
-            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+            await asyncio.gather(*other_tasks())
             return seen
 
     return asyncio.run(run())

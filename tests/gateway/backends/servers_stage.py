@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from tests.loops import other_tasks
 from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.protocols.wire import Content
@@ -68,8 +69,7 @@ class Stage:
 
 def assert_no_task_left() -> None:
     """Nothing runs but the caller and fake servers."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    left = [repr(task) for task in others if not any(name in repr(task) for name in _OF_FAKE_SERVERS)]
+    left = [repr(task) for task in other_tasks() if not any(name in repr(task) for name in _OF_FAKE_SERVERS)]
     assert not left, left
 
 

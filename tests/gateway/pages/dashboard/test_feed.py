@@ -10,6 +10,7 @@ import pytest
 
 from tests.dispatcher.virtual_loop import run
 from tests.gateway.running import turns
+from tests.loops import other_tasks
 from uncork_gateway.pages.dashboard.feed import Feed
 from uncork_gateway.pages.status.document import Event, Status
 from uncork_gateway.telemetry.recorder import FinishedBatch
@@ -128,7 +129,7 @@ def test_nothing_is_made_when_nobody_looks() -> None:
         await leave(one, other)
         await asyncio.sleep(10)
         assert gateway.asked == 3
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert other_tasks() == []
 
     run(scenario())
 
@@ -236,7 +237,7 @@ def test_a_closed_feed_tells_the_last_and_ends() -> None:
         assert [numbers(frame) async for frame in viewer] == [[1]]
         assert feed.why_no_more == "the server is shutting down"
         await turns()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert other_tasks() == []
 
     run(scenario())
 
