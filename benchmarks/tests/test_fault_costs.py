@@ -104,7 +104,7 @@ def test_what_is_lost_or_wrong_is_told() -> None:
     ]
 
 
-def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
+async def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
     answers = deque(
         [reply(b"busy", status="503 Busy"), reply(b"busy", status="503 Busy", fields="Retry-After: 1\r\n")]
     )
@@ -112,19 +112,17 @@ def test_refusals_that_do_not_say_when_to_come_back_are_counted() -> None:
     async def refuse(body: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(answers.popleft())
 
-    async def run() -> int:
-        async with serving(refuse) as url, asyncio.timeout(30):
-            traffic = ClosedLoop(replace(PLAN, url=url, rate=None, clients=1, limit=2))
-            try:
-                await traffic.reach()
-                traffic.begin(asyncio.get_running_loop().time())
-                await traffic.wait(5.0)
-            finally:
-                await traffic.close()
-            assert len(traffic.answers.recorder) == 2
-            return traffic.answers.without_retry_after
-
-    assert asyncio.run(run()) == 1
+    async with serving(refuse) as url, asyncio.timeout(30):
+        traffic = ClosedLoop(replace(PLAN, url=url, rate=None, clients=1, limit=2))
+        try:
+            await traffic.reach()
+            traffic.begin(asyncio.get_running_loop().time())
+            await traffic.wait(5.0)
+        finally:
+            await traffic.close()
+        assert len(traffic.answers.recorder) == 2
+        result = traffic.answers.without_retry_after
+    assert result == 1
 
 
 def test_looks_tell_of_growth_and_replacement() -> None:

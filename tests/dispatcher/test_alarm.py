@@ -75,41 +75,33 @@ def test_it_rings_once_for_the_time_it_was_set_to_last(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_does_not_ring_when_it_is_set_to_never_or_closed(
+async def test_it_does_not_ring_when_it_is_set_to_never_or_closed(
     kind: Callable[[Callable[[], None]], Alarm],
 ) -> None:
     """Whatever it was set to before."""
+    never, closed, other = Bell(kind), Bell(kind), Bell(kind)
+    for bell in (never, closed):
+        bell.set(0.0)
+    never.alarm.set(math.inf, 0.0)
+    closed.alarm.close()
+    other.set(0.005)
+    await other.heard()
 
-    async def scenario() -> None:
-        never, closed, other = Bell(kind), Bell(kind), Bell(kind)
-        for bell in (never, closed):
-            bell.set(0.0)
-        never.alarm.set(math.inf, 0.0)
-        closed.alarm.close()
-        other.set(0.005)
-        await other.heard()
-
-        assert never.rang == closed.rang == []
-        for bell in (never, other):
-            bell.alarm.close()
-        closed.alarm.close()  # twice is once
-
-    asyncio.run(scenario())
+    assert never.rang == closed.rang == []
+    for bell in (never, other):
+        bell.alarm.close()
+    closed.alarm.close()  # twice is once
 
 
 @needs_linux
-def test_a_file_is_never_early() -> None:
+async def test_a_file_is_never_early() -> None:
     """Decisions are taken at the time that was asked for, not a moment before it."""
-
-    async def scenario() -> None:
-        bell = Bell(FileAlarm)
-        for _ in range(50):
-            due = bell.set(0.0003)
-            await bell.heard()
-            assert bell.rang[-1] >= due
-        bell.alarm.close()
-
-    asyncio.run(scenario())
+    bell = Bell(FileAlarm)
+    for _ in range(50):
+        due = bell.set(0.0003)
+        await bell.heard()
+        assert bell.rang[-1] >= due
+    bell.alarm.close()
 
 
 @needs_linux
@@ -128,34 +120,23 @@ def test_files_are_given_back() -> None:
         assert "timerfd" not in str(Path(f"/proc/self/fd/{number}").readlink())
 
 
-def test_without_files_there_is_the_alarm_of_the_loop() -> None:
+async def test_without_files_there_is_the_alarm_of_the_loop() -> None:
     """A full table of open files is no reason not to serve."""
-
-    async def scenario() -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-        try:
-            assert isinstance(make_alarm(lambda: None), LoopAlarm)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-    asyncio.run(scenario())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert isinstance(make_alarm(lambda: None), LoopAlarm)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_other_systems_have_the_alarm_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_systems_have_the_alarm_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only Linux has the files."""
     monkeypatch.setattr(sys, "platform", "darwin")
 
-    async def scenario() -> None:
-        assert isinstance(make_alarm(lambda: None), LoopAlarm)
-
-    asyncio.run(scenario())
+    assert isinstance(make_alarm(lambda: None), LoopAlarm)
 
 
-def test_other_clocks_have_the_alarm_of_the_loop() -> None:
+async def test_other_clocks_have_the_alarm_of_the_loop() -> None:
     """A file knows one clock."""
-
-    async def scenario() -> None:
-        assert isinstance(make_alarm(lambda: None, clock=lambda: 0.0), LoopAlarm)
-
-    asyncio.run(scenario())
+    assert isinstance(make_alarm(lambda: None, clock=lambda: 0.0), LoopAlarm)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, dispatcher
-from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.actions import Start
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.jobs import BatchResult
 from uncork_dispatcher.rules import ApiRules
+
+pytestmark = pytest.mark.virtual_time
 
 
 class RowsLog(Log):
@@ -43,60 +44,44 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> list[Hashable]:
     return seen
 
 
-def test_the_core_counts_cost_and_everybody_else_rows() -> None:
+async def test_the_core_counts_cost_and_everybody_else_rows() -> None:
     """The runner gets both, the caller and the observer hear of rows."""
+    workers, log = Workers(), RowsLog()
+    shell = dispatcher(workers, observer=log)
+    answers = await asyncio.gather(
+        shell.call("a", "x", rows=2, cost=70.5),
+        shell.call("a", "y", cost=8),
+        shell.call("a", "z", rows=3),
+    )
 
-    async def main() -> None:
-        workers, log = Workers(), RowsLog()
-        shell = dispatcher(workers, observer=log)
-        answers = await asyncio.gather(
-            shell.call("a", "x", rows=2, cost=70.5),
-            shell.call("a", "y", cost=8),
-            shell.call("a", "z", rows=3),
-        )
-
-        [job] = workers.jobs
-        assert (job.rows, job.costs, job.start.rows) == ([2, 1, 3], [70.5, 8, 3], 81.5)
-        assert {answer.batch.rows for answer in answers} == {6}
-        assert log.rows == [6]
-
-    run(main())
+    [job] = workers.jobs
+    assert (job.rows, job.costs, job.start.rows) == ([2, 1, 3], [70.5, 8, 3], 81.5)
+    assert {answer.batch.rows for answer in answers} == {6}
+    assert log.rows == [6]
 
 
-def test_a_batch_has_at_most_the_cost_of_the_rules() -> None:
+async def test_a_batch_has_at_most_the_cost_of_the_rules() -> None:
     """However few rows that are; one that costs more goes alone."""
+    workers = Workers()
+    shell = dispatcher(workers, ApiRules(name="a", max_batch_rows=100), workers=4)
+    await asyncio.gather(*(shell.call("a", name, cost=ord(name)) for name in "2222d22"))
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers, ApiRules(name="a", max_batch_rows=100), workers=4)
-        await asyncio.gather(*(shell.call("a", name, cost=ord(name)) for name in "2222d22"))
-
-        assert workers.payloads == [["2", "2"], ["2", "2"], ["d"], ["2", "2"]]
-
-    run(main())
+    assert workers.payloads == [["2", "2"], ["2", "2"], ["d"], ["2", "2"]]
 
 
-def test_the_estimate_counts_cost() -> None:
+async def test_the_estimate_counts_cost() -> None:
     """One row that costs 40 and takes 40 ms says nothing of one that costs 1."""
+    shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20.0, 0.02), (20.0, 0.02)])))
+    await shell.call("a", "x", cost=40.0)
+    await dispatcher(Workers(seconds=0.04)).call("a", "x", cost=40.0)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20.0, 0.02), (20.0, 0.02)])))
-        await shell.call("a", "x", cost=40.0)
-        await dispatcher(Workers(seconds=0.04)).call("a", "x", cost=40.0)
-
-        assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
-
-    run(main())
+    assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
 
 
-def test_the_core_is_told_who_asks(sources: list[Hashable]) -> None:
+async def test_the_core_is_told_who_asks(sources: list[Hashable]) -> None:
     """Nobody, if the caller does not say."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers())
-        await asyncio.gather(shell.call("a", "x", source=("host", 1)), shell.call("a", "y"))
-
-    run(main())
+    shell = dispatcher(Workers())
+    await asyncio.gather(shell.call("a", "x", source=("host", 1)), shell.call("a", "y"))
 
     assert sources == [("host", 1), None]
 
@@ -107,28 +92,21 @@ async def same(items: list[int]) -> list[int]:
     return items
 
 
-def test_a_task_that_calls_again_is_the_same_source(sources: list[Hashable]) -> None:
+async def test_a_task_that_calls_again_is_the_same_source(sources: list[Hashable]) -> None:
     """It is a client that waits for its answer before it asks again; others are other clients."""
 
     async def client() -> None:
         for item in range(3):
             await same(item)
 
-    async def main() -> None:
-        await asyncio.gather(client(), client())
-
-    run(main())
+    await asyncio.gather(client(), client())
 
     assert sorted(sources, key=str) == [1, 1, 1, 2, 2, 2]
 
 
-def test_a_new_task_is_a_new_source(sources: list[Hashable]) -> None:
+async def test_a_new_task_is_a_new_source(sources: list[Hashable]) -> None:
     """Also where it lies in memory where one that has ended lay."""
-
-    async def main() -> None:
-        for item in range(50):
-            await asyncio.ensure_future(same(item))
-
-    run(main())
+    for item in range(50):
+        await asyncio.ensure_future(same(item))
 
     assert len(set(sources)) == 50

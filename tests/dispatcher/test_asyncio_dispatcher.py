@@ -7,20 +7,17 @@ import asyncio
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
-from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.errors import RequestShed
 from uncork_dispatcher.jobs import RequestResult
 from uncork_dispatcher.rules import ApiRules
 
+pytestmark = pytest.mark.virtual_time
 
-def test_an_answer_comes_with_its_batch() -> None:
+
+async def test_an_answer_comes_with_its_batch() -> None:
     """The result, which batch it was in, when that ran, and how long the request was held."""
-
-    async def main() -> RequestResult[str]:
-        await asyncio.sleep(2.0)
-        return await dispatcher(Workers()).call("a", "x", rows=3, key="k")
-
-    answer = run(main())
+    await asyncio.sleep(2.0)
+    answer = await dispatcher(Workers()).call("a", "x", rows=3, key="k")
 
     assert answer.result == "X"
     assert answer.queued_s == 0.0
@@ -30,60 +27,48 @@ def test_an_answer_comes_with_its_batch() -> None:
     assert (start.api, start.key, start.rows, start.requests) == ("a", "k", 3, (1,))
 
 
-def test_callers_of_one_turn_share_a_batch() -> None:
+async def test_callers_of_one_turn_share_a_batch() -> None:
     """Each gets its own result; the runner gets payloads and rows in order."""
+    workers = Workers()
+    shell = dispatcher(workers, workers=3)
+    answers = await asyncio.gather(
+        shell.call("a", "x", rows=2), shell.call("a", "y"), shell.call("a", "z", rows=5)
+    )
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers, workers=3)
-        answers = await asyncio.gather(
-            shell.call("a", "x", rows=2), shell.call("a", "y"), shell.call("a", "z", rows=5)
-        )
-
-        assert [answer.result for answer in answers] == ["X", "Y", "Z"]
-        [job] = workers.jobs
-        assert (job.payloads, job.rows, job.start.rows) == (["x", "y", "z"], [2, 1, 5], 8)
-
-    run(main())
+    assert [answer.result for answer in answers] == ["X", "Y", "Z"]
+    [job] = workers.jobs
+    assert (job.payloads, job.rows, job.start.rows) == (["x", "y", "z"], [2, 1, 5], 8)
 
 
-def test_a_job_says_how_much_time_is_left() -> None:
+async def test_a_job_says_how_much_time_is_left() -> None:
     """Until the goal, or until the client gives up; less than none for one that was held for too long."""
+    workers = Workers(seconds=1.0)
+    shell = dispatcher(workers, ApiRules(name="a", goal_s=0.8))
+    callers = calls(shell, "v")
+    await asyncio.sleep(0.1)
+    callers += calls(shell, "w")
+    await asyncio.sleep(0.4)
+    callers += calls(shell, "x")
+    await asyncio.gather(*callers, shell.call("a", "y", client_timeout_s=0.6))
 
-    async def main() -> None:
-        workers = Workers(seconds=1.0)
-        shell = dispatcher(workers, ApiRules(name="a", goal_s=0.8))
-        callers = calls(shell, "v")
-        await asyncio.sleep(0.1)
-        callers += calls(shell, "w")
-        await asyncio.sleep(0.4)
-        callers += calls(shell, "x")
-        await asyncio.gather(*callers, shell.call("a", "y", client_timeout_s=0.6))
-
-        first, second = workers.jobs
-        assert first.left_s == [0.8]
-        assert dict(zip(second.payloads, second.left_s, strict=True)) == {
-            "w": pytest.approx(-0.1),
-            "x": pytest.approx(0.3),
-            "y": pytest.approx(0.1),
-        }
-
-    run(main())
+    first, second = workers.jobs
+    assert first.left_s == [0.8]
+    assert dict(zip(second.payloads, second.left_s, strict=True)) == {
+        "w": pytest.approx(-0.1),
+        "x": pytest.approx(0.3),
+        "y": pytest.approx(0.1),
+    }
 
 
-def test_a_profile_is_known_before_the_first_call() -> None:
+async def test_a_profile_is_known_before_the_first_call() -> None:
     """Without a batch."""
+    shell = dispatcher(Workers())
+    shell.profile("a", 0, [(1, 0.1), (11, 0.2)])
 
-    async def main() -> None:
-        shell = dispatcher(Workers())
-        shell.profile("a", 0, [(1, 0.1), (11, 0.2)])
-
-        assert shell.stats()[0].estimate.seconds(21) == pytest.approx(0.3)
-
-    run(main())
+    assert shell.stats()[0].estimate.seconds(21) == pytest.approx(0.3)
 
 
-def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """It breaks a rule; the others of its batch are told all the same, and the log says it."""
 
     class Waiter:
@@ -99,193 +84,150 @@ def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCap
         def failed(self, error: Exception) -> None:
             raise AssertionError(error)
 
-    async def main() -> None:
-        shell = dispatcher(Workers())
-        waiters = [Waiter(None), Waiter(KeyError("broken")), Waiter(None)]
-        for waiter, payload in zip(waiters, "xyz", strict=True):
-            shell.submit(waiter, "a", payload)
-        await asyncio.sleep(1)
-        assert [waiter.told for waiter in waiters] == [["X"], ["Y"], ["Z"]]
-
-    run(main())
+    shell = dispatcher(Workers())
+    waiters = [Waiter(None), Waiter(KeyError("broken")), Waiter(None)]
+    for waiter, payload in zip(waiters, "xyz", strict=True):
+        shell.submit(waiter, "a", payload)
+    await asyncio.sleep(1)
+    assert [waiter.told for waiter in waiters] == [["X"], ["Y"], ["Z"]]
     assert "a waiter raised" in caplog.text
 
 
-def test_callers_that_come_meanwhile_are_held() -> None:
+async def test_callers_that_come_meanwhile_are_held() -> None:
     """For as long as the worker is busy, and each is told how long that was."""
+    workers = Workers()
+    shell = dispatcher(workers)
+    callers = calls(shell, "x")
+    for payload in ("y", "z"):
+        await asyncio.sleep(0.02)
+        callers += calls(shell, payload)
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers)
-        callers = calls(shell, "x")
-        for payload in ("y", "z"):
-            await asyncio.sleep(0.02)
-            callers += calls(shell, payload)
-
-        assert await outcomes(callers) == ["X", "Y", "Z"]
-        assert workers.payloads == [["x"], ["y", "z"]]
-        held = [caller.result().queued_s for caller in callers]
-        assert held == pytest.approx([0.0, 0.03, 0.01])
-
-    run(main())
+    assert await outcomes(callers) == ["X", "Y", "Z"]
+    assert workers.payloads == [["x"], ["y", "z"]]
+    held = [caller.result().queued_s for caller in callers]
+    assert held == pytest.approx([0.0, 0.03, 0.01])
 
 
-def test_size_and_key_reach_the_core() -> None:
+async def test_size_and_key_reach_the_core() -> None:
     """Two of 60 bytes are one too many for a batch of 100; another key is another batch."""
+    workers = Workers()
+    shell = dispatcher(workers, ApiRules(name="a", max_batch_bytes=100), workers=4)
+    await asyncio.gather(
+        *(shell.call("a", payload, size_bytes=60) for payload in "xy"),
+        *(shell.call("a", payload, key="other") for payload in "zw"),
+    )
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers, ApiRules(name="a", max_batch_bytes=100), workers=4)
-        await asyncio.gather(
-            *(shell.call("a", payload, size_bytes=60) for payload in "xy"),
-            *(shell.call("a", payload, key="other") for payload in "zw"),
-        )
-
-        assert workers.payloads == [["x"], ["y"], ["z", "w"]]
-
-    run(main())
+    assert workers.payloads == [["x"], ["y"], ["z", "w"]]
 
 
 @pytest.mark.parametrize("gone", ["x", "y", "z"])
-def test_a_caller_that_leaves_while_held_disturbs_nobody(gone: str) -> None:
+async def test_a_caller_that_leaves_while_held_disturbs_nobody(gone: str) -> None:
     """First, middle or last: its mates go without it."""
+    workers = Workers()
+    shell = dispatcher(workers)
+    first = calls(shell, "first")
+    await asyncio.sleep(0.01)
+    held = calls(shell, "x", "y", "z")
+    await asyncio.sleep(0.01)
+    held["xyz".index(gone)].cancel()
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers)
-        first = calls(shell, "first")
-        await asyncio.sleep(0.01)
-        held = calls(shell, "x", "y", "z")
-        await asyncio.sleep(0.01)
-        held["xyz".index(gone)].cancel()
-
-        expected = ["CancelledError" if payload == gone else payload.upper() for payload in "xyz"]
-        assert await outcomes(first + held) == ["FIRST", *expected]
-        assert workers.payloads == [["first"], [payload for payload in "xyz" if payload != gone]]
-        assert shell.stats()[0].queued_requests == 0
-
-    run(main())
+    expected = ["CancelledError" if payload == gone else payload.upper() for payload in "xyz"]
+    assert await outcomes(first + held) == ["FIRST", *expected]
+    assert workers.payloads == [["first"], [payload for payload in "xyz" if payload != gone]]
+    assert shell.stats()[0].queued_requests == 0
 
 
 @pytest.mark.parametrize("gone", ["x", "y", "z"])
 @pytest.mark.parametrize("after", [0.02, 0.05])
-def test_a_caller_that_leaves_while_its_batch_runs_disturbs_nobody(gone: str, after: float) -> None:
+async def test_a_caller_that_leaves_while_its_batch_runs_disturbs_nobody(gone: str, after: float) -> None:
     """First, middle or last, midway or as the batch ends: its mates get their results."""
+    workers = Workers()
+    shell = dispatcher(workers)
+    callers = calls(shell, "x", "y", "z")
+    await asyncio.sleep(after)
+    callers["xyz".index(gone)].cancel()
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers)
-        callers = calls(shell, "x", "y", "z")
-        await asyncio.sleep(after)
-        callers["xyz".index(gone)].cancel()
-
-        expected = ["CancelledError" if payload == gone else payload.upper() for payload in "xyz"]
-        assert await outcomes(callers) == expected
-        assert workers.cancelled == []
-        assert (await shell.call("a", "next")).result == "NEXT"
-
-    run(main())
+    expected = ["CancelledError" if payload == gone else payload.upper() for payload in "xyz"]
+    assert await outcomes(callers) == expected
+    assert workers.cancelled == []
+    assert (await shell.call("a", "next")).result == "NEXT"
 
 
-def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
+async def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
     """The next batch does not start on a worker that is busy with a batch nobody wants."""
+    workers = Workers()
+    shell = dispatcher(workers)
+    callers = calls(shell, "x", "y")
+    await asyncio.sleep(0.02)
+    for caller in callers:
+        caller.cancel()
+    answer = await shell.call("a", "z")
 
-    async def main() -> None:
-        workers = Workers()
-        shell = dispatcher(workers)
-        callers = calls(shell, "x", "y")
-        await asyncio.sleep(0.02)
-        for caller in callers:
-            caller.cancel()
-        answer = await shell.call("a", "z")
-
-        assert answer.queued_s == pytest.approx(0.03)
-        assert await outcomes(callers) == ["CancelledError", "CancelledError"]
-
-    run(main())
+    assert answer.queued_s == pytest.approx(0.03)
+    assert await outcomes(callers) == ["CancelledError", "CancelledError"]
 
 
-def test_changed_rules_are_in_force_at_once() -> None:
+async def test_changed_rules_are_in_force_at_once() -> None:
     """What the old policy held is released by the new one."""
+    shell = dispatcher(Workers(), fixed(9000))
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.1)
+    shell.set_api(ApiRules(name="a"))
 
-    async def main() -> None:
-        shell = dispatcher(Workers(), fixed(9000))
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(0.1)
-        shell.set_api(ApiRules(name="a"))
-
-        assert (await caller).queued_s == pytest.approx(0.1)
-
-    run(main())
+    assert (await caller).queued_s == pytest.approx(0.1)
 
 
-def test_an_api_is_removed_when_its_requests_are_over() -> None:
+async def test_an_api_is_removed_when_its_requests_are_over() -> None:
     """Not before; callers get their answers."""
+    shell = dispatcher(Workers())
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.01)
+    assert not shell.remove_api("a")
+    await caller
 
-    async def main() -> None:
-        shell = dispatcher(Workers())
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(0.01)
-        assert not shell.remove_api("a")
-        await caller
-
-        assert shell.remove_api("a")
-        assert shell.stats() == []
-
-    run(main())
+    assert shell.remove_api("a")
+    assert shell.stats() == []
 
 
-def test_stats_are_those_of_now() -> None:
+async def test_stats_are_those_of_now() -> None:
     """What is held at the moment."""
+    shell = dispatcher(Workers(), fixed(250))
+    callers = calls(shell, "x", "y")
+    await asyncio.sleep(0.1)
+    assert [(each.name, each.queued_requests) for each in shell.stats()] == [("a", 2)]
+    rate = shell.stats()[0].rate_rows
+    await asyncio.sleep(0.1)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(), fixed(250))
-        callers = calls(shell, "x", "y")
-        await asyncio.sleep(0.1)
-        assert [(each.name, each.queued_requests) for each in shell.stats()] == [("a", 2)]
-        rate = shell.stats()[0].rate_rows
-        await asyncio.sleep(0.1)
-
-        assert 0 < shell.stats()[0].rate_rows < rate
-        await outcomes(callers)
-
-    run(main())
+    assert 0 < shell.stats()[0].rate_rows < rate
+    await outcomes(callers)
 
 
-def test_the_observer_is_told_in_order() -> None:
+async def test_the_observer_is_told_in_order() -> None:
     """What started and how long each was held, what came back, whom nobody served."""
+    log = Log()
+    shell = dispatcher(Workers(), observer=log)
+    callers = calls(shell, "x")
+    await asyncio.sleep(0.02)
+    callers += calls(shell, "y", "z")
+    await outcomes(callers)
+    await shell.drain()
+    with pytest.raises(RequestShed):
+        await shell.call("a", "late")
 
-    async def main() -> None:
-        log = Log()
-        shell = dispatcher(Workers(), observer=log)
-        callers = calls(shell, "x")
-        await asyncio.sleep(0.02)
-        callers += calls(shell, "y", "z")
-        await outcomes(callers)
-        await shell.drain()
-        with pytest.raises(RequestShed):
-            await shell.call("a", "late")
-
-        assert log.lines == [
-            ("started", 1, [0.0]),
-            ("ended", 1, "worked", 0.0, 0.05),
-            ("started", 2, [0.03, 0.03]),
-            ("ended", 2, "worked", 0.05, 0.05),
-            ("shed", "a", "draining"),
-        ]
-
-    run(main())
+    assert log.lines == [
+        ("started", 1, [0.0]),
+        ("ended", 1, "worked", 0.0, 0.05),
+        ("started", 2, [0.03, 0.03]),
+        ("ended", 2, "worked", 0.05, 0.05),
+        ("shed", "a", "draining"),
+    ]
 
 
-def test_a_goal_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_goal_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A handler of 50 ms behind a goal of 30: the log says so, and everybody is answered."""
-
-    async def main() -> None:
-        shell = dispatcher(Workers(), ApiRules(name="a", goal_s=0.03))
-        for _ in range(10):
-            assert (await shell.call("a", "x")).result == "X"
-
-    run(main())
+    shell = dispatcher(Workers(), ApiRules(name="a", goal_s=0.03))
+    for _ in range(10):
+        assert (await shell.call("a", "x")).result == "X"
 
     [record] = caplog.records
     assert (record.name, record.levelname) == ("uncork.dispatcher", "WARNING")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes, shout
-from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.actions import BatchStatus, ShedReason, Start
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
@@ -17,6 +16,8 @@ from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job, OnBatchEnd, Req
 from uncork_dispatcher.plural import plural
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.tasks import TaskRunner
+
+pytestmark = pytest.mark.virtual_time
 
 
 def failing(error: Exception, *, times: int = 1) -> Callable[[Job[str]], BatchResult[str]]:
@@ -31,23 +32,19 @@ def failing(error: Exception, *, times: int = 1) -> Callable[[Job[str]], BatchRe
     return then
 
 
-def test_an_error_of_the_runner_goes_to_every_caller() -> None:
+async def test_an_error_of_the_runner_goes_to_every_caller() -> None:
     """The same one; the worker is used again, and nothing is learned from it."""
+    log, error = Log(), KeyError("no such column")
+    shell = dispatcher(Workers(then=failing(error)), observer=log)
+    ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
+    assert ends == [error, error]
+    assert shell.stats()[0].estimate.seconds(1) == 0.0
 
-    async def main() -> None:
-        log, error = Log(), KeyError("no such column")
-        shell = dispatcher(Workers(then=failing(error)), observer=log)
-        ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
-        assert ends == [error, error]
-        assert shell.stats()[0].estimate.seconds(1) == 0.0
-
-        assert (await shell.call("a", "z")).result == "Z"
-        assert log.lines[:2] == [("started", 1, [0.0, 0.0]), ("ended", 1, "failed", 0.0, 0.05)]
-
-    run(main())
+    assert (await shell.call("a", "z")).result == "Z"
+    assert log.lines[:2] == [("started", 1, [0.0, 0.0]), ("ended", 1, "failed", 0.0, 0.05)]
 
 
-def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
+async def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
     """Something that the runner waited for was cancelled: its callers are told, and it can go on."""
 
     def then(job: Job[str]) -> BatchResult[str]:
@@ -55,87 +52,64 @@ def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
             raise asyncio.CancelledError
         return shout(job)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=then))
+    shell = dispatcher(Workers(then=then))
 
-        assert await outcomes(calls(shell, "x", "y")) == ["DispatchError", "DispatchError"]
-        assert (await shell.call("a", "z")).result == "Z"
-
-    run(main())
+    assert await outcomes(calls(shell, "x", "y")) == ["DispatchError", "DispatchError"]
+    assert (await shell.call("a", "z")).result == "Z"
 
 
 @pytest.mark.parametrize("after", [0.02, 0.05])
-def test_a_caller_that_left_a_failing_batch_disturbs_nobody(after: float) -> None:
+async def test_a_caller_that_left_a_failing_batch_disturbs_nobody(after: float) -> None:
     """Midway or as the batch fails: the error goes to the others."""
+    shell = dispatcher(Workers(then=failing(KeyError())))
+    callers = calls(shell, "x", "y")
+    await asyncio.sleep(after)
+    callers[0].cancel()
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=failing(KeyError())))
-        callers = calls(shell, "x", "y")
-        await asyncio.sleep(after)
-        callers[0].cancel()
-
-        assert await outcomes(callers) == ["CancelledError", "KeyError"]
-
-    run(main())
+    assert await outcomes(callers) == ["CancelledError", "KeyError"]
 
 
 @pytest.mark.parametrize("results", [[], ["X"], ["X", "Y", "Z"]])
-def test_a_wrong_number_of_results_is_nobodys_answer(results: list[str]) -> None:
+async def test_a_wrong_number_of_results_is_nobodys_answer(results: list[str]) -> None:
     """Nobody knows whose is missing; the message says how many came."""
+    log = Log()
+    shell = dispatcher(Workers(then=lambda job: BatchResult(results)), observer=log)
+    ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
 
-    async def main() -> None:
-        log = Log()
-        shell = dispatcher(Workers(then=lambda job: BatchResult(results)), observer=log)
-        ends = await asyncio.gather(*calls(shell, "x", "y"), return_exceptions=True)
-
-        assert [type(end) for end in ends] == [WrongResultCount] * 2
-        assert str(ends[0]) == f"the batch function returned {plural(len(results), 'result')} for 2 items"
-        assert log.lines[-1][:3] == ("ended", 1, "failed")
-
-    run(main())
+    assert [type(end) for end in ends] == [WrongResultCount] * 2
+    assert str(ends[0]) == f"the batch function returned {plural(len(results), 'result')} for 2 items"
+    assert log.lines[-1][:3] == ("ended", 1, "failed")
 
 
-def test_a_batch_may_fail_and_still_have_answers() -> None:
+async def test_a_batch_may_fail_and_still_have_answers() -> None:
     """The runner's own answers for a batch that is to teach nothing: an error reply each, say."""
+    log = Log()
+    shell = dispatcher(Workers(then=lambda job: BatchResult(["sorry"], "failed")), observer=log)
 
-    async def main() -> None:
-        log = Log()
-        shell = dispatcher(Workers(then=lambda job: BatchResult(["sorry"], "failed")), observer=log)
-
-        assert await outcomes(calls(shell, "x")) == ["sorry"]
-        assert shell.stats()[0].estimate.seconds(1) == 0.0
-        assert log.lines[-1] == ("ended", 1, "failed", 0.0, 0.05)
-
-    run(main())
+    assert await outcomes(calls(shell, "x")) == ["sorry"]
+    assert shell.stats()[0].estimate.seconds(1) == 0.0
+    assert log.lines[-1] == ("ended", 1, "failed", 0.0, 0.05)
 
 
-def test_chunks_teach_the_estimate() -> None:
+async def test_chunks_teach_the_estimate() -> None:
     """40 rows that were run in two calls of 20."""
+    shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20, 0.02), (20, 0.02)])))
+    await shell.call("a", "x", rows=40)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(20, 0.02), (20, 0.02)])))
-        await shell.call("a", "x", rows=40)
-
-        assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
-
-    run(main())
+    assert shell.stats()[0].estimate.seconds(20) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize(
     "chunk", [(0, 0.1), (math.nan, 0.1), (math.inf, 0.1), (1, -0.1), (1, math.inf), (1, math.nan)]
 )
-def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, float]) -> None:
+async def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, float]) -> None:
     """A runner's bookkeeping is not worth a caller who hangs for ever."""
+    shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(1, 0.1), chunk])))
+    callers = calls(shell, "x")
+    await asyncio.wait(callers, timeout=5.0)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(1, 0.1), chunk])))
-        callers = calls(shell, "x")
-        await asyncio.wait(callers, timeout=5.0)
-
-        assert callers[0].done()
-        assert await outcomes(callers) in (["X"], ["ValueError"])
-
-    run(main())
+    assert callers[0].done()
+    assert await outcomes(callers) in (["X"], ["ValueError"])
 
 
 # Waiters, observers and runners that raise
@@ -155,7 +129,7 @@ class Unlucky:
 
 @pytest.mark.parametrize("outcome", [BatchResult(["X", "Y"]), KeyError("no such column")])
 @pytest.mark.parametrize("queued", [False, True])
-def test_a_waiter_that_raises_costs_nobody_else_anything(
+async def test_a_waiter_that_raises_costs_nobody_else_anything(
     outcome: BatchResult[str] | Exception, queued: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its neighbour gets the answer or the error, the worker its next batch; the log says what was raised."""
@@ -167,40 +141,33 @@ def test_a_waiter_that_raises_costs_nobody_else_anything(
             raise outcome
         return outcome
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=then))
-        await asyncio.sleep(0)
-        neighbours = calls(shell, "y")
-        shell.submit(Unlucky(), "a", "x")
-        await asyncio.sleep(0.02)
-        later = calls(shell, "z") if queued else []
-        await asyncio.wait([*neighbours, *later], timeout=1.0)
+    shell = dispatcher(Workers(then=then))
+    await asyncio.sleep(0)
+    neighbours = calls(shell, "y")
+    shell.submit(Unlucky(), "a", "x")
+    await asyncio.sleep(0.02)
+    later = calls(shell, "z") if queued else []
+    await asyncio.wait([*neighbours, *later], timeout=1.0)
 
-        assert await outcomes(neighbours) == ["KeyError" if isinstance(outcome, Exception) else "Y"]
-        assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
-        await asyncio.wait_for(shell.drain(), 1.0)
-        assert await outcomes(later) == ["Z"] * len(later)
-
-    run(main())
+    assert await outcomes(neighbours) == ["KeyError" if isinstance(outcome, Exception) else "Y"]
+    assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
+    await asyncio.wait_for(shell.drain(), 1.0)
+    assert await outcomes(later) == ["Z"] * len(later)
     assert [record.getMessage() for record in caplog.records] == ["a waiter raised"]
 
 
-def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_anything() -> None:
+async def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_anything() -> None:
     """All actions of the same turn are carried out."""
+    shell = dispatcher(Workers(seconds=9.0), ApiRules(name="a", timeout_s=2.0))
+    await asyncio.sleep(0)
+    running = calls(shell, "y")
+    shell.submit(Unlucky(), "a", "x")
+    await asyncio.sleep(0.02)
+    shell.submit(Unlucky(), "a", "v", client_timeout_s=0.1)
+    queued = [asyncio.ensure_future(shell.call("a", "w", client_timeout_s=0.1))]
+    await asyncio.wait([*running, *queued], timeout=5.0)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(seconds=9.0), ApiRules(name="a", timeout_s=2.0))
-        await asyncio.sleep(0)
-        running = calls(shell, "y")
-        shell.submit(Unlucky(), "a", "x")
-        await asyncio.sleep(0.02)
-        shell.submit(Unlucky(), "a", "v", client_timeout_s=0.1)
-        queued = [asyncio.ensure_future(shell.call("a", "w", client_timeout_s=0.1))]
-        await asyncio.wait([*running, *queued], timeout=5.0)
-
-        assert await outcomes([*running, *queued]) == ["BatchTimedOut", "RequestShed"]
-
-    run(main())
+    assert await outcomes([*running, *queued]) == ["BatchTimedOut", "RequestShed"]
 
 
 class BrokenLog(Log):
@@ -219,20 +186,16 @@ class BrokenLog(Log):
         raise RuntimeError("shed")
 
 
-def test_an_observer_that_raises_costs_nobody_anything() -> None:
+async def test_an_observer_that_raises_costs_nobody_anything() -> None:
     """Answers, refusals and slots are as without it."""
+    shell = dispatcher(Workers(), fixed(0, max_queue_rows=1, max_batch_rows=1), observer=BrokenLog())
+    callers = calls(shell, "x", "y")
+    await asyncio.sleep(0.02)
+    callers += calls(shell, "z")
+    await asyncio.wait(callers, timeout=1.0)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(), fixed(0, max_queue_rows=1, max_batch_rows=1), observer=BrokenLog())
-        callers = calls(shell, "x", "y")
-        await asyncio.sleep(0.02)
-        callers += calls(shell, "z")
-        await asyncio.wait(callers, timeout=1.0)
-
-        assert await outcomes(callers) == ["X", "RequestShed", "Z"]
-        assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
-
-    run(main())
+    assert await outcomes(callers) == ["X", "RequestShed", "Z"]
+    assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
 
 
 class Refusing:
@@ -264,217 +227,170 @@ def refusing(error: Exception, *rules: ApiRules, times: int = 1) -> AsyncDispatc
     return shell
 
 
-def test_a_batch_that_cannot_be_started_fails_alone() -> None:
+async def test_a_batch_that_cannot_be_started_fails_alone() -> None:
     """The other batches of the same turn start, and both workers get more."""
+    shell = refusing(ValueError("too large"))
+    callers = calls(shell, "x", "y")
+    await asyncio.wait(callers, timeout=1.0)
+    assert await outcomes(callers) == ["ValueError", "Y"]
 
-    async def main() -> None:
-        shell = refusing(ValueError("too large"))
-        callers = calls(shell, "x", "y")
-        await asyncio.wait(callers, timeout=1.0)
-        assert await outcomes(callers) == ["ValueError", "Y"]
-
-        later = calls(shell, "v", "w")
-        await asyncio.wait(later, timeout=1.0)
-        assert await outcomes(later) == ["V", "W"]
-        assert asyncio.get_running_loop().time() == pytest.approx(0.1)
-        await asyncio.wait_for(shell.drain(), 1.0)
-
-    run(main())
+    later = calls(shell, "v", "w")
+    await asyncio.wait(later, timeout=1.0)
+    assert await outcomes(later) == ["V", "W"]
+    assert asyncio.get_running_loop().time() == pytest.approx(0.1)
+    await asyncio.wait_for(shell.drain(), 1.0)
 
 
-def test_a_batch_that_cannot_be_started_because_its_worker_died_runs_elsewhere() -> None:
+async def test_a_batch_that_cannot_be_started_because_its_worker_died_runs_elsewhere() -> None:
     """As if the worker had died a moment later."""
+    shell = refusing(WorkerLost())
+    callers = calls(shell, "x", "y")
+    await asyncio.wait(callers, timeout=1.0)
 
-    async def main() -> None:
-        shell = refusing(WorkerLost())
-        callers = calls(shell, "x", "y")
-        await asyncio.wait(callers, timeout=1.0)
-
-        assert await outcomes(callers) == ["X", "Y"]
-
-    run(main())
+    assert await outcomes(callers) == ["X", "Y"]
 
 
-def test_a_batch_that_cannot_be_abandoned_is_given_up_all_the_same() -> None:
+async def test_a_batch_that_cannot_be_abandoned_is_given_up_all_the_same() -> None:
     """The caller gets the exception."""
+    shell = refusing(ValueError(), ApiRules(name="a", timeout_s=0.01), times=0)
+    callers = calls(shell, "x")
+    await asyncio.wait(callers, timeout=1.0)
 
-    async def main() -> None:
-        shell = refusing(ValueError(), ApiRules(name="a", timeout_s=0.01), times=0)
-        callers = calls(shell, "x")
-        await asyncio.wait(callers, timeout=1.0)
-
-        assert await outcomes(callers) == ["BatchTimedOut"]
-
-    run(main())
+    assert await outcomes(callers) == ["BatchTimedOut"]
 
 
 # Workers that die
 
 
-def test_a_batch_whose_worker_dies_runs_elsewhere() -> None:
+async def test_a_batch_whose_worker_dies_runs_elsewhere() -> None:
     """One request at a time; the dead worker gets nothing more until it is ready again."""
+    workers = Workers(then=failing(WorkerLost()))
+    shell = dispatcher(workers, workers=2)
 
-    async def main() -> None:
-        workers = Workers(then=failing(WorkerLost()))
-        shell = dispatcher(workers, workers=2)
+    assert await outcomes(calls(shell, "x", "y")) == ["X", "Y"]
+    assert workers.payloads == [["x", "y"], ["x"], ["y"]]
+    await shell.call("a", "z")
+    assert workers.workers == [0, 1, 1, 1]
 
-        assert await outcomes(calls(shell, "x", "y")) == ["X", "Y"]
-        assert workers.payloads == [["x", "y"], ["x"], ["y"]]
-        await shell.call("a", "z")
-        assert workers.workers == [0, 1, 1, 1]
-
-        shell.worker_ready(0)
-        await asyncio.gather(shell.call("a", "v", key=1), shell.call("a", "w", key=2))
-        assert workers.workers[4:] == [1, 0]
-
-    run(main())
+    shell.worker_ready(0)
+    await asyncio.gather(shell.call("a", "v", key=1), shell.call("a", "w", key=2))
+    assert workers.workers[4:] == [1, 0]
 
 
-def test_a_batch_waits_for_a_new_worker() -> None:
+async def test_a_batch_waits_for_a_new_worker() -> None:
     """There was only one; the new one is put to work as soon as it is ready."""
+    shell = dispatcher(Workers(then=failing(WorkerLost())), ApiRules(name="a", goal_s=5.0))
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(1.0)
+    shell.worker_ready(1)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(then=failing(WorkerLost())), ApiRules(name="a", goal_s=5.0))
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(1.0)
-        shell.worker_ready(1)
-
-        assert (await caller).queued_s == pytest.approx(1.0)
-
-    run(main())
+    assert (await caller).queued_s == pytest.approx(1.0)
 
 
-def test_a_request_that_loses_two_workers_is_lost() -> None:
+async def test_a_request_that_loses_two_workers_is_lost() -> None:
     """The caller gets the exception; its neighbour in the first batch gets a result."""
+    workers = Workers(then=failing(WorkerLost(), times=2))
+    shell = dispatcher(workers, workers=3)
 
-    async def main() -> None:
-        workers = Workers(then=failing(WorkerLost(), times=2))
-        shell = dispatcher(workers, workers=3)
-
-        assert await outcomes(calls(shell, "x", "y")) == ["WorkerLost", "Y"]
-        assert await outcomes(calls(shell, "z")) == ["Z"]
-        assert workers.workers == [0, 1, 2, 2]
-
-    run(main())
+    assert await outcomes(calls(shell, "x", "y")) == ["WorkerLost", "Y"]
+    assert await outcomes(calls(shell, "z")) == ["Z"]
+    assert workers.workers == [0, 1, 2, 2]
 
 
-def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:
+async def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:
     """The api is not idempotent."""
+    log, workers = Log(), Workers(then=failing(WorkerLost()))
+    shell = dispatcher(workers, ApiRules(name="a", idempotent=False), workers=2, observer=log)
 
-    async def main() -> None:
-        log, workers = Log(), Workers(then=failing(WorkerLost()))
-        shell = dispatcher(workers, ApiRules(name="a", idempotent=False), workers=2, observer=log)
-
-        assert await outcomes(calls(shell, "x")) == ["WorkerLost"]
-        assert len(workers.jobs) == 1
-        assert log.lines == [("started", 1, [0.0]), ("ended", 1, "lost", 0.0, 0.05)]
-
-    run(main())
+    assert await outcomes(calls(shell, "x")) == ["WorkerLost"]
+    assert len(workers.jobs) == 1
+    assert log.lines == [("started", 1, [0.0]), ("ended", 1, "lost", 0.0, 0.05)]
 
 
-def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
+async def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
     """The supervisor said that it is gone; what it still says is not believed."""
+    log = Log()
+    workers = Workers(then=lambda job: BatchResult([f"from {job.start.worker}"]))
+    shell = dispatcher(workers, workers=2, observer=log)
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.03)
+    shell.worker_lost(0)
 
-    async def main() -> None:
-        log = Log()
-        workers = Workers(then=lambda job: BatchResult([f"from {job.start.worker}"]))
-        shell = dispatcher(workers, workers=2, observer=log)
-        [caller] = calls(shell, "x")
-        await asyncio.sleep(0.03)
-        shell.worker_lost(0)
-
-        assert (await caller).result == "from 1"
-        assert (await caller).queued_s == pytest.approx(0.03)
-        assert [line[:3:2] if line[0] == "ended" else line[:2] for line in log.lines] == [
-            *(("started", 1), ("started", 2)),
-            *(("ended", "lost"), ("ended", "worked")),
-        ]
-
-    run(main())
+    assert (await caller).result == "from 1"
+    assert (await caller).queued_s == pytest.approx(0.03)
+    assert [line[:3:2] if line[0] == "ended" else line[:2] for line in log.lines] == [
+        *(("started", 1), ("started", 2)),
+        *(("ended", "lost"), ("ended", "worked")),
+    ]
 
 
 # Time
 
 
-def test_a_batch_past_its_timeout_is_cancelled() -> None:
+async def test_a_batch_past_its_timeout_is_cancelled() -> None:
     """Its callers are told, its worker gets nothing more until it is ready again."""
+    workers = Workers(seconds=9.0)
+    shell = dispatcher(workers, ApiRules(name="a", timeout_s=2.0))
+    callers = calls(shell, "x", "y")
+    ends = await asyncio.gather(*callers, return_exceptions=True)
+    assert [type(end) for end in ends] == [BatchTimedOut] * 2
+    assert asyncio.get_running_loop().time() == pytest.approx(2.0)
+    await asyncio.sleep(0)
+    assert workers.cancelled == [1]
 
-    async def main() -> None:
-        workers = Workers(seconds=9.0)
-        shell = dispatcher(workers, ApiRules(name="a", timeout_s=2.0))
-        callers = calls(shell, "x", "y")
-        ends = await asyncio.gather(*callers, return_exceptions=True)
-        assert [type(end) for end in ends] == [BatchTimedOut] * 2
-        assert asyncio.get_running_loop().time() == pytest.approx(2.0)
-        await asyncio.sleep(0)
-        assert workers.cancelled == [1]
-
-        with pytest.raises(RequestShed, match="no_worker"):
-            await shell.call("a", "z")
-        workers.seconds = 1.0
-        shell.worker_ready(0)
-        assert (await shell.call("a", "z")).result == "Z"
-
-    run(main())
+    with pytest.raises(RequestShed, match="no_worker"):
+        await shell.call("a", "z")
+    workers.seconds = 1.0
+    shell.worker_ready(0)
+    assert (await shell.call("a", "z")).result == "Z"
 
 
-def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
+async def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
     """What it returns in the end goes nowhere, and its slot does not come back by it."""
 
-    async def main() -> None:
-        async def stubborn(job: Job[str]) -> BatchResult[str]:
-            try:
-                await asyncio.sleep(9.0)
-            except asyncio.CancelledError:
-                await asyncio.sleep(1.0)
-            return shout(job)
+    async def stubborn(job: Job[str]) -> BatchResult[str]:
+        try:
+            await asyncio.sleep(9.0)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1.0)
+        return shout(job)
 
-        log = Log()
-        shell = dispatcher(stubborn, ApiRules(name="a", timeout_s=2.0), observer=log)
-        assert await outcomes(calls(shell, "x")) == ["BatchTimedOut"]
-        await asyncio.sleep(2.0)
+    log = Log()
+    shell = dispatcher(stubborn, ApiRules(name="a", timeout_s=2.0), observer=log)
+    assert await outcomes(calls(shell, "x")) == ["BatchTimedOut"]
+    await asyncio.sleep(2.0)
 
-        assert await outcomes(calls(shell, "y")) == ["RequestShed"]
-        assert log.lines == [
-            ("started", 1, [0.0]),
-            ("ended", 1, "timed_out", 0.0, 2.0),
-            ("shed", "a", "no_worker"),
-        ]
-
-    run(main())
+    assert await outcomes(calls(shell, "y")) == ["RequestShed"]
+    assert log.lines == [
+        ("started", 1, [0.0]),
+        ("ended", 1, "timed_out", 0.0, 2.0),
+        ("shed", "a", "no_worker"),
+    ]
 
 
-def test_a_client_that_is_in_a_hurry_is_told_in_time() -> None:
+async def test_a_client_that_is_in_a_hurry_is_told_in_time() -> None:
     """It is refused when its time is over, held or not; nobody else is."""
+    log, workers = Log(), Workers(seconds=1.0)
+    shell = dispatcher(workers, observer=log)
+    callers = calls(shell, "x")
+    await asyncio.sleep(0.1)
+    hurried = asyncio.ensure_future(shell.call("a", "y", client_timeout_s=0.2))
+    callers += calls(shell, "z")
+    with pytest.raises(RequestShed) as caught:
+        await hurried
 
-    async def main() -> None:
-        log, workers = Log(), Workers(seconds=1.0)
-        shell = dispatcher(workers, observer=log)
-        callers = calls(shell, "x")
-        await asyncio.sleep(0.1)
-        hurried = asyncio.ensure_future(shell.call("a", "y", client_timeout_s=0.2))
-        callers += calls(shell, "z")
-        with pytest.raises(RequestShed) as caught:
-            await hurried
-
-        assert asyncio.get_running_loop().time() == pytest.approx(0.3)
-        assert (caught.value.reason, caught.value.retry_after_s) == ("client_deadline", 1.0)
-        assert await outcomes(callers) == ["X", "Z"]
-        assert workers.payloads == [["x"], ["z"]]
-        assert ("shed", "a", "client_deadline") in log.lines
-
-    run(main())
+    assert asyncio.get_running_loop().time() == pytest.approx(0.3)
+    assert (caught.value.reason, caught.value.retry_after_s) == ("client_deadline", 1.0)
+    assert await outcomes(callers) == ["X", "Z"]
+    assert workers.payloads == [["x"], ["z"]]
+    assert ("shed", "a", "client_deadline") in log.lines
 
 
-def test_a_refusal_says_why_and_when_to_try_again() -> None:
+async def test_a_refusal_says_why_and_when_to_try_again() -> None:
     """At the door, in words and in fields."""
+    shell = dispatcher(Workers(), workers=0)
+    with pytest.raises(RequestShed, match=r"request shed: no_worker; try again in 1\.0 s") as caught:
+        await shell.call("a", "x")
 
-    async def main() -> None:
-        shell = dispatcher(Workers(), workers=0)
-        with pytest.raises(RequestShed, match=r"request shed: no_worker; try again in 1\.0 s") as caught:
-            await shell.call("a", "x")
-
-        assert (caught.value.reason, caught.value.retry_after_s) == ("no_worker", 1.0)
-        assert shell.stats()[0].queued_requests == 0
-
-    run(main())
+    assert (caught.value.reason, caught.value.retry_after_s) == ("no_worker", 1.0)
+    assert shell.stats()[0].queued_requests == 0

@@ -15,40 +15,34 @@ from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.jobs import BatchResult, Job
 from uncork_dispatcher.tasks import TaskRunner
 
+pytestmark = pytest.mark.virtual_time
+
 Ts = TypeVarTuple("Ts")
 
 
-def test_a_hold_is_timed() -> None:
+async def test_a_hold_is_timed() -> None:
     """The policy's 250 ms from the arrival of the first, on the loop's timer."""
+    shell = dispatcher(Workers(), fixed(250))
+    callers = calls(shell, "x")
+    await asyncio.sleep(0.1)
+    callers += calls(shell, "y")
+    await outcomes(callers)
 
-    async def main() -> None:
-        shell = dispatcher(Workers(), fixed(250))
-        callers = calls(shell, "x")
-        await asyncio.sleep(0.1)
-        callers += calls(shell, "y")
-        await outcomes(callers)
-
-        held = [caller.result().queued_s for caller in callers]
-        assert held == pytest.approx([0.25, 0.15])
-
-    run(main())
+    held = [caller.result().queued_s for caller in callers]
+    assert held == pytest.approx([0.25, 0.15])
 
 
-def test_a_hold_that_ends_early_leaves_no_timer_behind() -> None:
+async def test_a_hold_that_ends_early_leaves_no_timer_behind() -> None:
     """The batch fills up before; when the old timer would fire, the batch is still running undisturbed."""
+    workers = Workers(seconds=5.0)
+    shell = dispatcher(workers, fixed(250, max_batch_rows=2, timeout_s=6.0))
+    callers = calls(shell, "x")
+    await asyncio.sleep(0.1)
+    callers += calls(shell, "y")
 
-    async def main() -> None:
-        workers = Workers(seconds=5.0)
-        shell = dispatcher(workers, fixed(250, max_batch_rows=2, timeout_s=6.0))
-        callers = calls(shell, "x")
-        await asyncio.sleep(0.1)
-        callers += calls(shell, "y")
-
-        assert await outcomes(callers) == ["X", "Y"]
-        assert callers[0].result().batch.seconds == pytest.approx(5.0)
-        assert asyncio.get_running_loop().time() == pytest.approx(5.1)
-
-    run(main())
+    assert await outcomes(callers) == ["X", "Y"]
+    assert callers[0].result().batch.seconds == pytest.approx(5.0)
+    assert asyncio.get_running_loop().time() == pytest.approx(5.1)
 
 
 class NotingLoop(VirtualLoop):
@@ -120,27 +114,23 @@ def test_a_timer_is_set_once() -> None:
     assert run(main(), loop_factory=NotingLoop) == pytest.approx([HOLD, TIMEOUT])
 
 
-def test_a_turn_is_polled_once() -> None:
+async def test_a_turn_is_polled_once() -> None:
     """However many call in it: the clock is read once for each of them and once for the poll."""
+    reads = 0
 
-    async def main() -> None:
-        reads = 0
+    def clock() -> float:
+        nonlocal reads
+        reads += 1
+        return 0.0
 
-        def clock() -> float:
-            nonlocal reads
-            reads += 1
-            return 0.0
-
-        shell = AsyncDispatcher(TaskRunner(Workers()), clock=clock)
-        shell.set_api(fixed(250))
-        shell.worker_ready(0)
+    shell = AsyncDispatcher(TaskRunner(Workers()), clock=clock)
+    shell.set_api(fixed(250))
+    shell.worker_ready(0)
+    await asyncio.sleep(0)
+    reads = 0
+    callers = calls(shell, *("x" * 50))
+    for _ in range(5):
         await asyncio.sleep(0)
-        reads = 0
-        callers = calls(shell, *("x" * 50))
-        for _ in range(5):
-            await asyncio.sleep(0)
 
-        assert reads == 51
-        assert await outcomes(callers) == ["X"] * 50
-
-    run(main())
+    assert reads == 51
+    assert await outcomes(callers) == ["X"] * 50

@@ -15,6 +15,8 @@ from tests.dispatcher.virtual_loop import run
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.fixture(autouse=True)
 def timers_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +41,7 @@ class Squares:
         return [item * item for item in items]
 
 
-def test_concurrent_calls_share_a_batch() -> None:
+async def test_concurrent_calls_share_a_batch() -> None:
     """Each gets its own result."""
     squares = Squares()
 
@@ -47,15 +49,12 @@ def test_concurrent_calls_share_a_batch() -> None:
     async def square(items: list[int]) -> list[int]:
         return await squares(items)
 
-    async def main() -> list[int]:
-        return await asyncio.gather(*(square(i) for i in range(10)))
-
-    assert run(main()) == [i * i for i in range(10)]
+    assert await asyncio.gather(*(square(i) for i in range(10))) == [i * i for i in range(10)]
     assert squares.lists == [list(range(10))]
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_as_many_run_at_a_time_as_asked_for(concurrency: int) -> None:
+async def test_as_many_run_at_a_time_as_asked_for(concurrency: int) -> None:
     """And no batch is larger than asked for."""
     squares = Squares()
 
@@ -63,15 +62,12 @@ def test_as_many_run_at_a_time_as_asked_for(concurrency: int) -> None:
     async def square(items: list[int]) -> list[int]:
         return await squares(items)
 
-    async def main() -> list[int]:
-        return await asyncio.gather(*(square(i) for i in range(20)))
-
-    assert run(main()) == [i * i for i in range(20)]
+    assert await asyncio.gather(*(square(i) for i in range(20))) == [i * i for i in range(20)]
     assert squares.most_running == concurrency
     assert {len(items) for items in squares.lists} == {2}
 
 
-def test_the_policy_is_that_asked_for() -> None:
+async def test_the_policy_is_that_asked_for() -> None:
     """No batching: every item alone."""
     squares = Squares()
 
@@ -79,10 +75,7 @@ def test_the_policy_is_that_asked_for() -> None:
     async def square(items: list[int]) -> list[int]:
         return await squares(items)
 
-    async def main() -> None:
-        await asyncio.gather(*(square(i) for i in range(4)))
-
-    run(main())
+    await asyncio.gather(*(square(i) for i in range(4)))
 
     assert squares.lists == [[0], [1], [2], [3]]
 
@@ -135,41 +128,35 @@ def test_the_function_keeps_its_name_and_words() -> None:
     assert (square.__name__, square.__doc__) == ("square", "Square each.")
 
 
-def test_a_wrong_number_of_results_is_told() -> None:
+async def test_a_wrong_number_of_results_is_told() -> None:
     """To every caller."""
 
     @batched()
     async def first(items: list[int]) -> list[int]:
         return items[:1]
 
-    async def main() -> None:
-        ends = await asyncio.gather(first(1), first(2), return_exceptions=True)
-        assert [type(end) for end in ends] == [WrongResultCount] * 2
-
-    run(main())
+    ends = await asyncio.gather(first(1), first(2), return_exceptions=True)
+    assert [type(end) for end in ends] == [WrongResultCount] * 2
 
 
 @pytest.mark.parametrize("returned", [None, iter([1, 2]), {1: 1, 2: 2}, {1, 2}])
-def test_a_function_that_returns_no_list_leaves_nobody_waiting(returned: Any) -> None:
+async def test_a_function_that_returns_no_list_leaves_nobody_waiting(returned: Any) -> None:
     """A forgotten ``return`` is the commonest case; the next call is executed."""
 
     @batched()
     async def forgetful(items: list[int]) -> list[int]:
         return items if 3 in items else returned
 
-    async def main() -> None:
-        calls = [asyncio.ensure_future(forgetful(item)) for item in (1, 2)]
-        await asyncio.wait(calls, timeout=1.0)
-        ends = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(end) for end in ends] == [TypeError] * 2
-        assert str(ends[0]).startswith(f"the batch function returned {type(returned).__name__} ")
-        assert await asyncio.wait_for(forgetful(3), 1.0) == 3
-
-    run(main())
+    calls = [asyncio.ensure_future(forgetful(item)) for item in (1, 2)]
+    await asyncio.wait(calls, timeout=1.0)
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end) for end in ends] == [TypeError] * 2
+    assert str(ends[0]).startswith(f"the batch function returned {type(returned).__name__} ")
+    assert await asyncio.wait_for(forgetful(3), 1.0) == 3
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), WorkerLost("of another dispatcher")])
-def test_what_the_function_raises_goes_to_its_callers(error: Exception) -> None:
+async def test_what_the_function_raises_goes_to_its_callers(error: Exception) -> None:
     """And the next batch runs as if nothing had happened."""
 
     @batched()
@@ -178,15 +165,12 @@ def test_what_the_function_raises_goes_to_its_callers(error: Exception) -> None:
             raise error
         return [1 / item for item in items]
 
-    async def main() -> None:
-        with pytest.raises((ZeroDivisionError, DispatchError), match=str(error)):
-            await inverse(0)
-        assert await inverse(4) == 0.25
-
-    run(main())
+    with pytest.raises((ZeroDivisionError, DispatchError), match=str(error)):
+        await inverse(0)
+    assert await inverse(4) == 0.25
 
 
-def test_a_call_past_its_timeout_is_cancelled() -> None:
+async def test_a_call_past_its_timeout_is_cancelled() -> None:
     """The caller gets the exception, and the slot is free again."""
     cancelled = []
 
@@ -199,17 +183,14 @@ def test_a_call_past_its_timeout_is_cancelled() -> None:
             raise
         return items
 
-    async def main() -> None:
-        with pytest.raises(BatchTimedOut):
-            await sleep(1000.0)
-        await asyncio.sleep(0)
-        assert cancelled == [[1000.0]]
-        assert await sleep(1.0) == 1.0
-
-    run(main())
+    with pytest.raises(BatchTimedOut):
+        await sleep(1000.0)
+    await asyncio.sleep(0)
+    assert cancelled == [[1000.0]]
+    assert await sleep(1.0) == 1.0
 
 
-def test_a_call_that_turns_its_cancellation_into_an_error_keeps_the_slot() -> None:
+async def test_a_call_that_turns_its_cancellation_into_an_error_keeps_the_slot() -> None:
     """It is over, whatever it says last."""
 
     @batched(timeout=5)
@@ -220,16 +201,13 @@ def test_a_call_that_turns_its_cancellation_into_an_error_keeps_the_slot() -> No
             raise OSError("the connection broke while it was closed") from None
         return items
 
-    async def main() -> None:
-        with pytest.raises(BatchTimedOut):
-            await sleep(1000.0)
-        await asyncio.sleep(1.0)
-        assert await sleep(1.0) == 1.0
-
-    run(main())
+    with pytest.raises(BatchTimedOut):
+        await sleep(1000.0)
+    await asyncio.sleep(1.0)
+    assert await sleep(1.0) == 1.0
 
 
-def test_the_goal_is_given_in_milliseconds() -> None:
+async def test_the_goal_is_given_in_milliseconds() -> None:
     """Of the only slot nothing is heard any more: who is held is refused at the goal, after 10 s."""
 
     @batched(timeout=5, mb_max_latency=10_000)
@@ -240,20 +218,17 @@ def test_the_goal_is_given_in_milliseconds() -> None:
             await asyncio.sleep(100.0)
         return items
 
-    async def main() -> None:
-        callers = [asyncio.ensure_future(sleep(1000.0))]
-        await asyncio.sleep(0.5)
-        callers.append(asyncio.ensure_future(sleep(1.0)))
-        first, second = await asyncio.gather(*callers, return_exceptions=True)
+    callers = [asyncio.ensure_future(sleep(1000.0))]
+    await asyncio.sleep(0.5)
+    callers.append(asyncio.ensure_future(sleep(1.0)))
+    first, second = await asyncio.gather(*callers, return_exceptions=True)
 
-        assert isinstance(first, BatchTimedOut)
-        assert isinstance(second, RequestShed)
-        assert asyncio.get_running_loop().time() == pytest.approx(10, abs=1.0)
-
-    run(main())
+    assert isinstance(first, BatchTimedOut)
+    assert isinstance(second, RequestShed)
+    assert asyncio.get_running_loop().time() == pytest.approx(10, abs=1.0)
 
 
-def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
+async def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
     """One that cleans up for a while still runs: a caller meanwhile finds no worker."""
     running = 0
 
@@ -271,18 +246,15 @@ def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
             running -= 1
         return items
 
-    async def main() -> None:
-        with pytest.raises(BatchTimedOut):
-            await sleep(1000.0)
-        with pytest.raises(RequestShed, match="no_worker"):
-            await sleep(1.0)
-        await asyncio.sleep(4.0)
-        assert await sleep(1.0) == 1.0
-
-    run(main())
+    with pytest.raises(BatchTimedOut):
+        await sleep(1000.0)
+    with pytest.raises(RequestShed, match="no_worker"):
+        await sleep(1.0)
+    await asyncio.sleep(4.0)
+    assert await sleep(1.0) == 1.0
 
 
-def test_a_caller_that_leaves_disturbs_nobody() -> None:
+async def test_a_caller_that_leaves_disturbs_nobody() -> None:
     """The others of its batch get their results."""
     squares = Squares()
 
@@ -290,13 +262,10 @@ def test_a_caller_that_leaves_disturbs_nobody() -> None:
     async def square(items: list[int]) -> list[int]:
         return await squares(items)
 
-    async def main() -> list[int | BaseException]:
-        callers = [asyncio.ensure_future(square(i)) for i in range(3)]
-        await asyncio.sleep(0.5)
-        callers[1].cancel()
-        return await asyncio.gather(*callers, return_exceptions=True)
-
-    first, second, third = run(main())
+    callers = [asyncio.ensure_future(square(i)) for i in range(3)]
+    await asyncio.sleep(0.5)
+    callers[1].cancel()
+    first, second, third = await asyncio.gather(*callers, return_exceptions=True)
     assert (first, third) == (0, 4)
     assert isinstance(second, asyncio.CancelledError)
 

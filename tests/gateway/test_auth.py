@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, proxy, rows_body, served
-from tests.gateway.running import run
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 
 KEY = "a-key-of-the-tests"
@@ -78,117 +77,89 @@ def test_what_is_wrong_with_a_file_is_said_without_the_key(tmp_path: Path, text:
 
 @pytest.mark.parametrize("path", ["/echo", "/metrics", "/openapi.json", "/v1/models/model", "/nowhere"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_without_a_key_there_is_no_answer(tmp_path: Path, path: str, method: str) -> None:
+async def test_without_a_key_there_is_no_answer(tmp_path: Path, path: str, method: str) -> None:
     """Not even whether there is such a path; nothing reaches a worker."""
+    async with gateway(tmp_path, keys=KEYS) as on:
+        await on.worker(serves=service(json_api("echo")))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as on:
-            await on.worker(serves=service(json_api("echo")))
+        for headers in ({}, {"x-api-key": "not-a-key-of-the-tests"}):
+            reply = await on.http.request(method, path, json=[1], headers=headers)
 
-            for headers in ({}, {"x-api-key": "not-a-key-of-the-tests"}):
-                reply = await on.http.request(method, path, json=[1], headers=headers)
-
-                assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
-                assert "Authorization: Bearer KEY" in reply.text
-
-    run(scenario())
+            assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+            assert "Authorization: Bearer KEY" in reply.text
 
 
-def test_the_page_that_asks_for_the_key_needs_none(tmp_path: Path) -> None:
+async def test_the_page_that_asks_for_the_key_needs_none(tmp_path: Path) -> None:
     """It and its files are the same everywhere; what it shows has another path. Only looking is free."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as on:
-            page = await on.http.get("/docs")
-            assert page.status_code == 200
-            [script] = re.findall(r'"(docs/docs\.js[^"]*)"', page.text)
-            assert "openapi.json" in (await on.http.get(f"/{script}")).text
-            assert "default-src 'none'" in page.headers["content-security-policy"]
-            assert (await on.http.post("/docs")).status_code == 401
-
-    run(scenario())
+    async with gateway(tmp_path, keys=KEYS) as on:
+        page = await on.http.get("/docs")
+        assert page.status_code == 200
+        [script] = re.findall(r'"(docs/docs\.js[^"]*)"', page.text)
+        assert "openapi.json" in (await on.http.get(f"/{script}")).text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert (await on.http.post("/docs")).status_code == 401
 
 
-def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
+async def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
     """Requests for batches and plain ones, the second time too, when the head is known."""
+    async with gateway(tmp_path, keys=KEYS) as on:
+        worker = await on.worker(serves=service(json_api("echo")))
+        on.http.headers.update(WITH_KEY)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as on:
-            worker = await on.worker(serves=service(json_api("echo")))
-            on.http.headers.update(WITH_KEY)
-
-            for value in ([1], [2]):
-                _, reply = await on.echo(worker, "/echo", value)
-                assert (reply.status_code, reply.json()) == (200, value)
-            assert (await on.http.get("/metrics")).status_code == 200
-            says = "there is no /nowhere here; the apis are at POST /echo"
-            assert problem(await on.http.get("/nowhere"), 404) == says
-
-    run(scenario())
+        for value in ([1], [2]):
+            _, reply = await on.echo(worker, "/echo", value)
+            assert (reply.status_code, reply.json()) == (200, value)
+        assert (await on.http.get("/metrics")).status_code == 200
+        says = "there is no /nowhere here; the apis are at POST /echo"
+        assert problem(await on.http.get("/nowhere"), 404) == says
 
 
-def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
+async def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
     """Heads are known by all their bytes."""
+    async with gateway(tmp_path, keys=KEYS) as on:
+        worker = await on.worker(serves=service(json_api("echo")))
+        for _ in range(2):
+            asking = asyncio.create_task(on.http.post("/echo", json=[1], headers=WITH_KEY))
+            batch, body = await worker.batch()
+            worker.answer(batch, [body])
+            assert (await asking).status_code == 200
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as on:
-            worker = await on.worker(serves=service(json_api("echo")))
-            for _ in range(2):
-                asking = asyncio.create_task(on.http.post("/echo", json=[1], headers=WITH_KEY))
-                batch, body = await worker.batch()
-                worker.answer(batch, [body])
-                assert (await asking).status_code == 200
-
-            assert (await on.http.post("/echo", json=[1])).status_code == 401
-
-    run(scenario())
+        assert (await on.http.post("/echo", json=[1])).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
-def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
+async def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
     """Whoever restarts or routes must see it."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as on:
-            await on.worker()
-            assert (await on.http.get(path)).status_code == 200
-
-    run(scenario())
+    async with gateway(tmp_path, keys=KEYS) as on:
+        await on.worker()
+        assert (await on.http.get(path)).status_code == 200
 
 
-def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:
+async def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:
     """For what it merges and for what it passes on; the servers behind see none who has no key."""
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, keys=KEYS) as on:
+        for path in (V1.decode(), "/metrics", "/anything/else"):
+            reply = await on.http.post(path, content=rows_body(1))
+            assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+        assert not model.calls
+        assert (await on.http.get("/readyz")).status_code == 200
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, keys=KEYS) as on:
-            for path in (V1.decode(), "/metrics", "/anything/else"):
-                reply = await on.http.post(path, content=rows_body(1))
-                assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
-            assert not model.calls
-            assert (await on.http.get("/readyz")).status_code == 200
-
-            with_key = await on.http.post(V1.decode(), content=rows_body(1), headers=WITH_KEY)
-            assert with_key.json()["predictions"] == [2]
-
-    run(scenario())
+        with_key = await on.http.post(V1.decode(), content=rows_body(1), headers=WITH_KEY)
+        assert with_key.json()["predictions"] == [2]
 
 
 @pytest.mark.parametrize("header", [WITH_KEY, {"x-api-key": KEY}])
 @pytest.mark.parametrize("path", [V1.decode(), "/anything/else"])
-def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> None:
+async def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> None:
     """In merged calls and in requests that it passes through: the servers may want it, too."""
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, keys=KEYS) as on:
+        assert (await on.http.post(path, content=rows_body(1), headers=header)).status_code == 200
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, keys=KEYS) as on:
-            assert (await on.http.post(path, content=rows_body(1), headers=header)).status_code == 200
-
-            [call] = model.calls
-            [(name, value)] = header.items()
-            assert call.header(name.encode()) == value.encode()
-
-    run(scenario())
+        [call] = model.calls
+        [(name, value)] = header.items()
+        assert call.header(name.encode()) == value.encode()
 
 
 def of(app: object) -> httpx.AsyncClient:
@@ -196,44 +167,36 @@ def of(app: object) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway")  # type: ignore[arg-type]
 
 
-def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> None:
+async def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> None:
     """Who reaches that needs no key; health is told at both, apis and models at the other only."""
+    async with (
+        gateway(tmp_path, keys=KEYS, admin=True) as on,
+        of(on.gateway.front_end.admin_app) as admin,
+    ):
+        await on.worker(serves=service(json_api("echo")))
 
-    async def scenario() -> None:
-        async with (
-            gateway(tmp_path, keys=KEYS, admin=True) as on,
-            of(on.gateway.front_end.admin_app) as admin,
-        ):
-            await on.worker(serves=service(json_api("echo")))
-
-            assert (await admin.get("/metrics")).status_code == 200
-            assert (await on.http.get("/metrics", headers=WITH_KEY)).status_code == 404
-            for path in ("/docs", "/openapi.json"):
-                assert (await admin.get(path)).status_code == 404
-                assert (await on.http.get(path, headers=WITH_KEY)).status_code == 200
-            for client in (admin, on.http):
-                assert (await client.get("/readyz")).status_code == 200
-            assert (await on.http.get("/v2", headers=WITH_KEY)).status_code == 200
-            for path in ("/echo", "/v2"):
-                assert (await admin.get(path)).status_code == 404
-
-    run(scenario())
+        assert (await admin.get("/metrics")).status_code == 200
+        assert (await on.http.get("/metrics", headers=WITH_KEY)).status_code == 404
+        for path in ("/docs", "/openapi.json"):
+            assert (await admin.get(path)).status_code == 404
+            assert (await on.http.get(path, headers=WITH_KEY)).status_code == 200
+        for client in (admin, on.http):
+            assert (await client.get("/readyz")).status_code == 200
+        assert (await on.http.get("/v2", headers=WITH_KEY)).status_code == 200
+        for path in ("/echo", "/v2"):
+            assert (await admin.get(path)).status_code == 404
 
 
-def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clients(tmp_path: Path) -> None:
+async def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clients(tmp_path: Path) -> None:
     """A path that the proxy does not need itself is the server's."""
+    model = Model(doubles)
+    async with (
+        served(model) as url,
+        proxy(url, admin=True) as on,
+        of(on.proxy.front_end.admin_app) as admin,
+    ):
+        assert "uncork_workers" in (await admin.get("/metrics")).text
+        assert (await admin.post(V1.decode())).status_code == 404
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with (
-            served(model) as url,
-            proxy(url, admin=True) as on,
-            of(on.proxy.front_end.admin_app) as admin,
-        ):
-            assert "uncork_workers" in (await admin.get("/metrics")).text
-            assert (await admin.post(V1.decode())).status_code == 404
-
-            await on.http.get("/metrics")
-            assert [call.target for call in model.calls] == [b"/metrics"]
-
-    run(scenario())
+        await on.http.get("/metrics")
+        assert [call.target for call in model.calls] == [b"/metrics"]

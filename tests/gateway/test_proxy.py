@@ -24,7 +24,7 @@ from tests.gateway.proxy_stage import (
     served,
     sizes,
 )
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.backends import known_models
 from uncork_gateway.proxy import Proxy, ProxySettings
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
@@ -72,34 +72,26 @@ PASSED = [
 
 
 @pytest.mark.parametrize(("protocol", "target", "body"), MERGED)
-def test_predictions_are_merged(protocol: Any, target: bytes, body: bytes) -> None:
+async def test_predictions_are_merged(protocol: Any, target: bytes, body: bytes) -> None:
     """By the paths of the protocol; what is sent on is the target as it came."""
+    model = Model(dumb)
+    async with served(model) as url, proxy(url, protocol=protocol) as on:
+        reply = await on.ask(body, target).reply()
 
-    async def scenario() -> None:
-        model = Model(dumb)
-        async with served(model) as url, proxy(url, protocol=protocol) as on:
-            reply = await on.ask(body, target).reply()
-
-            assert (reply.status, reply.headers["x-batch-size"]) == (200, "1")
-            assert [call.target for call in model.calls] == [target]
-
-    run(scenario())
+        assert (reply.status, reply.headers["x-batch-size"]) == (200, "1")
+        assert [call.target for call in model.calls] == [target]
 
 
 @pytest.mark.parametrize(("protocol", "target", "body"), PASSED)
-def test_other_requests_are_passed_through(protocol: Any, target: bytes, body: bytes) -> None:
+async def test_other_requests_are_passed_through(protocol: Any, target: bytes, body: bytes) -> None:
     """Those of other protocols, too; bodies as they came."""
+    model = Model(lambda call: Reply(b"anything", 200, ((b"content-length", b"8"),)))
+    async with served(model) as url, proxy(url, protocol=protocol) as on:
+        reply = await on.ask(body, target).reply()
 
-    async def scenario() -> None:
-        model = Model(lambda call: Reply(b"anything", 200, ((b"content-length", b"8"),)))
-        async with served(model) as url, proxy(url, protocol=protocol) as on:
-            reply = await on.ask(body, target).reply()
-
-            assert (reply.status, reply.body) == (200, b"anything")
-            assert "x-batch-id" not in reply.headers
-            assert [(call.target, call.body) for call in model.calls] == [(target, body)]
-
-    run(scenario())
+        assert (reply.status, reply.body) == (200, b"anything")
+        assert "x-batch-id" not in reply.headers
+        assert [(call.target, call.body) for call in model.calls] == [(target, body)]
 
 
 @pytest.mark.parametrize(
@@ -111,38 +103,29 @@ def test_other_requests_are_passed_through(protocol: Any, target: bytes, body: b
         ("auto", b"/v1/models/m/versions/1:predict", ["predictions"]),
     ],
 )
-def test_only_kserve_s_answers_name_their_batch(protocol: Any, target: bytes, names: list[str]) -> None:
+async def test_only_kserve_s_answers_name_their_batch(protocol: Any, target: bytes, names: list[str]) -> None:
     """TensorFlow Serving's have no place for it."""
+    async with served(Model(doubles)) as url, proxy(url, protocol=protocol) as on:
+        reply = await on.ask(ROWS, target).reply()
 
-    async def scenario() -> None:
-        async with served(Model(doubles)) as url, proxy(url, protocol=protocol) as on:
-            reply = await on.ask(ROWS, target).reply()
-
-            assert list(json.loads(reply.body)) == names
-
-    run(scenario())
+        assert list(json.loads(reply.body)) == names
 
 
-def test_columns_are_merged() -> None:
+async def test_columns_are_merged() -> None:
     """A server that answers in columns is understood."""
 
     def server(call: Call) -> Reply:
         columns = json.loads(call.body)["inputs"]
         return Reply(json.dumps({"outputs": {name: columns[name] for name in columns}}).encode())
 
-    async def scenario() -> None:
-        model = Model(server)
-        async with served(model) as url, proxy(url, protocol="tfserving") as on:
-            asked = [{"a": [1, 2], "b": [[3], [4]]}, {"b": [[6]], "a": [5]}]
-            bodies = [json.dumps({"inputs": columns}).encode() for columns in asked]
-            replies = await on.replies([on.ask(body) for body in bodies])
+    model = Model(server)
+    async with served(model) as url, proxy(url, protocol="tfserving") as on:
+        asked = [{"a": [1, 2], "b": [[3], [4]]}, {"b": [[6]], "a": [5]}]
+        bodies = [json.dumps({"inputs": columns}).encode() for columns in asked]
+        replies = await on.replies([on.ask(body) for body in bodies])
 
-            assert [json.loads(reply.body) for reply in replies] == [
-                {"outputs": columns} for columns in asked
-            ]
-            assert model.bodies() == [{"inputs": {"a": [1, 2, 5], "b": [[3], [4], [6]]}}]
-
-    run(scenario())
+        assert [json.loads(reply.body) for reply in replies] == [{"outputs": columns} for columns in asked]
+        assert model.bodies() == [{"inputs": {"a": [1, 2, 5], "b": [[3], [4], [6]]}}]
 
 
 def knows_m(call: Call) -> Reply:
@@ -150,307 +133,249 @@ def knows_m(call: Call) -> Reply:
     return doubles(call) if call.target == V1 else Reply(b'{"error": "no such model"}', 404, (JSON,))
 
 
-def test_names_that_clients_invent_leave_no_trace() -> None:
+async def test_names_that_clients_invent_leave_no_trace() -> None:
     """In /metrics or /status. Their requests are merged, and counted under one name."""
+    model = Model(knows_m)
+    async with served(model) as url, proxy(url) as on:
+        for number in range(50):
+            target = b"/v1/models/invented-%d:predict" % number
+            replies = await on.replies([on.ask(ROWS, target), on.ask(ROWS, target), on.ask(ROWS)])
+            assert [reply.status for reply in replies] == [404, 404, 200]
+            assert {reply.headers["x-batch-size"] for reply in replies[:2]} == {"2"}
 
-    async def scenario() -> None:
-        model = Model(knows_m)
-        async with served(model) as url, proxy(url) as on:
-            for number in range(50):
-                target = b"/v1/models/invented-%d:predict" % number
-                replies = await on.replies([on.ask(ROWS, target), on.ask(ROWS, target), on.ask(ROWS)])
-                assert [reply.status for reply in replies] == [404, 404, 200]
-                assert {reply.headers["x-batch-size"] for reply in replies[:2]} == {"2"}
-
-            metrics, status = await on.http.get("/metrics"), (await on.http.get("/status")).json()
-            assert "invented" not in metrics.text
-            assert 'uncork_requests_total{api="(unknown)",status="404"} 100.0' in metrics.text
-            assert [api["name"] for api in status["apis"]] == ["m", "(unknown)"]
-            assert status["apis"][1]["requests"] == {"404": 100}
-
-    run(scenario())
+        metrics, status = await on.http.get("/metrics"), (await on.http.get("/status")).json()
+        assert "invented" not in metrics.text
+        assert 'uncork_requests_total{api="(unknown)",status="404"} 100.0' in metrics.text
+        assert [api["name"] for api in status["apis"]] == ["m", "(unknown)"]
+        assert status["apis"][1]["requests"] == {"404": 100}
 
 
-def test_no_number_of_models_keeps_a_new_one_from_being_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_number_of_models_keeps_a_new_one_from_being_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor from being counted: the one that is idle longest makes room."""
     monkeypatch.setattr(known_models, "_MOST", 2)
 
-    async def scenario() -> None:
-        model = Model(dumb)
-        async with served(model) as url, proxy(url) as on:
-            for name in (b"a", b"b", b"c", b"d", b"a?x=1", b"a", b"c", b"b"):
-                path, _, query = name.partition(b"?")
-                reply = await on.ask(ROWS, b"/v1/models/%b:predict?%b" % (path, query)).reply()
-                assert (reply.status, "x-batch-id" in reply.headers) == (200, True)
+    model = Model(dumb)
+    async with served(model) as url, proxy(url) as on:
+        for name in (b"a", b"b", b"c", b"d", b"a?x=1", b"a", b"c", b"b"):
+            path, _, query = name.partition(b"?")
+            reply = await on.ask(ROWS, b"/v1/models/%b:predict?%b" % (path, query)).reply()
+            assert (reply.status, "x-batch-id" in reply.headers) == (200, True)
 
-            status = (await on.http.get("/status")).json()
-            assert [api["name"] for api in status["apis"]] == ["b", "c", "(unknown)"]
-
-    run(scenario())
+        status = (await on.http.get("/status")).json()
+        assert [api["name"] for api in status["apis"]] == ["b", "c", "(unknown)"]
 
 
-def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is another model that makes room."""
     monkeypatch.setattr(known_models, "_MOST", 2)
 
-    async def scenario() -> None:
-        async with served(Model(dumb)) as url, proxy(url) as on:
-            for name, body in ((b"a", TENSORS), (b"b", TENSORS), (b"a", ALONE), (b"c", TENSORS)):
-                assert (await on.ask(body, b"/v2/models/%b/infer" % name).reply()).status == 200
+    async with served(Model(dumb)) as url, proxy(url) as on:
+        for name, body in ((b"a", TENSORS), (b"b", TENSORS), (b"a", ALONE), (b"c", TENSORS)):
+            assert (await on.ask(body, b"/v2/models/%b/infer" % name).reply()).status == 200
 
-            status = (await on.http.get("/status")).json()
-            assert [api["name"] for api in status["apis"]] == ["a", "c", "(unknown)"]
-
-    run(scenario())
+        status = (await on.http.get("/status")).json()
+        assert [api["name"] for api in status["apis"]] == ["a", "c", "(unknown)"]
 
 
-def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """By /metrics and /status; its next request is merged as the first was."""
     monkeypatch.setattr(known_models, "_IDLE_S", 0.0)
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url) as on:
-            for _ in range(2):
-                assert predictions(await on.ask(ROWS).reply()) == [2]
-                await turns()
-                assert 'api="m"' not in (await on.http.get("/metrics")).text
-                apis = (await on.http.get("/status")).json()["apis"]
-                assert [api["name"] for api in apis] == ["(unknown)"]
-
-    run(scenario())
+    model = Model(doubles)
+    async with served(model) as url, proxy(url) as on:
+        for _ in range(2):
+            assert predictions(await on.ask(ROWS).reply()) == [2]
+            await turns()
+            assert 'api="m"' not in (await on.http.get("/metrics")).text
+            apis = (await on.http.get("/status")).json()["apis"]
+            assert [api["name"] for api in apis] == ["(unknown)"]
 
 
 @pytest.mark.parametrize("name", [b"%1b", b"a" * 257, b"(unknown)", b"%28unknown%29"])
-def test_names_that_cannot_be_shown_are_passed_through(name: bytes) -> None:
+async def test_names_that_cannot_be_shown_are_passed_through(name: bytes) -> None:
     """In a log or as a label of metrics."""
+    model = Model(lambda call: Reply(b'{"predictions":[1]}', 200, ((b"content-length", b"19"),)))
+    async with served(model) as url, proxy(url) as on:
+        reply = await on.ask(ROWS, b"/v1/models/%b:predict" % name).reply()
 
-    async def scenario() -> None:
-        model = Model(lambda call: Reply(b'{"predictions":[1]}', 200, ((b"content-length", b"19"),)))
-        async with served(model) as url, proxy(url) as on:
-            reply = await on.ask(ROWS, b"/v1/models/%b:predict" % name).reply()
-
-            assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
-
-    run(scenario())
+        assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
 
 
 # Holding, calling, refusing
 
 
-def test_a_request_is_held_no_longer_than_is_said() -> None:
+async def test_a_request_is_held_no_longer_than_is_said() -> None:
     """Whatever the policy; without the bound it would wait for a full call."""
-
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, policy="fixed:3600000", max_hold_s=0.01) as on:
-            assert predictions(await on.ask(ROWS).reply()) == [2]
-
-    run(scenario())
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, policy="fixed:3600000", max_hold_s=0.01) as on:
+        assert predictions(await on.ask(ROWS).reply()) == [2]
 
 
-def test_a_full_call_is_not_held() -> None:
+async def test_a_full_call_is_not_held() -> None:
     """The last row that fits sets it off."""
+    model = Model(doubles)
+    settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600, "max_batch_rows": 3}
+    async with served(model) as url, proxy(url, **settings) as on:
+        callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
+        await turns(50)
+        assert model.calls == []
+        callers.append(on.ask(rows_body(3)))
+        await on.replies(callers)
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600, "max_batch_rows": 3}
-        async with served(model) as url, proxy(url, **settings) as on:
-            callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
-            await turns(50)
-            assert model.calls == []
-            callers.append(on.ask(rows_body(3)))
-            await on.replies(callers)
-
-            assert sizes(model) == [3]
-
-    run(scenario())
+        assert sizes(model) == [3]
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_each_server_runs_so_many_calls_at_a_time(concurrency: int) -> None:
+async def test_each_server_runs_so_many_calls_at_a_time(concurrency: int) -> None:
     """Calls go to all servers; the next starts when one has ended."""
-
-    async def scenario() -> None:
-        models = [Model(doubles), Model(doubles)]
-        async with (
-            served(models[0]) as one,
-            served(models[1]) as two,
-            proxy(one, two, concurrency=concurrency, policy="none") as on,
-        ):
-            while f'{{state="idle"}} {2 * concurrency}.0' not in (await on.http.get("/metrics")).text:
-                pass
-            for model in models:
-                model.gate.clear()
-            callers = [on.ask(rows_body(row)) for row in range(9)]
-            for model in models:
-                await model.called(concurrency)
-            await turns(50)
-            assert [len(model.calls) for model in models] == [concurrency] * 2
-            for model in models:
-                model.gate.set()
-
-            replies = await on.replies(callers)
-            assert [predictions(reply) for reply in replies] == [[2 * row] for row in range(9)]
-
-    run(scenario())
-
-
-def test_only_a_goal_refuses_those_who_are_late() -> None:
-    """Behind a call that takes for ever, once it is known how long one takes: 503, and when to try again."""
-
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, goal_s=0.25) as hasty, proxy(url) as patient:
-            for row in range(8):
-                await patient.ask(rows_body(row)).reply()
-                await hasty.ask(rows_body(row)).reply()
+    models = [Model(doubles), Model(doubles)]
+    async with (
+        served(models[0]) as one,
+        served(models[1]) as two,
+        proxy(one, two, concurrency=concurrency, policy="none") as on,
+    ):
+        while f'{{state="idle"}} {2 * concurrency}.0' not in (await on.http.get("/metrics")).text:
+            pass
+        for model in models:
             model.gate.clear()
-            running = [patient.ask(rows_body(1)), hasty.ask(rows_body(2))]
-            await model.called(16 + 2)
-            held, late = patient.ask(rows_body(3)), hasty.ask(rows_body(4))
-            refused = await late.reply()
-            assert held.received == b""
+        callers = [on.ask(rows_body(row)) for row in range(9)]
+        for model in models:
+            await model.called(concurrency)
+        await turns(50)
+        assert [len(model.calls) for model in models] == [concurrency] * 2
+        for model in models:
             model.gate.set()
 
-            assert [predictions(await caller.reply()) for caller in (*running, held)] == [[2], [4], [6]]
-            message = (
-                "overloaded: this request cannot be answered within the latency goal, or its client's time"
-            )
-            assert error(refused, 503) == message
-            assert int(refused.headers["retry-after"]) >= 1
+        replies = await on.replies(callers)
+        assert [predictions(reply) for reply in replies] == [[2 * row] for row in range(9)]
 
-    run(scenario())
+
+async def test_only_a_goal_refuses_those_who_are_late() -> None:
+    """Behind a call that takes for ever, once it is known how long one takes: 503, and when to try again."""
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, goal_s=0.25) as hasty, proxy(url) as patient:
+        for row in range(8):
+            await patient.ask(rows_body(row)).reply()
+            await hasty.ask(rows_body(row)).reply()
+        model.gate.clear()
+        running = [patient.ask(rows_body(1)), hasty.ask(rows_body(2))]
+        await model.called(16 + 2)
+        held, late = patient.ask(rows_body(3)), hasty.ask(rows_body(4))
+        refused = await late.reply()
+        assert held.received == b""
+        model.gate.set()
+
+        assert [predictions(await caller.reply()) for caller in (*running, held)] == [[2], [4], [6]]
+        message = "overloaded: this request cannot be answered within the latency goal, or its client's time"
+        assert error(refused, 503) == message
+        assert int(refused.headers["retry-after"]) >= 1
 
 
 @pytest.mark.parametrize("target", [V1, V2])
-def test_without_a_healthy_server_it_is_503(target: bytes) -> None:
+async def test_without_a_healthy_server_it_is_503(target: bytes) -> None:
     """At once, in the form of the protocol."""
+    async with fake_server(dumb) as server:
+        await server.stop()
+        async with proxy(server.url, healthy=False) as on:
+            reply = await on.ask(ROWS if target == V1 else TENSORS, target).reply()
 
-    async def scenario() -> None:
-        async with fake_server(dumb) as server:
-            await server.stop()
-            async with proxy(server.url, healthy=False) as on:
-                reply = await on.ask(ROWS if target == V1 else TENSORS, target).reply()
-
-                assert error(reply, 503) == "no model server is ready"
-                assert reply.headers["retry-after"] == "1"
-
-    run(scenario())
+            assert error(reply, 503) == "no model server is ready"
+            assert reply.headers["retry-after"] == "1"
 
 
-def test_what_is_held_at_the_end_is_answered() -> None:
+async def test_what_is_held_at_the_end_is_answered() -> None:
     """In one call, at once; what comes later is refused, and the drain ends when all have been answered."""
+    model = Model(doubles)
+    settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600}
+    async with served(model) as url, proxy(url, **settings) as on:
+        model.gate.clear()
+        callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
+        await turns()
+        draining = asyncio.create_task(on.proxy.front_end.drain())
+        await model.called(1)
+        late = await on.ask(rows_body(3)).reply()
+        passed = await on.http.get("/v1/models")
+        assert not draining.done()
+        model.gate.set()
+        replies = await on.replies(callers)
+        await draining
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600}
-        async with served(model) as url, proxy(url, **settings) as on:
-            model.gate.clear()
-            callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
-            await turns()
-            draining = asyncio.create_task(on.proxy.front_end.drain())
-            await model.called(1)
-            late = await on.ask(rows_body(3)).reply()
-            passed = await on.http.get("/v1/models")
-            assert not draining.done()
-            model.gate.set()
-            replies = await on.replies(callers)
-            await draining
-
-            assert [predictions(reply) for reply in replies] == [[2], [4]]
-            assert sizes(model) == [2]
-            assert error(late, 503) == "the server is shutting down"
-            assert int(late.headers["retry-after"]) >= 1
-            assert error(passed, 503) == "the server is shutting down"
-
-    run(scenario())
+        assert [predictions(reply) for reply in replies] == [[2], [4]]
+        assert sizes(model) == [2]
+        assert error(late, 503) == "the server is shutting down"
+        assert int(late.headers["retry-after"]) >= 1
+        assert error(passed, 503) == "the server is shutting down"
 
 
 # What it tells of itself
 
 
-def test_a_proxy_is_alive_whatever_its_servers_are() -> None:
+async def test_a_proxy_is_alive_whatever_its_servers_are() -> None:
     """The process works."""
+    async with fake_server(dumb) as server:
+        await server.stop()
+        async with proxy(server.url, healthy=False) as on:
+            alive = await on.http.get("/livez")
 
-    async def scenario() -> None:
-        async with fake_server(dumb) as server:
-            await server.stop()
-            async with proxy(server.url, healthy=False) as on:
-                alive = await on.http.get("/livez")
-
-                assert (alive.status_code, alive.text) == (200, "alive\n")
-
-    run(scenario())
+            assert (alive.status_code, alive.text) == (200, "alive\n")
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
-def test_a_proxy_is_ready_while_a_server_is_healthy(path: str) -> None:
+async def test_a_proxy_is_ready_while_a_server_is_healthy(path: str) -> None:
     """Else it says what is wrong with each."""
-
-    async def scenario() -> None:
-        async with fake_server(dumb) as well, fake_server(dumb) as ill:
-            await ill.stop()
-            async with proxy(well.url, ill.url) as on:
-                ready = await on.http.get(path)
-                assert (ready.status_code, ready.text) == (200, "ready\n")
-                await on.proxy.front_end.drain()
-                assert error(await on.http.get(path), 503) == "the server is shutting down"
-            async with proxy(ill.url, healthy=False) as on:
-                message = error(await on.http.get(path), 503)
-                assert message.startswith(f"no server is healthy: {ill.url}: ")
-
-    run(scenario())
+    async with fake_server(dumb) as well, fake_server(dumb) as ill:
+        await ill.stop()
+        async with proxy(well.url, ill.url) as on:
+            ready = await on.http.get(path)
+            assert (ready.status_code, ready.text) == (200, "ready\n")
+            await on.proxy.front_end.drain()
+            assert error(await on.http.get(path), 503) == "the server is shutting down"
+        async with proxy(ill.url, healthy=False) as on:
+            message = error(await on.http.get(path), 503)
+            assert message.startswith(f"no server is healthy: {ill.url}: ")
 
 
-def test_servers_that_fail_their_health_check_get_nothing() -> None:
+async def test_servers_that_fail_their_health_check_get_nothing() -> None:
     """They are said to be what they answer; what is healthy gets all."""
 
     def script(call: Call) -> Reply:
         return Reply(b"", 500) if call.target == b"/v2/health/ready" else doubles(call)
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        model.script = lambda call: Reply(b"") if call.target == b"/v2/health/ready" else doubles(call)
-        ill = Model(script)
-        async with (
-            served(model) as url,
-            served(ill) as other,
-            proxy(url, other, health_path="/v2/health/ready") as on,
-        ):
-            await ill.called(1)
-            await on.replies([on.ask(rows_body(row)) for row in range(3)])
+    model = Model(doubles)
+    model.script = lambda call: Reply(b"") if call.target == b"/v2/health/ready" else doubles(call)
+    ill = Model(script)
+    async with (
+        served(model) as url,
+        served(ill) as other,
+        proxy(url, other, health_path="/v2/health/ready") as on,
+    ):
+        await ill.called(1)
+        await on.replies([on.ask(rows_body(row)) for row in range(3)])
 
-            assert {call.target for call in ill.calls} == {b"/v2/health/ready"}
-
-    run(scenario())
+        assert {call.target for call in ill.calls} == {b"/v2/health/ready"}
 
 
-def test_metrics_are_by_model() -> None:
+async def test_metrics_are_by_model() -> None:
     """Counts, rows in calls, and what may be outstanding. A model has its own from its first answer on."""
+    async with served(Model(doubles)) as url, proxy(url, concurrency=3) as on:
+        await on.ask(rows_body(0)).reply()
+        await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(3)), on.ask(b"{")])
+        await turns()
+        page = await on.http.get("/metrics")
 
-    async def scenario() -> None:
-        async with served(Model(doubles)) as url, proxy(url, concurrency=3) as on:
-            await on.ask(rows_body(0)).reply()
-            await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(3)), on.ask(b"{")])
-            await turns()
-            page = await on.http.get("/metrics")
-
-            assert page.headers["content-type"] == CONTENT_TYPE
-            samples = {
-                (sample.name, *sorted(sample.labels.items())): sample.value
-                for family in text_string_to_metric_families(page.text)
-                for sample in family.samples
-            }
-            model = ("api", "m")
-            assert samples["uncork_requests_total", model, ("status", "200")] == 3
-            assert samples["uncork_requests_total", model, ("status", "400")] == 1
-            assert samples["uncork_batch_rows_sum", model] == 3
-            assert samples["uncork_batch_rows_sum", ("api", "(unknown)")] == 1
-            assert samples["uncork_workers", ("state", "idle")] == 3
-            assert samples["uncork_workers", ("state", "busy")] == 0
-
-    run(scenario())
+        assert page.headers["content-type"] == CONTENT_TYPE
+        samples = {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(page.text)
+            for sample in family.samples
+        }
+        model = ("api", "m")
+        assert samples["uncork_requests_total", model, ("status", "200")] == 3
+        assert samples["uncork_requests_total", model, ("status", "400")] == 1
+        assert samples["uncork_batch_rows_sum", model] == 3
+        assert samples["uncork_batch_rows_sum", ("api", "(unknown)")] == 1
+        assert samples["uncork_workers", ("state", "idle")] == 3
+        assert samples["uncork_workers", ("state", "busy")] == 0
 
 
 @pytest.mark.parametrize(
@@ -466,11 +391,7 @@ def test_metrics_are_by_model() -> None:
         (["http://a"], {"health_path": "ready"}, "the health path must begin with /, got 'ready'"),
     ],
 )
-def test_wrong_settings_are_refused(urls: list[str], settings: dict[str, Any], message: str) -> None:
+async def test_wrong_settings_are_refused(urls: list[str], settings: dict[str, Any], message: str) -> None:
     """Before anything is started."""
-
-    async def scenario() -> None:
-        with pytest.raises(ValueError, match=message):
-            Proxy(urls, ProxySettings(**settings))
-
-    run(scenario())
+    with pytest.raises(ValueError, match=message):
+        Proxy(urls, ProxySettings(**settings))

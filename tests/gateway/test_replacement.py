@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import Caller, Front
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Failed, Hello, Ready
@@ -58,108 +58,95 @@ async def replacing(folder: Path, **settings: Any) -> AsyncIterator[Replacing]:
         await made.close()
 
 
-def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
+async def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
     """What runs by the old worker, what is held by the new one; the old one goes when it has answered."""
+    async with replacing(tmp_path) as on:
+        old = await on.worker()
+        asking = [on.post("/echo", 0)]
+        running, _ = await old.batch()
+        asking.append(on.post("/echo", 1))
+        await turns(50)
+        new = await on.standby(2)
+        assert on.gateway.take_over([2]) == {1}
+        old.answer(running, [b'"old"'])
+        held, _ = await new.batch()
+        new.answer(held, [b'"new"'])
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker()
-            asking = [on.post("/echo", 0)]
-            running, _ = await old.batch()
-            asking.append(on.post("/echo", 1))
-            await turns(50)
-            new = await on.standby(2)
-            assert on.gateway.take_over([2]) == {1}
-            old.answer(running, [b'"old"'])
-            held, _ = await new.batch()
-            new.answer(held, [b'"new"'])
-
-            assert [(await one).json() for one in asking] == ["old", "new"]
-            await old.dropped()
-            assert on.gateway.events.files == {"2.py"}
-
-    run(scenario())
+        assert [(await one).json() for one in asking] == ["old", "new"]
+        await old.dropped()
+        assert on.gateway.events.files == {"2.py"}
 
 
-def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Path) -> None:
+async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Path) -> None:
     """Not before; a request that is held for an api that there is no more gets an honest answer."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"), json_api("new"))
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker(serves=first)
-            asking = on.post("/both", 0)
-            running, _ = await old.batch()
-            held = on.post("/old", 1)
-            new = await on.standby(2, serves=second)
-            problem(await on.http.post("/new", json=1), 404)
+    async with replacing(tmp_path) as on:
+        old = await on.worker(serves=first)
+        asking = on.post("/both", 0)
+        running, _ = await old.batch()
+        held = on.post("/old", 1)
+        new = await on.standby(2, serves=second)
+        problem(await on.http.post("/new", json=1), 404)
 
-            on.gateway.take_over([2])
+        on.gateway.take_over([2])
 
-            assert 'uncork_goal_seconds{api="new"}' in (await on.http.get("/metrics")).text
-            assert 'uncork_goal_seconds{api="old"}' not in (await on.http.get("/metrics")).text
-            problem(await on.http.post("/old", json=1), 404)
-            late = on.post("/new", 2)
-            await turns(50)
-            old.answer(running, [b'"old"'])
-            batch, _ = await new.batch()
-            new.answer(batch, [b'"new"'])
-            assert batch.api == "new"
-            assert [(await asking).json(), (await late).json()] == ["old", "new"]
-            gone = await held
-            assert problem(gone, 503) == "this api was removed while the request was queued"
-            assert gone.headers["retry-after"] == "1"
-
-    run(scenario())
+        assert 'uncork_goal_seconds{api="new"}' in (await on.http.get("/metrics")).text
+        assert 'uncork_goal_seconds{api="old"}' not in (await on.http.get("/metrics")).text
+        problem(await on.http.post("/old", json=1), 404)
+        late = on.post("/new", 2)
+        await turns(50)
+        old.answer(running, [b'"old"'])
+        batch, _ = await new.batch()
+        new.answer(batch, [b'"new"'])
+        assert batch.api == "new"
+        assert [(await asking).json(), (await late).json()] == ["old", "new"]
+        gone = await held
+        assert problem(gone, 503) == "this api was removed while the request was queued"
+        assert gone.headers["retry-after"] == "1"
 
 
-def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None:
+async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None:
     """Once its requests are answered; one whose body arrives after that gets an honest answer."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker(serves=first)
-            await on.echo(old, "/old", 1)
-            front = Front(on.gateway)
-            uploading = Caller(front)
-            uploading.send(b"POST /old HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\n\r\n")
-            await on.standby(2, serves=second)
-            assert 'api="old"' in (await on.http.get("/metrics")).text
+    async with replacing(tmp_path) as on:
+        old = await on.worker(serves=first)
+        await on.echo(old, "/old", 1)
+        front = Front(on.gateway)
+        uploading = Caller(front)
+        uploading.send(b"POST /old HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\n\r\n")
+        await on.standby(2, serves=second)
+        assert 'api="old"' in (await on.http.get("/metrics")).text
 
-            on.gateway.take_over([2])
+        on.gateway.take_over([2])
 
-            metrics = (await on.http.get("/metrics")).text
-            assert 'api="old"' not in metrics
-            assert 'api="both"' in metrics
-            uploading.send(b"1")
-            reply = await uploading.reply()
-            assert (reply.status, b"this api was removed" in reply.body) == (503, True)
-            assert 'api="old"' not in (await on.http.get("/metrics")).text
-
-    run(scenario())
+        metrics = (await on.http.get("/metrics")).text
+        assert 'api="old"' not in metrics
+        assert 'api="both"' in metrics
+        uploading.send(b"1")
+        reply = await uploading.reply()
+        assert (reply.status, b"this api was removed" in reply.body) == (503, True)
+        assert 'api="old"' not in (await on.http.get("/metrics")).text
 
 
-def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
+async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
     """It is served again, and counted from zero."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker(serves=first)
-            await on.echo(old, "/old", 1)
-            for pid, served in ((2, second), (3, first)):
-                new = await on.standby(pid, serves=served)
-                on.gateway.take_over([pid])
-            _, reply = await on.echo(new, "/old", 2)
-            assert reply.json() == 2
-            metrics = (await on.http.get("/metrics")).text
-            assert 'uncork_requests_total{api="old",status="200"} 1.0' in metrics
-
-    run(scenario())
+    async with replacing(tmp_path) as on:
+        old = await on.worker(serves=first)
+        await on.echo(old, "/old", 1)
+        for pid, served in ((2, second), (3, first)):
+            new = await on.standby(pid, serves=served)
+            on.gateway.take_over([pid])
+        _, reply = await on.echo(new, "/old", 2)
+        assert reply.json() == 2
+        metrics = (await on.http.get("/metrics")).text
+        assert 'uncork_requests_total{api="old",status="200"} 1.0' in metrics
 
 
-def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
+async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
     """The outputs of a model are learned anew, also from a service whose description is the same."""
 
     async def outputs(on: Replacing) -> list[str]:
@@ -167,26 +154,23 @@ def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> N
         page = (await on.http.get("/v2/models/fake")).json()
         return [output["datatype"] for output in page["outputs"]]
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker()
-            await on.echo(old, "/echo", 1)
-            assert await outputs(on) == ["INT64"]
-            asking = on.post("/echo", 2)
-            running, payload = await old.batch()
-            new = await on.standby(2)
-            on.gateway.take_over([2])
-            old.answer(running, [payload])
-            assert (await asking).json() == 2
-            assert await outputs(on) == []
-            await on.echo(new, "/echo", "text")
+    async with replacing(tmp_path) as on:
+        old = await on.worker()
+        await on.echo(old, "/echo", 1)
+        assert await outputs(on) == ["INT64"]
+        asking = on.post("/echo", 2)
+        running, payload = await old.batch()
+        new = await on.standby(2)
+        on.gateway.take_over([2])
+        old.answer(running, [payload])
+        assert (await asking).json() == 2
+        assert await outputs(on) == []
+        await on.echo(new, "/echo", "text")
 
-            assert await outputs(on) == ["BYTES"]
-
-    run(scenario())
+        assert await outputs(on) == ["BYTES"]
 
 
-def test_a_goal_out_of_reach_is_told_once_for_a_service(
+async def test_a_goal_out_of_reach_is_told_once_for_a_service(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """New workers of the same service are no news."""
@@ -195,19 +179,16 @@ def test_a_goal_out_of_reach_is_told_once_for_a_service(
         """How often the log says so."""
         return sum("goal" in record.getMessage() for record in caplog.records)
 
-    async def scenario() -> None:
-        async with replacing(tmp_path, overrides=for_all_apis({"mb_max_latency": 0.001})) as on:
-            old = await on.worker()
-            while not warnings():
-                await on.echo(old, "/echo", 1)
-            new = await on.standby(2)
-            on.gateway.take_over([2])
-            for _ in range(20):
-                await on.echo(new, "/echo", 1)
+    async with replacing(tmp_path, overrides=for_all_apis({"mb_max_latency": 0.001})) as on:
+        old = await on.worker()
+        while not warnings():
+            await on.echo(old, "/echo", 1)
+        new = await on.standby(2)
+        on.gateway.take_over([2])
+        for _ in range(20):
+            await on.echo(new, "/echo", 1)
 
-            assert warnings() == 1
-
-    run(scenario())
+        assert warnings() == 1
 
 
 @pytest.mark.parametrize(
@@ -218,45 +199,37 @@ def test_a_goal_out_of_reach_is_told_once_for_a_service(
         ([service(json_api("other"))], "1 of the new workers cannot take over any more"),
     ],
 )
-def test_workers_that_cannot_take_over_change_nothing(
+async def test_workers_that_cannot_take_over_change_nothing(
     tmp_path: Path, serves: list[ServiceDescription], says: str
 ) -> None:
     """The old ones go on with what they serve."""
+    async with replacing(tmp_path) as on:
+        old = await on.worker()
+        for index, description in enumerate(serves):
+            await on.standby(10 + index, index=index, serves=description)
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker()
-            for index, description in enumerate(serves):
-                await on.standby(10 + index, index=index, serves=description)
+        with pytest.raises(ValueError, match=says):
+            on.gateway.take_over([10, 11])
 
-            with pytest.raises(ValueError, match=says):
-                on.gateway.take_over([10, 11])
-
-            _, reply = await on.echo(old, "/echo", 5)
-            assert reply.json() == 5
-            problem(await on.http.post("/other", json=1), 404)
-
-    run(scenario())
+        _, reply = await on.echo(old, "/echo", 5)
+        assert reply.json() == 5
+        problem(await on.http.post("/other", json=1), 404)
 
 
-def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each is reported, the traceback once; it is not the reason why later there is no worker."""
-
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            old = await on.worker()
-            for index in range(2):
-                new = await FakeWorker.connect(on.standby_path)
-                new.send(Failed(index, "load", "cannot be imported", "line 1"))
-                new.close()
-                await turns(50)
-            old.close()
+    async with replacing(tmp_path) as on:
+        old = await on.worker()
+        for index in range(2):
+            new = await FakeWorker.connect(on.standby_path)
+            new.send(Failed(index, "load", "cannot be imported", "line 1"))
+            new.close()
             await turns(50)
-            on.gateway.events.worker_exited(0, "exited with code 9")
+        old.close()
+        await turns(50)
+        on.gateway.events.worker_exited(0, "exited with code 9")
 
-            assert problem(await on.ready(), 503) == "no worker is ready: worker 0 exited with code 9"
-
-    run(scenario())
+        assert problem(await on.ready(), 503) == "no worker is ready: worker 0 exited with code 9"
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors == [
         "new worker 0 failed in load: cannot be imported\nline 1",
@@ -264,85 +237,69 @@ def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.Log
     ]
 
 
-def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+async def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     """It, not the one that took over; that one is given batches afterwards."""
+    async with replacing(tmp_path, overrides=for_all_apis({"timeout": 0.05})) as on:
+        old = await on.worker()
+        asking = on.post("/echo", 1)
+        await old.batch()
+        new = await on.standby(2)
+        on.gateway.take_over([2])
+        assert problem(await asking, 504) == "the batch ran past the timeout of this api"
+        assert on.killed == [1]
+        old.close()
 
-    async def scenario() -> None:
-        async with replacing(tmp_path, overrides=for_all_apis({"timeout": 0.05})) as on:
-            old = await on.worker()
-            asking = on.post("/echo", 1)
-            await old.batch()
-            new = await on.standby(2)
-            on.gateway.take_over([2])
-            assert problem(await asking, 504) == "the batch ran past the timeout of this api"
-            assert on.killed == [1]
-            old.close()
-
-            _, reply = await on.echo(new, "/echo", 5)
-            assert reply.json() == 5
-
-    run(scenario())
+        _, reply = await on.echo(new, "/echo", 5)
+        assert reply.json() == 5
 
 
-def test_an_old_worker_that_does_not_go_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_worker_that_does_not_go_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As when a thread of the user's goes on for ever."""
     monkeypatch.setattr("uncork_gateway.worker_events._LEAVING_S", 0)
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            await on.worker()
-            await on.standby(2)
-            on.gateway.take_over([2])
-            await turns()
+    async with replacing(tmp_path) as on:
+        await on.worker()
+        await on.standby(2)
+        on.gateway.take_over([2])
+        await turns()
 
-            assert on.killed == [1]
-
-    run(scenario())
+        assert on.killed == [1]
 
 
-def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
+async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
     """Where nothing is ever replaced."""
+    async with gateway(tmp_path) as on:
+        path = str(tmp_path / "s2")
+        await on.gateway.listen(path, standby=True)
+        new = await FakeWorker.ready(path)
+        await turns(50)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            path = str(tmp_path / "s2")
-            await on.gateway.listen(path, standby=True)
-            new = await FakeWorker.ready(path)
-            await turns(50)
-
-            assert problem(await on.ready(), 503) == "no worker is ready: workers are starting"
-            new.close()
-
-    run(scenario())
+        assert problem(await on.ready(), 503) == "no worker is ready: workers are starting"
+        new.close()
 
 
-def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
+async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
     """The others would not know them; when all are replaced it is fine."""
     new = service(json_api("new"))
 
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            await on.worker()
-            await on.worker(index=1)
-            await on.standby(10, serves=new)
-            with pytest.raises(ValueError, match="it does not serve what the other workers serve"):
-                on.gateway.take_over([10])
-            await on.standby(11, index=1, serves=new)
-            on.gateway.take_over([10, 11])
-            problem(await on.http.get("/new"), 405)
-
-    run(scenario())
+    async with replacing(tmp_path) as on:
+        await on.worker()
+        await on.worker(index=1)
+        await on.standby(10, serves=new)
+        with pytest.raises(ValueError, match="it does not serve what the other workers serve"):
+            on.gateway.take_over([10])
+        await on.standby(11, index=1, serves=new)
+        on.gateway.take_over([10, 11])
+        problem(await on.http.get("/new"), 405)
 
 
-def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
+async def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
     """Those before may never have said what they serve."""
-
-    async def scenario() -> None:
-        async with replacing(tmp_path) as on:
-            new = await on.standby(10)
-            assert on.gateway.take_over([10]) == set()
-            assert [api.name for api in (await on.gateway.events.described).apis] == ["echo"]
-            _, reply = await on.echo(new, "/echo", 5)
-            assert reply.json() == 5
-
-    run(scenario())
+    async with replacing(tmp_path) as on:
+        new = await on.standby(10)
+        assert on.gateway.take_over([10]) == set()
+        assert [api.name for api in (await on.gateway.events.described).apis] == ["echo"]
+        _, reply = await on.echo(new, "/echo", 5)
+        assert reply.json() == 5

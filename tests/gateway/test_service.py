@@ -8,344 +8,273 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings
 
 
-def test_a_gateway_is_alive_at_once(tmp_path: Path) -> None:
+async def test_a_gateway_is_alive_at_once(tmp_path: Path) -> None:
     """Whatever its workers do."""
+    async with gateway(tmp_path) as on:
+        alive = await on.http.get("/livez")
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            alive = await on.http.get("/livez")
-
-            assert (alive.status_code, alive.text) == (200, "alive\n")
-
-    run(scenario())
+        assert (alive.status_code, alive.text) == (200, "alive\n")
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
-def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: str) -> None:
+async def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: str) -> None:
     """Not before, not when the last one has gone, and not while it shuts down."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            assert problem(await on.http.get(path), 503) == "no worker is ready: workers are starting"
-            assert not on.gateway.front_end.ready.is_set()
-            one = await on.worker()
-            two = await on.worker(index=1)
-            ready = await on.http.get(path)
-            assert (ready.status_code, ready.text) == (200, "ready\n")
-            one.close()
-            await turns(50)
-            assert (await on.http.get(path)).status_code == 200
-            two.close()
-            await turns(50)
-            on.gateway.events.worker_exited(1, "was killed by SIGKILL")
-            message = problem(await on.http.get(path), 503)
-            assert message == "no worker is ready: worker 1 was killed by SIGKILL"
-            await on.worker(index=1)
-            await on.gateway.front_end.drain()
-            assert problem(await on.http.get(path), 503) == "the server is shutting down"
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        assert problem(await on.http.get(path), 503) == "no worker is ready: workers are starting"
+        assert not on.gateway.front_end.ready.is_set()
+        one = await on.worker()
+        two = await on.worker(index=1)
+        ready = await on.http.get(path)
+        assert (ready.status_code, ready.text) == (200, "ready\n")
+        one.close()
+        await turns(50)
+        assert (await on.http.get(path)).status_code == 200
+        two.close()
+        await turns(50)
+        on.gateway.events.worker_exited(1, "was killed by SIGKILL")
+        message = problem(await on.http.get(path), 503)
+        assert message == "no worker is ready: worker 1 was killed by SIGKILL"
+        await on.worker(index=1)
+        await on.gateway.front_end.drain()
+        assert problem(await on.http.get(path), 503) == "the server is shutting down"
 
 
-def test_before_the_first_hello_every_route_is_503(tmp_path: Path) -> None:
+async def test_before_the_first_hello_every_route_is_503(tmp_path: Path) -> None:
     """There may be such an api as soon as somebody says so."""
+    async with gateway(tmp_path) as on:
+        reply = await on.http.post("/echo", json=1)
+        assert problem(reply, 503) == "no worker is ready: workers are starting"
+        assert reply.headers["retry-after"] == "1"
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            reply = await on.http.post("/echo", json=1)
-            assert problem(reply, 503) == "no worker is ready: workers are starting"
-            assert reply.headers["retry-after"] == "1"
-
-            worker = await on.worker()
-            _, answer = await on.echo(worker, "/echo", 1)
-            assert (answer.status_code, answer.json()) == (200, 1)
-
-    run(scenario())
+        worker = await on.worker()
+        _, answer = await on.echo(worker, "/echo", 1)
+        assert (answer.status_code, answer.json()) == (200, 1)
 
 
-def test_an_unknown_route_is_404(tmp_path: Path) -> None:
+async def test_an_unknown_route_is_404(tmp_path: Path) -> None:
     """The message names it; a slash too many makes another route."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            for path in ("/nothing", "/echo/", "/echo/x", "/livez/", "/livez/x"):
-                for method in ("GET", "POST"):
-                    told = problem(await on.http.request(method, path), 404)
-                    assert told.startswith(f"there is no {path} here; ")
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        for path in ("/nothing", "/echo/", "/echo/x", "/livez/", "/livez/x"):
+            for method in ("GET", "POST"):
+                told = problem(await on.http.request(method, path), 404)
+                assert told.startswith(f"there is no {path} here; ")
 
 
-def test_a_wrong_method_is_405(tmp_path: Path) -> None:
+async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
     """With the methods that are allowed."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            for method in ("GET", "PUT", "DELETE", "OPTIONS"):
-                reply = await on.http.request(method, "/echo")
-                assert problem(reply, 405) == f"{method} is not allowed for /echo; send POST"
-                assert reply.headers["allow"] == "POST"
-            bodiless = await on.http.head("/echo")
-            assert (bodiless.status_code, bodiless.headers["allow"], bodiless.content) == (405, "POST", b"")
-            plain = await on.http.post("/livez")
-            problem(plain, 405)
-            assert set(plain.headers["allow"].split(", ")) == {"GET", "HEAD"}
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        for method in ("GET", "PUT", "DELETE", "OPTIONS"):
+            reply = await on.http.request(method, "/echo")
+            assert problem(reply, 405) == f"{method} is not allowed for /echo; send POST"
+            assert reply.headers["allow"] == "POST"
+        bodiless = await on.http.head("/echo")
+        assert (bodiless.status_code, bodiless.headers["allow"], bodiless.content) == (405, "POST", b"")
+        plain = await on.http.post("/livez")
+        problem(plain, 405)
+        assert set(plain.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
+async def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
     """Requests that come together go together; each gets its own status and body."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        first = on.post("/echo", 1)
+        running, payload = await worker.batch()
+        assert payload == b"1"
+        asking = [on.post("/echo", value) for value in ("a", {"b": 2}, 3)]
+        await turns(50)
+        worker.answer(running, [b"1"])
+        batch, payload = await worker.batch()
+        worker.answer(batch, [b'"A"', b"wrong", b"oops"], statuses=[200, 400, 500], chunks=[(3, 0.01)])
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            first = on.post("/echo", 1)
-            running, payload = await worker.batch()
-            assert payload == b"1"
-            asking = [on.post("/echo", value) for value in ("a", {"b": 2}, 3)]
-            await turns(50)
-            worker.answer(running, [b"1"])
-            batch, payload = await worker.batch()
-            worker.answer(batch, [b'"A"', b"wrong", b"oops"], statuses=[200, 400, 500], chunks=[(3, 0.01)])
+        good, wrong, failed = await asyncio.gather(*asking)
 
-            good, wrong, failed = await asyncio.gather(*asking)
-
-            assert (await first).headers["x-batch-size"] == "1"
-            named = good.headers["x-batch-id"]
-            assert (batch, payload) == (
-                Batch(2, "echo", 1000, [3, 7, 1], [1, 1, 1], id=named, left_s=batch.left_s),
-                b'"a"{"b":2}3',
-            )
-            assert (good.status_code, good.json(), good.headers["x-batch-size"]) == (200, "A", "3")
-            assert problem(wrong, 400) == "wrong"
-            assert problem(failed, 500) == "oops"
-
-    run(scenario())
+        assert (await first).headers["x-batch-size"] == "1"
+        named = good.headers["x-batch-id"]
+        assert (batch, payload) == (
+            Batch(2, "echo", 1000, [3, 7, 1], [1, 1, 1], id=named, left_s=batch.left_s),
+            b'"a"{"b":2}3',
+        )
+        assert (good.status_code, good.json(), good.headers["x-batch-size"]) == (200, "A", "3")
+        assert problem(wrong, 400) == "wrong"
+        assert problem(failed, 500) == "oops"
 
 
-def test_batch_ids_are_of_this_gateway(tmp_path: Path) -> None:
+async def test_batch_ids_are_of_this_gateway(tmp_path: Path) -> None:
     """Two gateways behind one load balancer do not give the same id twice."""
+    ids = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        async with gateway(tmp_path / name) as on:
+            worker = await on.worker()
+            for _ in range(2):
+                _, reply = await on.echo(worker, "/echo", 1)
+                ids.append(reply.headers["x-batch-id"])
 
-    async def scenario() -> None:
-        ids = []
-        for name in ("one", "two"):
-            (tmp_path / name).mkdir()
-            async with gateway(tmp_path / name) as on:
-                worker = await on.worker()
-                for _ in range(2):
-                    _, reply = await on.echo(worker, "/echo", 1)
-                    ids.append(reply.headers["x-batch-id"])
-
-        assert len(set(ids)) == 4
-        assert [batch_id.rpartition("-")[2] for batch_id in ids] == ["1", "2", "1", "2"]
-
-    run(scenario())
+    assert len(set(ids)) == 4
+    assert [batch_id.rpartition("-")[2] for batch_id in ids] == ["1", "2", "1", "2"]
 
 
-def test_every_api_has_its_route_and_its_limits(tmp_path: Path) -> None:
+async def test_every_api_has_its_route_and_its_limits(tmp_path: Path) -> None:
     """The worker is told which api, and the limit of that one."""
     serves = service(
         json_api("one", ApiSettings(mb_max_batch_size=11)), json_api("two", ApiSettings(mb_max_batch_size=22))
     )
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=serves)
-            for name, limit in (("one", 11), ("two", 22)):
-                batch, reply = await on.echo(worker, f"/{name}", name)
-                assert (batch.api, batch.limit_rows, reply.json()) == (name, limit, name)
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=serves)
+        for name, limit in (("one", 11), ("two", 22)):
+            batch, reply = await on.echo(worker, f"/{name}", name)
+            assert (batch.api, batch.limit_rows, reply.json()) == (name, limit, name)
 
 
-def test_a_batch_of_a_worker_that_dies_is_run_by_another(tmp_path: Path) -> None:
+async def test_a_batch_of_a_worker_that_dies_is_run_by_another(tmp_path: Path) -> None:
     """The client does not notice."""
+    async with gateway(tmp_path) as on:
+        workers = [await on.worker(index=index) for index in range(2)]
+        asking = on.post("/echo", 5)
+        await workers[0].batch()
+        workers[0].close()
+        batch, payload = await workers[1].batch()
+        workers[1].answer(batch, [payload])
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            workers = [await on.worker(index=index) for index in range(2)]
-            asking = on.post("/echo", 5)
-            await workers[0].batch()
-            workers[0].close()
-            batch, payload = await workers[1].batch()
-            workers[1].answer(batch, [payload])
-
-            assert (await asking).json() == 5
-
-    run(scenario())
+        assert (await asking).json() == 5
 
 
-def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp_path: Path) -> None:
+async def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp_path: Path) -> None:
     """A batch that must not run twice is lost; what is held waits for another worker until its goal."""
+    async with gateway(tmp_path, overrides={"idempotent": False, "mb_max_latency": 20}) as on:
+        worker = await on.worker()
+        running = on.post("/echo", 1)
+        await worker.batch()
+        held = on.post("/echo", 2)
+        await turns(50)
+        worker.close()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"idempotent": False, "mb_max_latency": 20}) as on:
-            worker = await on.worker()
-            running = on.post("/echo", 1)
-            await worker.batch()
-            held = on.post("/echo", 2)
-            await turns(50)
-            worker.close()
-
-            assert problem(await running, 502) == "the worker died while it ran this request"
-            assert problem(await held, 503) == "no worker is ready"
-
-    run(scenario())
+        assert problem(await running, 502) == "the worker died while it ran this request"
+        assert problem(await held, 503) == "no worker is ready"
 
 
-def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> None:
+async def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> None:
     """A request that comes then is refused at once; nothing is released for it."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        worker.close()
+        await turns(50)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            worker.close()
-            await turns(50)
-
-            assert problem(await on.http.post("/echo", json=1), 503) == "no worker is ready"
-            assert "uncork_releases_total{" not in (await on.http.get("/metrics")).text
-
-    run(scenario())
+        assert problem(await on.http.post("/echo", json=1), 503) == "no worker is ready"
+        assert "uncork_releases_total{" not in (await on.http.get("/metrics")).text
 
 
-def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     """The client gets 504, and the supervisor is asked to end its process."""
+    async with gateway(tmp_path, overrides={"timeout": 0.01}) as on:
+        worker = await on.worker(index=3)
+        asking = on.post("/echo", 1)
+        await worker.batch()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"timeout": 0.01}) as on:
-            worker = await on.worker(index=3)
-            asking = on.post("/echo", 1)
-            await worker.batch()
-
-            assert problem(await asking, 504) == "the batch ran past the timeout of this api"
-            assert on.killed == [1]  # the process
-
-    run(scenario())
+        assert problem(await asking, 504) == "the batch ran past the timeout of this api"
+        assert on.killed == [1]  # the process
 
 
-def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
+async def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
     """And refuses what comes then."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        running = on.post("/echo", 1)
+        batch, _ = await worker.batch()
+        held = on.post("/echo", 2)
+        await turns(50)
+        draining = asyncio.create_task(on.gateway.front_end.drain())
+        await turns()
+        late = await on.http.post("/echo", json=3)
+        assert problem(late, 503) == "the server is shutting down"
+        assert int(late.headers["retry-after"]) >= 1
+        assert not draining.done()
+        worker.answer(batch, [b"1"])
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"2"])
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            running = on.post("/echo", 1)
-            batch, _ = await worker.batch()
-            held = on.post("/echo", 2)
-            await turns(50)
-            draining = asyncio.create_task(on.gateway.front_end.drain())
-            await turns()
-            late = await on.http.post("/echo", json=3)
-            assert problem(late, 503) == "the server is shutting down"
-            assert int(late.headers["retry-after"]) >= 1
-            assert not draining.done()
-            worker.answer(batch, [b"1"])
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"2"])
-
-            await draining
-            assert [(await asking).json() for asking in (running, held)] == [1, 2]
-
-    run(scenario())
+        await draining
+        assert [(await asking).json() for asking in (running, held)] == [1, 2]
 
 
-def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
+async def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
     """But load balancers see that they should send no more."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            on.gateway.front_end.retire()
-            assert problem(await on.ready(), 503) == "the server is shutting down"
-            _, reply = await on.echo(worker, "/echo", 5)
-            assert (reply.json(), "connection" in reply.headers) == (5, False)
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        on.gateway.front_end.retire()
+        assert problem(await on.ready(), 503) == "the server is shutting down"
+        _, reply = await on.echo(worker, "/echo", 5)
+        assert (reply.json(), "connection" in reply.headers) == (5, False)
 
 
 @pytest.mark.parametrize("path", ["/echo", "/livez"])
-def test_connections_are_closed_with_their_next_answer_in_a_drain(tmp_path: Path, path: str) -> None:
+async def test_connections_are_closed_with_their_next_answer_in_a_drain(tmp_path: Path, path: str) -> None:
     """On the fast path and on the ASGI path."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            await on.gateway.front_end.drain()
-            reply = await (on.http.get(path) if path == "/livez" else on.http.post(path, json=1))
-            assert reply.headers["connection"] == "close"
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        await on.gateway.front_end.drain()
+        reply = await (on.http.get(path) if path == "/livez" else on.http.post(path, json=1))
+        assert reply.headers["connection"] == "close"
 
 
-def test_what_is_not_answered_in_a_drain_is_refused_at_its_end(tmp_path: Path) -> None:
+async def test_what_is_not_answered_in_a_drain_is_refused_at_its_end(tmp_path: Path) -> None:
     """Also what runs; an honest answer is better than a connection that breaks."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        asking = [on.post("/echo", 1)]
+        await worker.batch()
+        asking.append(on.post("/echo", 2))
+        await turns(50)
+        draining = asyncio.create_task(on.gateway.front_end.drain())
+        await turns()
+        on.gateway.front_end.give_up()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            asking = [on.post("/echo", 1)]
-            await worker.batch()
-            asking.append(on.post("/echo", 2))
-            await turns(50)
-            draining = asyncio.create_task(on.gateway.front_end.drain())
-            await turns()
-            on.gateway.front_end.give_up()
-
-            for one in asking:
-                assert problem(await one, 503) == "the server is shutting down"
-                assert (await one).headers["retry-after"] == "1"
-            draining.cancel()
-
-    run(scenario())
+        for one in asking:
+            assert problem(await one, 503) == "the server is shutting down"
+            assert (await one).headers["retry-after"] == "1"
+        draining.cancel()
 
 
-def test_a_worker_that_talks_nonsense_is_killed(tmp_path: Path) -> None:
+async def test_a_worker_that_talks_nonsense_is_killed(tmp_path: Path) -> None:
     """Its batch is run by another."""
+    async with gateway(tmp_path) as on:
+        bad = await on.worker()
+        asking = on.post("/echo", 1)
+        await bad.batch()
+        good = await on.worker(index=1)
+        bad.send_bytes(b"nonsense" * 2)
+        batch, payload = await good.batch()
+        good.answer(batch, [payload])
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            bad = await on.worker()
-            asking = on.post("/echo", 1)
-            await bad.batch()
-            good = await on.worker(index=1)
-            bad.send_bytes(b"nonsense" * 2)
-            batch, payload = await good.batch()
-            good.answer(batch, [payload])
-
-            assert (await asking).json() == 1
-            assert on.killed == [1]
-
-    run(scenario())
+        assert (await asking).json() == 1
+        assert on.killed == [1]
 
 
-def test_metrics_are_for_prometheus(tmp_path: Path) -> None:
+async def test_metrics_are_for_prometheus(tmp_path: Path) -> None:
     """With its content type, workers by state, and restarts as the supervisor counts them."""
+    async with gateway(tmp_path) as on:
+        await on.connect()
+        worker = await on.worker()
+        await on.echo(worker, "/echo", 1)
+        reply = await on.http.get("/metrics")
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.connect()
-            worker = await on.worker()
-            await on.echo(worker, "/echo", 1)
-            reply = await on.http.get("/metrics")
-
-            assert (reply.status_code, reply.headers["content-type"]) == (200, CONTENT_TYPE)
-            values = {
-                (sample.name, *sample.labels.values()): sample.value
-                for family in text_string_to_metric_families(reply.text)
-                for sample in family.samples
-            }
-            assert values["uncork_requests_total", "echo", "200"] == 1
-            assert values["uncork_workers", "starting"] == 1
-            assert values["uncork_workers", "idle"] == 1
-            assert values["uncork_worker_restarts_total",] == 4
-
-    run(scenario())
+        assert (reply.status_code, reply.headers["content-type"]) == (200, CONTENT_TYPE)
+        values = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(reply.text)
+            for sample in family.samples
+        }
+        assert values["uncork_requests_total", "echo", "200"] == 1
+        assert values["uncork_workers", "starting"] == 1
+        assert values["uncork_workers", "idle"] == 1
+        assert values["uncork_worker_restarts_total",] == 4

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.test_service_replies import estimate
 from uncork_gateway.worker_events import ServiceUnusable
 from uncork_workers.wire.messages import Hello
@@ -25,83 +25,68 @@ def post(on: GatewayStage, *costs: float) -> list[asyncio.Task[Any]]:
     return [on.post("/echo", {"n": cost}) for cost in costs]
 
 
-def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
+async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
     """Beside their rows; of an api without a cost, nothing."""
+    async with gateway(tmp_path) as on:
+        plain = json_api("plain")
+        serves = weighed(mb_max_batch_size=10)
+        worker = await on.worker(serves=service(*serves.apis, plain))
+        asking = post(on, 7, 2.5, 3)
+        first, _ = await worker.batch()
+        worker.answer(first, [b"0"] * 2)
+        second, _ = await worker.batch()
+        worker.answer(second, [b"0"])
+        sizes = [reply.headers["x-batch-size"] for reply in await asyncio.gather(*asking)]
+        unweighed, _ = await on.echo(worker, "/plain", 1)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            plain = json_api("plain")
-            serves = weighed(mb_max_batch_size=10)
-            worker = await on.worker(serves=service(*serves.apis, plain))
-            asking = post(on, 7, 2.5, 3)
-            first, _ = await worker.batch()
-            worker.answer(first, [b"0"] * 2)
-            second, _ = await worker.batch()
-            worker.answer(second, [b"0"])
-            sizes = [reply.headers["x-batch-size"] for reply in await asyncio.gather(*asking)]
-            unweighed, _ = await on.echo(worker, "/plain", 1)
-
-            assert (first.limit_rows, first.rows, first.costs) == (10, [1, 1], [7, 2.5])
-            assert (second.rows, second.costs) == ([1], [3])
-            assert sizes == ["2", "2", "1"]
-            assert (unweighed.rows, unweighed.costs) == ([1], None)
-
-    run(scenario())
+        assert (first.limit_rows, first.rows, first.costs) == (10, [1, 1], [7, 2.5])
+        assert (second.rows, second.costs) == ([1], [3])
+        assert sizes == ["2", "2", "1"]
+        assert (unweighed.rows, unweighed.costs) == ([1], None)
 
 
 @pytest.mark.parametrize(
     ("chunks", "believed"), [([(70.0, 5.0)], False), ([(2, 5.0)], True), ([(30, 5.0), (40, 5.0)], True)]
 )
-def test_a_batch_that_cost_all_of_it_ran_whole(
+async def test_a_batch_that_cost_all_of_it_ran_whole(
     tmp_path: Path, chunks: list[tuple[float, float]], *, believed: bool
 ) -> None:
     """Its time is measured here; of one that cost less, or came in parts, the worker is believed."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=weighed())
+        asking = post(on, 30, 40)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"0", b"1"], chunks=chunks)
+        await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=weighed())
-            asking = post(on, 30, 40)
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"0", b"1"], chunks=chunks)
-            await asyncio.gather(*asking)
-
-            assert (await estimate(on) > 1) == believed
-
-    run(scenario())
+        assert (await estimate(on) > 1) == believed
 
 
-def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None:
+async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None:
     """The limit for rows of all apis does not cut short those that weigh by the thousand."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, max_queue_rows=3) as on:
-            worker = await on.worker(serves=weighed(mb_max_batch_size=100))
-            asking = post(on, 1)
+    async with gateway(tmp_path, max_queue_rows=3) as on:
+        worker = await on.worker(serves=weighed(mb_max_batch_size=100))
+        asking = post(on, 1)
+        batch, _ = await worker.batch()
+        asking += post(on, *[100] * 20)
+        await turns(50)
+        full = await on.http.post("/echo", json={"n": 1})
+        worker.answer(batch, [b"0"])
+        for _ in range(20):
             batch, _ = await worker.batch()
-            asking += post(on, *[100] * 20)
-            await turns(50)
-            full = await on.http.post("/echo", json={"n": 1})
-            worker.answer(batch, [b"0"])
-            for _ in range(20):
-                batch, _ = await worker.batch()
-                worker.answer(batch, [b"0"] * len(batch.rows))
-            replies = await asyncio.gather(*asking)
+            worker.answer(batch, [b"0"] * len(batch.rows))
+        replies = await asyncio.gather(*asking)
 
-            assert problem(full, 503) == "overloaded: the queue of this api is full"
-            assert {reply.status_code for reply in replies} == {200}
-
-    run(scenario())
+        assert problem(full, 503) == "overloaded: the queue of this api is full"
+        assert {reply.status_code for reply in replies} == {200}
 
 
-def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp_path: Path) -> None:
+async def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp_path: Path) -> None:
     """Whoever has written it; the message says what fits."""
     array = {"kind": "ndarray", "shape": [2]}
     api = ApiDescription(name="add", route="/add", input=array, settings=ApiSettings(cost="n"))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
-            with pytest.raises(ServiceUnusable, match="api 'add': cost must be a number or 'bytes' for"):
-                await on.gateway.events.described
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
+        with pytest.raises(ServiceUnusable, match="api 'add': cost must be a number or 'bytes' for"):
+            await on.gateway.events.described

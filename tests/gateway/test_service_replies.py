@@ -10,107 +10,88 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.worker_events import ServiceUnusable
 from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 
-def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
+async def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
     """With the settings that are in force, before the worker is ready."""
+    async with gateway(tmp_path) as on:
+        (await on.connect()).send(Hello(index=0, pid=1, service=service()))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            (await on.connect()).send(Hello(index=0, pid=1, service=service()))
-
-            assert await on.gateway.events.described == service()
-            assert not on.gateway.front_end.ready.is_set()
-
-    run(scenario())
+        assert await on.gateway.events.described == service()
+        assert not on.gateway.front_end.ready.is_set()
 
 
-def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
+async def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
     """In all apis; what is not overridden stays each api's own."""
     overrides = {"mb_max_batch_size": 2, "policy": "none"}
     serves = service(json_api("one", ApiSettings(mb_max_batch_size=9, timeout=5)), json_api("two"))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides=overrides) as on:
-            worker = await on.worker(serves=serves)
-            one, two = (await on.gateway.events.described).apis
+    async with gateway(tmp_path, overrides=overrides) as on:
+        worker = await on.worker(serves=serves)
+        one, two = (await on.gateway.events.described).apis
 
-            assert one.settings == ApiSettings(mb_max_batch_size=2, policy="none", timeout=5)
-            assert two.settings == ApiSettings(mb_max_batch_size=2, policy="none")
-            asking = [on.post("/one", value) for value in range(2)]
-            for value in range(2):  # one by one, as the policy says
-                batch, payload = await worker.batch()
-                assert (batch.limit_rows, payload) == (2, b"%d" % value)
-                worker.answer(batch, [payload])
-            assert [reply.json() for reply in await asyncio.gather(*asking)] == [0, 1]
-
-    run(scenario())
+        assert one.settings == ApiSettings(mb_max_batch_size=2, policy="none", timeout=5)
+        assert two.settings == ApiSettings(mb_max_batch_size=2, policy="none")
+        asking = [on.post("/one", value) for value in range(2)]
+        for value in range(2):  # one by one, as the policy says
+            batch, payload = await worker.batch()
+            assert (batch.limit_rows, payload) == (2, b"%d" % value)
+            worker.answer(batch, [payload])
+        assert [reply.json() for reply in await asyncio.gather(*asking)] == [0, 1]
 
 
 @pytest.mark.parametrize("limit", ["mb_max_batch_size", "mb_max_batch_bytes"])
-def test_a_batch_has_at_most_the_rows_and_bytes_in_force(tmp_path: Path, limit: str) -> None:
+async def test_a_batch_has_at_most_the_rows_and_bytes_in_force(tmp_path: Path, limit: str) -> None:
     """The override holds for the dispatcher, too."""
+    async with gateway(tmp_path, overrides={limit: 2}) as on:
+        worker = await on.worker()
+        asking = [on.post("/echo", value) for value in range(5)]
+        sizes = []
+        for _ in range(3):
+            batch, _ = await worker.batch()
+            sizes.append(len(batch.rows))
+            worker.answer(batch, [b"0"] * len(batch.rows))
+        await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={limit: 2}) as on:
-            worker = await on.worker()
-            asking = [on.post("/echo", value) for value in range(5)]
-            sizes = []
-            for _ in range(3):
-                batch, _ = await worker.batch()
-                sizes.append(len(batch.rows))
-                worker.answer(batch, [b"0"] * len(batch.rows))
-            await asyncio.gather(*asking)
-
-            assert sizes == [2, 2, 1]
-
-    run(scenario())
+        assert sizes == [2, 2, 1]
 
 
 @pytest.mark.parametrize("overrides", [{}, {"allowed_batch_sizes": [1, 8, 64]}])
-def test_the_worker_is_told_the_batch_sizes_in_force(tmp_path: Path, overrides: dict[str, Any]) -> None:
+async def test_the_worker_is_told_the_batch_sizes_in_force(tmp_path: Path, overrides: dict[str, Any]) -> None:
     """With each batch, so that they hold for new code, too."""
+    async with gateway(tmp_path, overrides=overrides) as on:
+        for coded in ((1, 8, 32), (2, 4), None):
+            serves = service(json_api(settings=ApiSettings(allowed_batch_sizes=coded)))
+            worker = await on.worker(serves=serves)
+            batch, _ = await on.echo(worker, "/echo", 1)
+            worker.close()
+            await turns()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides=overrides) as on:
-            for coded in ((1, 8, 32), (2, 4), None):
-                serves = service(json_api(settings=ApiSettings(allowed_batch_sizes=coded)))
-                worker = await on.worker(serves=serves)
-                batch, _ = await on.echo(worker, "/echo", 1)
-                worker.close()
-                await turns()
-
-                sizes = (1, 8, 64) if overrides else coded
-                assert batch.allowed_batch_sizes == sizes
-                assert batch.limit_rows == (sizes or (1000,))[-1]
-
-    run(scenario())
+            sizes = (1, 8, 64) if overrides else coded
+            assert batch.allowed_batch_sizes == sizes
+            assert batch.limit_rows == (sizes or (1000,))[-1]
 
 
-def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
+async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
     """The size of a body, and the rows that are held."""
+    async with gateway(tmp_path, max_body_bytes=5, max_queue_rows=1) as on:
+        worker = await on.worker()
+        assert problem(await on.http.post("/echo", json="too long"), 413)
+        asking = [on.post("/echo", 0)]
+        batch, _ = await worker.batch()
+        asking.append(on.post("/echo", 1))
+        await turns(50)
+        full = await on.http.post("/echo", json=2)
+        worker.answer(batch, [b"0"])
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"1"])
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, max_body_bytes=5, max_queue_rows=1) as on:
-            worker = await on.worker()
-            assert problem(await on.http.post("/echo", json="too long"), 413)
-            asking = [on.post("/echo", 0)]
-            batch, _ = await worker.batch()
-            asking.append(on.post("/echo", 1))
-            await turns(50)
-            full = await on.http.post("/echo", json=2)
-            worker.answer(batch, [b"0"])
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"1"])
-
-            assert problem(full, 503) == "overloaded: the queue of this api is full"
-            assert [(await one).status_code for one in asking] == [200, 200]
-
-    run(scenario())
+        assert problem(full, 503) == "overloaded: the queue of this api is full"
+        assert [(await one).status_code for one in asking] == [200, 200]
 
 
 @pytest.mark.parametrize(
@@ -127,79 +108,64 @@ def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
         ({"cost": 0}, {}, "api 'echo': cost must be a number above 0 "),
     ],
 )
-def test_wrong_settings_make_the_service_unusable(
+async def test_wrong_settings_make_the_service_unusable(
     tmp_path: Path, settings: dict[str, Any], overrides: dict[str, Any], message: str
 ) -> None:
     """The message names the api, the argument and what there is."""
+    async with gateway(tmp_path, overrides=overrides) as on:
+        serves = service(json_api(settings=ApiSettings(**settings)))
+        (await on.connect()).send(Hello(index=0, pid=1, service=serves))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides=overrides) as on:
-            serves = service(json_api(settings=ApiSettings(**settings)))
-            (await on.connect()).send(Hello(index=0, pid=1, service=serves))
-
-            with pytest.raises(ServiceUnusable) as caught:
-                await on.gateway.events.described
-            assert str(caught.value).startswith(message)
-            problem(await on.http.post("/echo", json=1), 503)
-
-    run(scenario())
+        with pytest.raises(ServiceUnusable) as caught:
+            await on.gateway.events.described
+        assert str(caught.value).startswith(message)
+        problem(await on.http.post("/echo", json=1), 503)
 
 
-def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusable(tmp_path: Path) -> None:
+async def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusable(tmp_path: Path) -> None:
     """As from a worker of another version."""
     api = ApiDescription(name="see", route="/see", input={"kind": "hologram"})
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
+    async with gateway(tmp_path) as on:
+        (await on.connect()).send(Hello(index=0, pid=1, service=service(api)))
 
-            with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
-                await on.gateway.events.described
-
-    run(scenario())
+        with pytest.raises(ServiceUnusable, match=r"there is no codec for .*hologram"):
+            await on.gateway.events.described
 
 
-def test_a_service_that_cannot_be_loaded_is_unusable(
+async def test_a_service_that_cannot_be_loaded_is_unusable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message is the worker's, and told by who waits for it; the log has the traceback, once."""
+    async with gateway(tmp_path) as on:
+        for index in range(2):
+            worker = await on.connect()
+            worker.send(Failed(index, "load", "svc cannot be imported", "line 1\nline 2"))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            for index in range(2):
-                worker = await on.connect()
-                worker.send(Failed(index, "load", "svc cannot be imported", "line 1\nline 2"))
-
-            with pytest.raises(ServiceUnusable, match=r"^svc cannot be imported$"):
-                await on.gateway.events.described
-            await turns(50)
-
-    run(scenario())
+        with pytest.raises(ServiceUnusable, match=r"^svc cannot be imported$"):
+            await on.gateway.events.described
+        await turns(50)
     assert [record.getMessage() for record in caplog.records] == ["worker 0 failed in load\nline 1\nline 2"]
 
 
 @pytest.mark.parametrize("stage", ["setup", "warmup"])
-def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
+async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: Literal["setup", "warmup"]
 ) -> None:
     """The next start may work: a crash loop is for the operator to see, in /readyz and in the log."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.connect()
-            worker.send(Hello(index=2, pid=1, service=service()))
-            worker.send(Failed(2, stage, "OSError: no model", "line 1"))
-            await on.gateway.events.described
-            await turns(50)
-            on.gateway.events.worker_exited(2, "exited with code 1")
-            reason = f"worker 2 failed in {stage}: OSError: no model"
-            assert problem(await on.ready(), 503) == f"no worker is ready: {reason}"
-            on.gateway.events.worker_exited(2, "exited with code 9")
-            assert problem(await on.ready(), 503) == "no worker is ready: worker 2 exited with code 9"
-            await on.worker(index=2)
-            assert (await on.ready()).status_code == 200
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=2, pid=1, service=service()))
+        worker.send(Failed(2, stage, "OSError: no model", "line 1"))
+        await on.gateway.events.described
+        await turns(50)
+        on.gateway.events.worker_exited(2, "exited with code 1")
+        reason = f"worker 2 failed in {stage}: OSError: no model"
+        assert problem(await on.ready(), 503) == f"no worker is ready: {reason}"
+        on.gateway.events.worker_exited(2, "exited with code 9")
+        assert problem(await on.ready(), 503) == "no worker is ready: worker 2 exited with code 9"
+        await on.worker(index=2)
+        assert (await on.ready()).status_code == 200
     messages = [(record.levelno, record.getMessage()) for record in caplog.records]
     assert messages == [
         (logging.ERROR, f"worker 2 failed in {stage}: OSError: no model\nline 1"),
@@ -207,47 +173,39 @@ def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
     ]
 
 
-def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
+async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
     """A worker that was started again may serve something else; what is gone is gone."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(json_api("old"), json_api("both")))
+        new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
+        (await on.connect()).send(Hello(index=1, pid=1, service=new))
+        await turns(50)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(json_api("old"), json_api("both")))
-            new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
-            (await on.connect()).send(Hello(index=1, pid=1, service=new))
-            await turns(50)
-
-            problem(await on.http.post("/old", json=1), 404)
-            problem(await on.http.get("/new"), 405)
-            problem(await on.http.get("/both"), 405)
-            assert [api.name for api in (await on.gateway.events.described).apis] == ["old", "both"]
-
-    run(scenario())
+        problem(await on.http.post("/old", json=1), 404)
+        problem(await on.http.get("/new"), 405)
+        problem(await on.http.get("/both"), 405)
+        assert [api.name for api in (await on.gateway.events.described).apis] == ["old", "both"]
 
 
-def test_a_changed_service_that_is_unusable_changes_nothing(
+async def test_a_changed_service_that_is_unusable_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is reported, and the apis stay as they were, those that come before the wrong one included."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        wrong = service(
+            json_api("echo", ApiSettings(mb_max_batch_size=3)),
+            json_api("bad", ApiSettings(policy="magic")),
+        )
+        (await on.connect()).send(Hello(index=1, pid=1, service=wrong))
+        await turns(50)
+        asking = [on.post("/echo", value) for value in range(5)]
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"0"] * 5)
+        await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            wrong = service(
-                json_api("echo", ApiSettings(mb_max_batch_size=3)),
-                json_api("bad", ApiSettings(policy="magic")),
-            )
-            (await on.connect()).send(Hello(index=1, pid=1, service=wrong))
-            await turns(50)
-            asking = [on.post("/echo", value) for value in range(5)]
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"0"] * 5)
-            await asyncio.gather(*asking)
-
-            assert (batch.limit_rows, len(batch.rows)) == (1000, 5)
-            problem(await on.http.post("/bad", json=1), 404)
-
-    run(scenario())
+        assert (batch.limit_rows, len(batch.rows)) == (1000, 5)
+        problem(await on.http.post("/bad", json=1), 404)
     (record,) = caplog.records
     assert "a worker came up with a service that cannot be served: api 'bad': policy" in record.getMessage()
 
@@ -260,76 +218,60 @@ async def estimate(on: GatewayStage) -> float:
     return value
 
 
-def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) -> None:
+async def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) -> None:
     """Before any request. Batches that are larger than any may be do not count, nor apis not in force."""
+    async with gateway(tmp_path, overrides={"mb_max_batch_size": 10}) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=0, pid=1, service=service()))
+        worker.send(Ready(profile={"echo": [(1, 0.5), (10, 0.5), (20, 70.0)], "other": [(1, 1.0)]}))
+        await on.gateway.front_end.ready.wait()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"mb_max_batch_size": 10}) as on:
-            worker = await on.connect()
-            worker.send(Hello(index=0, pid=1, service=service()))
-            worker.send(Ready(profile={"echo": [(1, 0.5), (10, 0.5), (20, 70.0)], "other": [(1, 1.0)]}))
-            await on.gateway.front_end.ready.wait()
-
-            assert await estimate(on) == pytest.approx(0.5)
-
-    run(scenario())
+        assert await estimate(on) == pytest.approx(0.5)
 
 
-def test_the_worker_is_told_how_much_time_is_left(tmp_path: Path) -> None:
+async def test_the_worker_is_told_how_much_time_is_left(tmp_path: Path) -> None:
     """Of the goal, or as the client says."""
+    async with gateway(tmp_path, overrides={"mb_max_latency": 60_000}) as on:
+        worker = await on.worker()
+        asking = [on.post("/echo", 1)]
+        patience = {"x-request-timeout-ms": "30000"}
+        asking.append(asyncio.create_task(on.http.post("/echo", json=2, headers=patience)))
+        left_s: list[float] = []
+        while len(left_s) < 2:
+            batch, _ = await worker.batch()
+            left_s += batch.left_s
+            worker.answer(batch, [b"1"] * len(batch.rows))
+        await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"mb_max_latency": 60_000}) as on:
-            worker = await on.worker()
-            asking = [on.post("/echo", 1)]
-            patience = {"x-request-timeout-ms": "30000"}
-            asking.append(asyncio.create_task(on.http.post("/echo", json=2, headers=patience)))
-            left_s: list[float] = []
-            while len(left_s) < 2:
-                batch, _ = await worker.batch()
-                left_s += batch.left_s
-                worker.answer(batch, [b"1"] * len(batch.rows))
-            await asyncio.gather(*asking)
-
-            least_s, most_s = sorted(left_s)
-            assert 0 < least_s <= 30 < most_s <= 60
-
-    run(scenario())
+        least_s, most_s = sorted(left_s)
+        assert 0 < least_s <= 30 < most_s <= 60
 
 
-def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:
+async def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:
     """Not one whose handler raised, nor one of bad requests only, for which it was not called."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
-                asking = on.post("/echo", 1)
-                batch, _ = await worker.batch()
-                worker.answer(batch, [b"x"], statuses=statuses, worked=worked, chunks=chunks)
-                await asking
-                assert await estimate(on) == 0
-            await on.echo(worker, "/echo", 1)
-            assert await estimate(on) > 0
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
+            asking = on.post("/echo", 1)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"x"], statuses=statuses, worked=worked, chunks=chunks)
+            await asking
+            assert await estimate(on) == 0
+        await on.echo(worker, "/echo", 1)
+        assert await estimate(on) > 0
 
 
 @pytest.mark.parametrize(("chunks", "believed"), [([(2, 5.0)], False), ([(1, 5.0), (1, 5.0)], True)])
-def test_the_worker_is_believed_where_only_it_knows(
+async def test_the_worker_is_believed_where_only_it_knows(
     tmp_path: Path, chunks: list[tuple[int, float]], *, believed: bool
 ) -> None:
     """The time of a batch that ran in one call is measured here, transport included; of parts it is told."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        asking = [on.post("/echo", value) for value in range(2)]
+        batch, _ = await worker.batch()
+        assert batch.rows == [1, 1]
+        worker.answer(batch, [b"0", b"1"], chunks=chunks)
+        await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            asking = [on.post("/echo", value) for value in range(2)]
-            batch, _ = await worker.batch()
-            assert batch.rows == [1, 1]
-            worker.answer(batch, [b"0", b"1"], chunks=chunks)
-            await asyncio.gather(*asking)
-
-            assert (await estimate(on) > 1) == believed
-
-    run(scenario())
+        assert (await estimate(on) > 1) == believed

@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_workers.wire.messages import AnswerHead, Cancel, Hello, Piece, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
@@ -39,98 +39,83 @@ async def streamed(on: GatewayStage, worker: FakeWorker, *pieces: bytes, whole: 
     return (await asking).content
 
 
-def test_pieces_go_through(tmp_path: Path) -> None:
+async def test_pieces_go_through(tmp_path: Path) -> None:
     """From the worker's socket to the client's, before the end."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(streaming_api()))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(streaming_api()))
+        said: asyncio.Queue[str] = asyncio.Queue()
 
-            said: asyncio.Queue[str] = asyncio.Queue()
+        async def read() -> None:
+            async with on.http.stream("POST", "/tell", json=1) as reply:
+                async for piece in reply.aiter_text():
+                    said.put_nowait(piece)
 
-            async def read() -> None:
-                async with on.http.stream("POST", "/tell", json=1) as reply:
-                    async for piece in reply.aiter_text():
-                        said.put_nowait(piece)
+        reading = asyncio.create_task(read())
+        batch, _ = await worker.batch()
+        assert (batch.idempotent, batch.rows) == (False, [1])
+        worker.send(Piece(batch.batch, HEAD), [b"one "])
+        assert await said.get() == "one "
+        worker.send(Piece(batch.batch), [b"two"])
+        assert await said.get() == "two"
+        worker.answer(batch, [b""], chunks=[])
 
-            reading = asyncio.create_task(read())
-            batch, _ = await worker.batch()
-            assert (batch.idempotent, batch.rows) == (False, [1])
-            worker.send(Piece(batch.batch, HEAD), [b"one "])
-            assert await said.get() == "one "
-            worker.send(Piece(batch.batch), [b"two"])
-            assert await said.get() == "two"
-            worker.answer(batch, [b""], chunks=[])
-
-            await reading
-            assert said.empty()
-            assert await streamed(on, worker, b"again") == b"again"
-
-    run(scenario())
+        await reading
+        assert said.empty()
+        assert await streamed(on, worker, b"again") == b"again"
 
 
-def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
+async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
     """Nor have it run again; other apis follow them."""
     serves = service(streaming_api(), json_api())
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"policy": "fixed:50", "idempotent": True}) as on:
-            worker = await on.worker(serves=serves)
-            tell, echo = (await on.gateway.events.described).apis
-            asking = [on.post("/tell", value) for value in range(2)]
-            for value in range(2):
-                batch, payload = await worker.batch()
-                assert (payload, batch.idempotent) == (b"%d" % value, False)
-                worker.answer(batch, [b""], chunks=[])
-            await asyncio.gather(*asking)
-
-            assert tell.settings == ApiSettings(policy="none", idempotent=False)
-            assert echo.settings == ApiSettings(policy="fixed:50")
-
-    run(scenario())
-
-
-def test_a_client_that_leaves_stops_the_worker(tmp_path: Path) -> None:
-    """Which is free for the next when it has said so."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(streaming_api()))
-
-            async def read_one() -> None:
-                async with on.http.stream("POST", "/tell", json=1) as reply:
-                    assert await anext(reply.aiter_text()) == "a"
-
-            reading = asyncio.create_task(read_one())
-            batch, _ = await worker.batch()
-            worker.send(Piece(batch.batch, HEAD), [b"a"])
-            await reading
-            assert await worker.next() == Cancel(batch.batch)
+    async with gateway(tmp_path, overrides={"policy": "fixed:50", "idempotent": True}) as on:
+        worker = await on.worker(serves=serves)
+        tell, echo = (await on.gateway.events.described).apis
+        asking = [on.post("/tell", value) for value in range(2)]
+        for value in range(2):
+            batch, payload = await worker.batch()
+            assert (payload, batch.idempotent) == (b"%d" % value, False)
             worker.answer(batch, [b""], chunks=[])
+        await asyncio.gather(*asking)
 
-            assert await streamed(on, worker, b"next") == b"next"
+        assert tell.settings == ApiSettings(policy="none", idempotent=False)
+        assert echo.settings == ApiSettings(policy="fixed:50")
 
-    run(scenario())
+
+async def test_a_client_that_leaves_stops_the_worker(tmp_path: Path) -> None:
+    """Which is free for the next when it has said so."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(streaming_api()))
+
+        async def read_one() -> None:
+            async with on.http.stream("POST", "/tell", json=1) as reply:
+                assert await anext(reply.aiter_text()) == "a"
+
+        reading = asyncio.create_task(read_one())
+        batch, _ = await worker.batch()
+        worker.send(Piece(batch.batch, HEAD), [b"a"])
+        await reading
+        assert await worker.next() == Cancel(batch.batch)
+        worker.answer(batch, [b""], chunks=[])
+
+        assert await streamed(on, worker, b"next") == b"next"
 
 
-def test_a_worker_that_dies_leaves_an_answer_that_is_not_whole(
+async def test_a_worker_that_dies_leaves_an_answer_that_is_not_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Clients can tell."""
-
-    async def scenario() -> None:
+    with caplog.at_level(logging.ERROR):
         async with gateway(tmp_path) as on:
             worker = await on.worker(serves=service(streaming_api()))
             with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
                 await streamed(on, worker, b"a", whole=False)
-
-    with caplog.at_level(logging.ERROR):
-        run(scenario())
     assert "was cut short: the worker died while it ran this request" in caplog.text
 
 
 @pytest.mark.parametrize("streams_before", [True, False])
-def test_requests_for_an_api_that_streams_no_more_are_refused(
+async def test_requests_for_an_api_that_streams_no_more_are_refused(
     tmp_path: Path, *, streams_before: bool
 ) -> None:
     """They were held for one that streams, and there is one that does not, or the other way round."""
@@ -138,36 +123,29 @@ def test_requests_for_an_api_that_streams_no_more_are_refused(
     if not streams_before:
         before, after = after, before
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(before))
-            running = on.post("/tell", 1)
-            batch, _ = await worker.batch()
-            held = on.post("/tell", 2)
-            await turns(50)
-            other = await on.connect()
-            other.send(Hello(index=1, pid=2, service=service(after)))
-            await turns(50)
-            worker.answer(batch, [b""] if streams_before else [b"5"])
-            await running
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(before))
+        running = on.post("/tell", 1)
+        batch, _ = await worker.batch()
+        held = on.post("/tell", 2)
+        await turns(50)
+        other = await on.connect()
+        other.send(Hello(index=1, pid=2, service=service(after)))
+        await turns(50)
+        worker.answer(batch, [b""] if streams_before else [b"5"])
+        await running
 
-            assert "removed while" in problem(await held, 503)
-            other.send(Ready())
-
-    run(scenario())
+        assert "removed while" in problem(await held, 503)
+        other.send(Ready())
 
 
-def test_what_streams_is_no_model(tmp_path: Path) -> None:
+async def test_what_streams_is_no_model(tmp_path: Path) -> None:
     """The only other api is the service's."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(streaming_api("predict"), json_api()))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(streaming_api("predict"), json_api()))
-
-            assert (await on.http.get("/v1/models")).json() == {"models": ["fake", "fake.echo"]}
-            assert (await on.http.post("/v2/models/fake.predict/infer", json={})).status_code == 404
-            document = (await on.http.get("/openapi.json")).json()
-            answer = document["paths"]["/predict"]["post"]["responses"]["200"]
-            assert answer["content"] == {"*/*": {}}
-
-    run(scenario())
+        assert (await on.http.get("/v1/models")).json() == {"models": ["fake", "fake.echo"]}
+        assert (await on.http.post("/v2/models/fake.predict/infer", json={})).status_code == 404
+        document = (await on.http.get("/openapi.json")).json()
+        answer = document["paths"]["/predict"]["post"]["responses"]["200"]
+        assert answer["content"] == {"*/*": {}}

@@ -104,56 +104,49 @@ def test_every_bad_end_is_found(sent: bytes, lost: int, wrong: int) -> None:
     assert (ledger.lost, ledger.wrong) == (lost, wrong)
 
 
-def test_an_answer_that_nobody_asked_for_is_found() -> None:
-    async def run() -> list[str]:
-        ledger = Ledger(timeout_s=2.0)
+async def test_an_answer_that_nobody_asked_for_is_found() -> None:
+    ledger = Ledger(timeout_s=2.0)
 
-        async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
-            writer.write(right(body))
-            await writer.drain()
-            await comes_true(lambda: not ledger.outstanding)
-            writer.write(right(body))
+    async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(right(body))
+        await writer.drain()
+        await comes_true(lambda: not ledger.outstanding)
+        writer.write(right(body))
 
-        async with serving(handle) as url, asyncio.timeout(30):
-            connection = Connection(ledger)
-            await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", port_of(url))
-            connection.ask(ask(1))
-            await comes_true(lambda: bool(ledger.findings))
-            connection.close()
-            await server_done()
-        return [str(finding) for finding in ledger.findings]
-
-    found = asyncio.run(run())
+    async with serving(handle) as url, asyncio.timeout(30):
+        connection = Connection(ledger)
+        await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", port_of(url))
+        connection.ask(ask(1))
+        await comes_true(lambda: bool(ledger.findings))
+        connection.close()
+        await server_done()
+    found = [str(finding) for finding in ledger.findings]
 
     assert len(found) == 1
     assert "request 1: answered once more, with 200" in found[0]
 
 
-def test_those_who_leave_are_not_lost() -> None:
-    async def run() -> Ledger:
-        ledger = Ledger(timeout_s=2.0)
+async def test_those_who_leave_are_not_lost() -> None:
+    ledger = Ledger(timeout_s=2.0)
 
-        async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
-            """Answer nothing."""
+    async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
+        """Answer nothing."""
 
-        async with serving(handle) as url, asyncio.timeout(30):
-            leavers = [Connection(ledger) for _ in range(3)]
-            for number, leaver in enumerate(leavers):
-                await asyncio.get_running_loop().create_connection(
-                    lambda leaver=leaver: leaver,  # type: ignore[misc]
-                    "127.0.0.1",
-                    port_of(url),
-                )
-                leaver.ask(ask(number), own=LEAVE, share=0.5)
-            leavers[0].close()
-            leavers[1].abort()
-            leavers[2].half_close()
-            await comes_true(lambda: not ledger.outstanding)
-            leavers[2].abort()
-            await server_done()
-        return ledger
-
-    ledger = asyncio.run(run())
+    async with serving(handle) as url, asyncio.timeout(30):
+        leavers = [Connection(ledger) for _ in range(3)]
+        for number, leaver in enumerate(leavers):
+            await asyncio.get_running_loop().create_connection(
+                lambda leaver=leaver: leaver,  # type: ignore[misc]
+                "127.0.0.1",
+                port_of(url),
+            )
+            leaver.ask(ask(number), own=LEAVE, share=0.5)
+        leavers[0].close()
+        leavers[1].abort()
+        leavers[2].half_close()
+        await comes_true(lambda: not ledger.outstanding)
+        leavers[2].abort()
+        await server_done()
 
     assert (ledger.findings, ledger.left) == ([], 3)
 
@@ -165,31 +158,26 @@ def test_those_who_leave_are_not_lost() -> None:
         (b"HTTP/1.1 400 Bad\r\nconnection: close\r\n\r\nuntil the end", 400, b"until the end"),
     ],
 )
-def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: int, body: bytes) -> None:
+async def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: int, body: bytes) -> None:
     async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(sent)
         writer.close()
 
-    async def run() -> tuple[int, bytes]:
-        async with serving(handle) as url, connected(port_of(url)) as (reader, writer):
-            writer.write(b"POST / HTTP/1.1\r\n\r\n")
-            found = await read_reply(reader)
-            again = await read_reply(reader)
-            assert again is None
-        assert found is not None
-        return found.status, found.body
-
-    assert asyncio.run(run()) == (status, body)
+    async with serving(handle) as url, connected(port_of(url)) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\n\r\n")
+        found = await read_reply(reader)
+        again = await read_reply(reader)
+        assert again is None
+    assert found is not None
+    result = found.status, found.body
+    assert result == (status, body)
 
 
-def test_pages_that_cannot_be_had_are_none() -> None:
+async def test_pages_that_cannot_be_had_are_none() -> None:
     async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async def run() -> list[bytes | None]:
-        async with serving(handle) as url:
-            closed = await fetch(port_of(url), "/metrics")
-            await server_done()
-        return [closed, await fetch(port_of(url), "/metrics")]
-
-    assert asyncio.run(run()) == [None, None]
+    async with serving(handle) as url:
+        closed = await fetch(port_of(url), "/metrics")
+        await server_done()
+    assert [closed, await fetch(port_of(url), "/metrics")] == [None, None]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, Job, TaskRunner
 from uncork_gateway.backends import known_models
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
@@ -72,154 +72,127 @@ class Stage:
         return [names - {UNKNOWN} for names in (known, queues, labels)]
 
 
-def test_names_that_no_server_answered_for_share_one_api() -> None:
+async def test_names_that_no_server_answered_for_share_one_api() -> None:
     """However many there are."""
+    on = Stage()
+    for number in range(1000):
+        model = f"invented-{number}"
+        assert on.known.use(model) == UNKNOWN
+        on.count(model)
 
-    async def scenario() -> None:
-        on = Stage()
-        for number in range(1000):
-            model = f"invented-{number}"
-            assert on.known.use(model) == UNKNOWN
-            on.count(model)
-
-        assert on.names() == [set(), set(), set()]
-        assert on.metrics.api(UNKNOWN).statuses == {200: 1000}
-
-    run(scenario())
+    assert on.names() == [set(), set(), set()]
+    assert on.metrics.api(UNKNOWN).statuses == {200: 1000}
 
 
-def test_a_model_has_an_api_of_its_own_once_a_server_answered() -> None:
+async def test_a_model_has_an_api_of_its_own_once_a_server_answered() -> None:
     """With its own counts; adding it again changes nothing."""
+    on = Stage()
+    on.known.use("m")
+    on.known.add("m")
+    on.count("m")
+    on.known.add("m")
 
-    async def scenario() -> None:
-        on = Stage()
-        on.known.use("m")
-        on.known.add("m")
-        on.count("m")
-        on.known.add("m")
-
-        assert on.known.use("m") == "m"
-        assert on.names() == [{"m"}] * 3
-        assert on.metrics.api("m").statuses == {200: 1}
-
-    run(scenario())
+    assert on.known.use("m") == "m"
+    assert on.names() == [{"m"}] * 3
+    assert on.metrics.api("m").statuses == {200: 1}
 
 
-def test_the_shared_api_is_named_while_it_is_used() -> None:
+async def test_the_shared_api_is_named_while_it_is_used() -> None:
     """Last, and no longer than what is recent is shown; models are in alphabetical order."""
-
-    async def scenario() -> None:
-        on = Stage()
-        assert on.known.names() == []
-        for model in ("n", "m"):
-            on.known.add(model)
-        on.known.use("other")
-        assert on.known.names() == ["m", "n", UNKNOWN]
-        on.now += 30
-        assert on.known.names() == ["m", "n"]
-
-    run(scenario())
+    on = Stage()
+    assert on.known.names() == []
+    for model in ("n", "m"):
+        on.known.add(model)
+    on.known.use("other")
+    assert on.known.names() == ["m", "n", UNKNOWN]
+    on.now += 30
+    assert on.known.names() == ["m", "n"]
 
 
-def test_an_idle_model_is_forgotten_everywhere() -> None:
+async def test_an_idle_model_is_forgotten_everywhere() -> None:
     """An hour after its last request; others stay."""
+    on = Stage()
+    for model in ("idle", "used"):
+        on.known.add(model)
+        on.count(model)
+    on.now += HOUR_S - 1
+    on.known.use("used")
+    assert on.names() == [{"idle", "used"}] * 3
+    on.now += 1
 
-    async def scenario() -> None:
-        on = Stage()
-        for model in ("idle", "used"):
-            on.known.add(model)
-            on.count(model)
-        on.now += HOUR_S - 1
-        on.known.use("used")
-        assert on.names() == [{"idle", "used"}] * 3
-        on.now += 1
-
-        assert on.names() == [{"used"}] * 3
-        assert on.known.use("idle") == UNKNOWN
-
-    run(scenario())
+    assert on.names() == [{"used"}] * 3
+    assert on.known.use("idle") == UNKNOWN
 
 
-def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it had counted before is not taken off its recent counts; its first answer is among these."""
     monkeypatch.setattr(known_models, "_MOST", 1)
 
-    async def scenario() -> None:
-        on = Stage()
-        on.known.add("m")
-        on.count("m")
-        on.now += 10
-        on.known.add("other")
-        on.known.add("m")
-        on.count("m")
-        on.now += 30
+    on = Stage()
+    on.known.add("m")
+    on.count("m")
+    on.now += 10
+    on.known.add("other")
+    on.known.add("m")
+    on.count("m")
+    on.now += 30
 
-        assert on.recorder.recent("m", on.now).statuses == {200: 1}
-
-    run(scenario())
+    assert on.recorder.recent("m", on.now).statuses == {200: 1}
 
 
-def test_a_model_is_not_forgotten_while_it_has_requests() -> None:
+async def test_a_model_is_not_forgotten_while_it_has_requests() -> None:
     """Queued or running, for however long."""
+    on = Stage()
+    for model in ("runs", "queued"):
+        on.known.add(model)
+        on.count(model)
+    callers = [await on.request("runs"), await on.request("queued")]
+    on.now += 2 * HOUR_S
+    assert on.names() == [{"runs", "queued"}] * 3
 
-    async def scenario() -> None:
-        on = Stage()
-        for model in ("runs", "queued"):
-            on.known.add(model)
-            on.count(model)
-        callers = [await on.request("runs"), await on.request("queued")]
-        on.now += 2 * HOUR_S
-        assert on.names() == [{"runs", "queued"}] * 3
-
-        on.gate.set()
-        await asyncio.gather(*callers)
-        assert on.names() == [set()] * 3
-
-    run(scenario())
+    on.gate.set()
+    await asyncio.gather(*callers)
+    assert on.names() == [set()] * 3
 
 
-def test_a_new_model_takes_the_place_of_the_idlest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_model_takes_the_place_of_the_idlest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those without requests; what was used since it was added is kept."""
     monkeypatch.setattr(known_models, "_MOST", 3)
 
-    async def scenario() -> None:
-        on = Stage()
-        for model in ("busy", "old", "used"):
-            on.known.add(model)
-            on.now += 1
-        caller = await on.request("busy")
-        on.known.use("old")
-        on.known.use("used")
+    on = Stage()
+    for model in ("busy", "old", "used"):
+        on.known.add(model)
         on.now += 1
-        on.known.use("busy")
-        on.known.use("used")
-        on.known.add("new")
-        assert on.known.names() == ["busy", "new", "used"]
+    caller = await on.request("busy")
+    on.known.use("old")
+    on.known.use("used")
+    on.now += 1
+    on.known.use("busy")
+    on.known.use("used")
+    on.known.add("new")
+    assert on.known.names() == ["busy", "new", "used"]
 
-        on.known.use("used")
-        on.known.use("new")
-        on.known.add("newer")
-        assert on.known.names() == ["busy", "new", "newer"], "the idlest, busy, has a request"
-        on.gate.set()
-        await caller
-
-    run(scenario())
+    on.known.use("used")
+    on.known.use("new")
+    on.known.add("newer")
+    assert on.known.names() == ["busy", "new", "newer"], "the idlest, busy, has a request"
+    on.gate.set()
+    await caller
 
 
-def test_without_room_a_new_model_is_queued_with_the_unknown_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_room_a_new_model_is_queued_with_the_unknown_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Until one of those that are known has no requests."""
     monkeypatch.setattr(known_models, "_MOST", 1)
 
-    async def scenario() -> None:
-        on = Stage()
-        on.known.add("busy")
-        caller = await on.request("busy")
-        on.known.add("new")
-        assert on.known.use("new") == UNKNOWN
+    on = Stage()
+    on.known.add("busy")
+    caller = await on.request("busy")
+    on.known.add("new")
+    assert on.known.use("new") == UNKNOWN
 
-        on.gate.set()
-        await caller
-        on.known.add("new")
-        assert (on.known.use("busy"), on.known.use("new")) == (UNKNOWN, "new")
-
-    run(scenario())
+    on.gate.set()
+    await caller
+    on.known.add("new")
+    assert (on.known.use("busy"), on.known.use("new")) == (UNKNOWN, "new")

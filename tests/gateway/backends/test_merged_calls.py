@@ -11,28 +11,24 @@ import pytest
 from tests.gateway.backends.fake_server import Call, Reply
 from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import NOW, stage
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import BatchResult, WorkerLost
 from uncork_gateway.backends.merged_calls import Part, Relayed
 from uncork_gateway.protocols.wire import Content
 
 
-def test_a_batch_is_one_call() -> None:
+async def test_a_batch_is_one_call() -> None:
     """Rows in order, with the headers that are passed on; each request gets its own rows."""
+    async with stage() as on:
+        ran = await on.run(sent("a b"), sent("c"), sent("d e f"))
 
-    async def scenario() -> None:
-        async with stage() as on:
-            ran = await on.run(sent("a b"), sent("c"), sent("d e f"))
-
-            assert ran == BatchResult([Part(b"A B"), Part(b"C"), Part(b"D E F")], "worked")
-            (call,) = on.server.calls
-            assert (call.target, call.body) == (b"/shout?loud=1", b"a\nb\nc\nd\ne\nf")
-            assert call.header(b"content-type") == b"text/plain"
-            assert call.header(b"authorization") == b"me"
-            assert call.header(b"x-request-timeout-ms") is None
-            assert on.slots.out == [1]
-
-    run(scenario())
+        assert ran == BatchResult([Part(b"A B"), Part(b"C"), Part(b"D E F")], "worked")
+        (call,) = on.server.calls
+        assert (call.target, call.body) == (b"/shout?loud=1", b"a\nb\nc\nd\ne\nf")
+        assert call.header(b"content-type") == b"text/plain"
+        assert call.header(b"authorization") == b"me"
+        assert call.header(b"x-request-timeout-ms") is None
+        assert on.slots.out == [1]
 
 
 @pytest.mark.parametrize(
@@ -43,33 +39,25 @@ def test_a_batch_is_one_call() -> None:
         ([NOW + 0.25, math.inf], None),
     ],
 )
-def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], header: bytes | None) -> None:
+async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], header: bytes | None) -> None:
     """That of the most patient client, at least a millisecond; nothing if one of them does not say."""
-
-    async def scenario() -> None:
-        async with stage() as on:
-            await on.run(*(sent("a", expires_at=at) for at in expires_at))
-            assert on.server.calls[0].header(b"x-request-timeout-ms") == header
-
-    run(scenario())
+    async with stage() as on:
+        await on.run(*(sent("a", expires_at=at) for at in expires_at))
+        assert on.server.calls[0].header(b"x-request-timeout-ms") == header
 
 
 @pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405, 429, 502, 503, 504])
-def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) -> None:
+async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) -> None:
     """As it is, but without headers that are about the call."""
+    async with stage() as on:
+        ran = await on.run(sent("a"), sent(str(status)), sent("b"))
 
-    async def scenario() -> None:
-        async with stage() as on:
-            ran = await on.run(sent("a"), sent(str(status)), sent("b"))
-
-            relayed = Relayed(status, (TEXT,), b"no: %d" % status)
-            assert ran == BatchResult([relayed] * 3, "failed")
-            assert len(on.asked) == 1
-
-    run(scenario())
+        relayed = Relayed(status, (TEXT,), b"no: %d" % status)
+        assert ran == BatchResult([relayed] * 3, "failed")
+        assert len(on.asked) == 1
 
 
-def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
+async def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
     """When to come back, who to be, and how to read the body."""
     kept = (
         (b"content-type", b"application/octet-stream"),
@@ -80,12 +68,9 @@ def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
     )
     dropped = ((b"set-cookie", b"a=1"), (b"x-request-id", b"5"), (b"date", b"today"), (b"etag", b"1"))
 
-    async def scenario() -> None:
-        async with stage(lambda call: Reply(b"\x00", 503, kept + dropped)) as on:
-            ran = await on.run(sent("a"))
-            assert ran.results == [Relayed(503, kept, b"\x00")]
-
-    run(scenario())
+    async with stage(lambda call: Reply(b"\x00", 503, kept + dropped)) as on:
+        ran = await on.run(sent("a"))
+        assert ran.results == [Relayed(503, kept, b"\x00")]
 
 
 # Replies that cannot be dealt out
@@ -96,193 +81,148 @@ def one_line(call: Call) -> Reply:
     return Reply(b"-".join(call.body.split()), 200, (TEXT, (b"date", b"x"), (b"x-of-the-call", b"1")))
 
 
-def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Each as its client sent it, and with the whole answer that it gets. The log says so once."""
+    async with stage(one_line) as on:
+        for _ in range(2):
+            ran = await on.run(sent("a b"), sent("c", expires_at=NOW + 2))
+            headers = (TEXT, (b"x-of-the-call", b"1"))
+            assert ran == BatchResult([Relayed(200, headers, b"a-b"), Relayed(200, headers, b"c")], "failed")
 
-    async def scenario() -> None:
-        async with stage(one_line) as on:
-            for _ in range(2):
-                ran = await on.run(sent("a b"), sent("c", expires_at=NOW + 2))
-                headers = (TEXT, (b"x-of-the-call", b"1"))
-                assert ran == BatchResult(
-                    [Relayed(200, headers, b"a-b"), Relayed(200, headers, b"c")], "failed"
-                )
-
-            merged, first, second = on.server.calls[:3]
-            assert (merged.body, first.body, second.body) == (b"a\nb\nc", b"a b", b"c")
-            assert first.target == b"/shout?loud=1"
-            assert first.header(b"x-of") == b"a b"
-            assert first.header(b"x-request-timeout-ms") is None
-            assert first.header(b"authorization") is None  # the client sent none
-            assert first.header(b"host") != b"proxy"
-            assert second.header(b"x-request-timeout-ms") == b"2000"
-
-    run(scenario())
+        merged, first, second = on.server.calls[:3]
+        assert (merged.body, first.body, second.body) == (b"a\nb\nc", b"a b", b"c")
+        assert first.target == b"/shout?loud=1"
+        assert first.header(b"x-of") == b"a b"
+        assert first.header(b"x-request-timeout-ms") is None
+        assert first.header(b"authorization") is None  # the client sent none
+        assert first.header(b"host") != b"proxy"
+        assert second.header(b"x-request-timeout-ms") == b"2000"
     assert caplog.messages == [
         "'/shout?loud=1': the reply to a merged call cannot be dealt out: it has 1 lines;"
         " its requests are sent one by one"
     ]
 
 
-def test_one_request_alone_is_asked_again_as_it_came() -> None:
+async def test_one_request_alone_is_asked_again_as_it_came() -> None:
     """Merging may have changed more than it should."""
-
-    async def scenario() -> None:
-        async with stage(one_line) as on:
-            assert bodies((await on.run(sent("a b"))).results) == ["200 a-b"]
-            assert on.asked == ["a\nb", "a b"]
-
-    run(scenario())
+    async with stage(one_line) as on:
+        assert bodies((await on.run(sent("a b"))).results) == ["200 a-b"]
+        assert on.asked == ["a\nb", "a b"]
 
 
-def test_a_part_of_a_request_is_asked_for_alone() -> None:
+async def test_a_part_of_a_request_is_asked_for_alone() -> None:
     """There is no original of it; if its own reply is nonsense too, that is what its client is told."""
+    async with stage(one_line) as on:
+        ran = await on.run(sent("a", part=True), sent("b c", part=True), sent("d"))
 
-    async def scenario() -> None:
-        async with stage(one_line) as on:
-            ran = await on.run(sent("a", part=True), sent("b c", part=True), sent("d"))
-
-            assert bodies(ran.results) == ["A".lower(), '502 {"error":"it has 1 lines"}', "200 d"]
-            assert ran.results[1] == Relayed(
-                502, ((b"content-type", b"application/json"),), b'{"error":"it has 1 lines"}'
-            )
-            assert ran.status == "failed"
-            assert on.asked == ["a\nb\nc\nd", "a", "b\nc", "d"]
-
-    run(scenario())
+        assert bodies(ran.results) == ["A".lower(), '502 {"error":"it has 1 lines"}', "200 d"]
+        assert ran.results[1] == Relayed(
+            502, ((b"content-type", b"application/json"),), b'{"error":"it has 1 lines"}'
+        )
+        assert ran.status == "failed"
+        assert on.asked == ["a\nb\nc\nd", "a", "b\nc", "d"]
 
 
-def test_a_part_that_is_refused_alone_gets_that_answer() -> None:
+async def test_a_part_that_is_refused_alone_gets_that_answer() -> None:
     """Like any other request."""
 
-    async def scenario() -> None:
-        def script(call: Call) -> Reply:
-            return Reply(b"", 200) if b"\n" in call.body else shout(call)
+    def script(call: Call) -> Reply:
+        return Reply(b"", 200) if b"\n" in call.body else shout(call)
 
-        async with stage(script) as on:
-            ran = await on.run(sent("400", part=True), sent("404", part=True), sent("a", part=True))
-            assert bodies(ran.results) == ["400 no: 400", "404 no: 404", "A"]
-
-    run(scenario())
+    async with stage(script) as on:
+        ran = await on.run(sent("400", part=True), sent("404", part=True), sent("a", part=True))
+        assert bodies(ran.results) == ["400 no: 400", "404 no: 404", "A"]
 
 
-def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
+async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
     """The call was executed: it must not be again."""
-
-    async def scenario() -> None:
-        async with stage(one_line, idempotent=False) as on:
-            ran = await on.run(sent("a"), sent("b"))
-            assert bodies(ran.results) == ['502 {"error":"it has 1 lines"}'] * 2
-            assert len(on.asked) == 1
-
-    run(scenario())
+    async with stage(one_line, idempotent=False) as on:
+        ran = await on.run(sent("a"), sent("b"))
+        assert bodies(ran.results) == ['502 {"error":"it has 1 lines"}'] * 2
+        assert len(on.asked) == 1
 
 
 # What goes wrong on the way
 
 
-def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
+async def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
     """There is another slot as soon as the server is found healthy."""
-
-    async def scenario() -> None:
-        async with stage(lambda call: Reply(b"A", missing=1)) as on:
-            with pytest.raises(WorkerLost, match="RemoteProtocolError"):
-                await on.run(sent("a"))
-            assert await on.slots.number(1) == [2]
-            on.server.script = shout
-            assert (await on.run(sent("b"))).results == [Part(b"B")]
-
-    run(scenario())
+    async with stage(lambda call: Reply(b"A", missing=1)) as on:
+        with pytest.raises(WorkerLost, match="RemoteProtocolError"):
+            await on.run(sent("a"))
+        assert await on.slots.number(1) == [2]
+        on.server.script = shout
+        assert (await on.run(sent("b"))).results == [Part(b"B")]
 
 
-def test_a_connection_that_breaks_in_a_search_loses_the_batch() -> None:
+async def test_a_connection_that_breaks_in_a_search_loses_the_batch() -> None:
     """It is run again as a whole."""
-
-    async def scenario() -> None:
-        async with stage() as on:
-            batch = [sent("a"), sent("400")]
-            on.server.script = lambda call: Reply(b"", missing=1) if b"\n" not in call.body else shout(call)
-            with pytest.raises(WorkerLost):
-                await on.run(*batch)
-
-    run(scenario())
+    async with stage() as on:
+        batch = [sent("a"), sent("400")]
+        on.server.script = lambda call: Reply(b"", missing=1) if b"\n" not in call.body else shout(call)
+        with pytest.raises(WorkerLost):
+            await on.run(*batch)
 
 
-def test_a_fault_of_ours_ends_the_batch() -> None:
+async def test_a_fault_of_ours_ends_the_batch() -> None:
     """The runner goes on."""
 
     class BrokenWire:
         def merge(self, requests: Sequence[Any]) -> Content:
             raise KeyError("ours")
 
-    async def scenario() -> None:
-        async with stage() as on:
-            with pytest.raises(KeyError, match="ours"):
-                await on.run(sent("a")._replace(wire=BrokenWire()))  # type: ignore[arg-type]
-            assert (await on.run(sent("b"))).results == [Part(b"B")]
-            assert on.slots.out == [1]
-
-    run(scenario())
+    async with stage() as on:
+        with pytest.raises(KeyError, match="ours"):
+            await on.run(sent("a")._replace(wire=BrokenWire()))  # type: ignore[arg-type]
+        assert (await on.run(sent("b"))).results == [Part(b"B")]
+        assert on.slots.out == [1]
 
 
-def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
+async def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
     """Nobody gets the answer of somebody else."""
 
     class ShortWire(type(sent("a").wire)):  # type: ignore[misc]
         def split(self, reply: Content, requests: Sequence[Any]) -> list[bytes]:
             return [b"A"]
 
-    async def scenario() -> None:
-        async with stage() as on:
-            with pytest.raises(ValueError, match="argument 2 is longer"):
-                await on.run(sent("a")._replace(wire=ShortWire()), sent("b"))
-
-    run(scenario())
+    async with stage() as on:
+        with pytest.raises(ValueError, match="argument 2 is longer"):
+            await on.run(sent("a")._replace(wire=ShortWire()), sent("b"))
 
 
-def test_a_batch_that_is_abandoned_hangs_up() -> None:
+async def test_a_batch_that_is_abandoned_hangs_up() -> None:
     """Its end is not told, and there is another slot."""
+    async with stage(lambda call: None) as on:
+        ended = on.start(sent("a"))
+        await on.server.called.wait()
+        on.merged.abandon(7, 1)
+        on.slots.out.remove(1)
+        await on.server.hung_up.wait()
+        assert await on.slots.number(1) == [2]
+        assert not ended.done()
 
-    async def scenario() -> None:
-        async with stage(lambda call: None) as on:
-            ended = on.start(sent("a"))
-            await on.server.called.wait()
-            on.merged.abandon(7, 1)
-            on.slots.out.remove(1)
-            await on.server.hung_up.wait()
-            assert await on.slots.number(1) == [2]
-            assert not ended.done()
-
-            on.server.script = shout
-            assert (await on.run(sent("b"))).results == [Part(b"B")]
-
-    run(scenario())
+        on.server.script = shout
+        assert (await on.run(sent("b"))).results == [Part(b"B")]
 
 
-def test_a_batch_can_be_abandoned_before_it_has_begun() -> None:
+async def test_a_batch_can_be_abandoned_before_it_has_begun() -> None:
     """Its slot is not forgotten."""
-
-    async def scenario() -> None:
-        async with stage() as on:
-            ended = on.start(sent("a"))
-            on.merged.abandon(7, 1)
-            on.slots.out.remove(1)
-            assert await on.slots.number(1) == [2]
-            await turns()
-            assert (ended.done(), on.asked) == (False, [])
-
-    run(scenario())
+    async with stage() as on:
+        ended = on.start(sent("a"))
+        on.merged.abandon(7, 1)
+        on.slots.out.remove(1)
+        assert await on.slots.number(1) == [2]
+        await turns()
+        assert (ended.done(), on.asked) == (False, [])
 
 
-def test_closing_cancels_what_runs() -> None:
+async def test_closing_cancels_what_runs() -> None:
     """Nobody is told."""
-
-    async def scenario() -> None:
-        async with stage(lambda call: None) as on:
-            ended = on.start(sent("a"))
-            await on.server.called.wait()
-            await on.merged.close()
-            await on.server.hung_up.wait()
-            assert not ended.done()
-
-    run(scenario())
+    async with stage(lambda call: None) as on:
+        ended = on.start(sent("a"))
+        await on.server.called.wait()
+        await on.merged.close()
+        await on.server.hung_up.wait()
+        assert not ended.done()

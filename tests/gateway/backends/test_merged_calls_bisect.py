@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 
@@ -13,81 +12,61 @@ from hypothesis import strategies as st
 from tests.gateway.backends.fake_server import Call, Reply
 from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import stage
-from tests.gateway.running import run
 from uncork_dispatcher import BatchResult
 from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, bisect
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
-def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None:
+async def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None:
     """It is found with 12 calls among 64, and gets the answer to itself alone."""
+    async with stage() as on:
+        batch = [sent(f"a{at}") for at in range(64)]
+        batch[37] = sent(f"b {status} c")
+        ran = await on.run(*batch)
 
-    async def scenario() -> None:
-        async with stage() as on:
-            batch = [sent(f"a{at}") for at in range(64)]
-            batch[37] = sent(f"b {status} c")
-            ran = await on.run(*batch)
-
-            answers = bodies(ran.results)
-            assert answers.pop(37) == f"{status} no: {status}"
-            assert answers == [f"A{at}" for at in range(64) if at != 37]
-            assert ran.status == "failed"
-            assert len(on.asked) == 13
-            assert on.asked[-1] == f"b\n{status}\nc"
-            assert on.slots.out == [1]
-
-    run(scenario())
+        answers = bodies(ran.results)
+        assert answers.pop(37) == f"{status} no: {status}"
+        assert answers == [f"A{at}" for at in range(64) if at != 37]
+        assert ran.status == "failed"
+        assert len(on.asked) == 13
+        assert on.asked[-1] == f"b\n{status}\nc"
+        assert on.slots.out == [1]
 
 
-def test_a_bad_request_alone_gets_its_answer() -> None:
+async def test_a_bad_request_alone_gets_its_answer() -> None:
     """With one call."""
-
-    async def scenario() -> None:
-        async with stage() as on:
-            ran = await on.run(sent("400"))
-            assert ran == BatchResult([Relayed(400, (TEXT,), b"no: 400")], "failed")
-            assert len(on.asked) == 1
-
-    run(scenario())
+    async with stage() as on:
+        ran = await on.run(sent("400"))
+        assert ran == BatchResult([Relayed(400, (TEXT,), b"no: 400")], "failed")
+        assert len(on.asked) == 1
 
 
-def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
+async def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
     """After more than four groups of one level were refused."""
-
-    async def scenario() -> None:
-        async with stage(lambda call: Reply(b"%d" % len(call.body.split()), 500)) as on:
-            ran = await on.run(*(sent(f"a{at}") for at in range(64)))
-            assert bodies(ran.results) == ["500 8"] * 64
-            assert len(on.asked) == 1 + 2 + 4 + 8
-
-    run(scenario())
+    async with stage(lambda call: Reply(b"%d" % len(call.body.split()), 500)) as on:
+        ran = await on.run(*(sent(f"a{at}") for at in range(64)))
+        assert bodies(ran.results) == ["500 8"] * 64
+        assert len(on.asked) == 1 + 2 + 4 + 8
 
 
-def test_what_is_not_idempotent_is_not_searched() -> None:
+async def test_what_is_not_idempotent_is_not_searched() -> None:
     """All get the answer to the batch."""
-
-    async def scenario() -> None:
-        async with stage(idempotent=False) as on:
-            ran = await on.run(sent("a"), sent("500"))
-            assert bodies(ran.results) == ["500 no: 500"] * 2
-            assert len(on.asked) == 1
-
-    run(scenario())
+    async with stage(idempotent=False) as on:
+        ran = await on.run(sent("a"), sent("500"))
+        assert bodies(ran.results) == ["500 no: 500"] * 2
+        assert len(on.asked) == 1
 
 
-def test_a_search_ends_where_it_is_nobodys_fault() -> None:
+async def test_a_search_ends_where_it_is_nobodys_fault() -> None:
     """A group that gets another kind of answer keeps it."""
 
-    async def scenario() -> None:
-        def script(call: Call) -> Reply:
-            return Reply(b"slower", 429) if call.body == b"a\n400" else shout(call)
+    def script(call: Call) -> Reply:
+        return Reply(b"slower", 429) if call.body == b"a\n400" else shout(call)
 
-        async with stage(script) as on:
-            ran = await on.run(sent("a"), sent("400"), sent("b"), sent("c"))
-            assert bodies(ran.results) == ["429 slower", "429 slower", "B", "C"]
-            assert on.asked == ["a\n400\nb\nc", "a\n400", "b\nc"]
-
-    run(scenario())
+    async with stage(script) as on:
+        ran = await on.run(sent("a"), sent("400"), sent("b"), sent("c"))
+        assert bodies(ran.results) == ["429 slower", "429 slower", "B", "C"]
+        assert on.asked == ["a\n400\nb\nc", "a\n400", "b\nc"]
 
 
 def _refusal(number: int) -> Relayed:
@@ -95,7 +74,7 @@ def _refusal(number: int) -> Relayed:
 
 
 @given(st.integers(1, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
-def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
+async def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
     """Wherever it is and however many there are."""
     count, culprit = case
     asked: list[range] = []
@@ -104,7 +83,7 @@ def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
         asked.append(group)
         return _refusal(len(group)) if culprit in group else [Part(at) for at in group]
 
-    answers = asyncio.run(bisect(count, _refusal(count), ask))
+    answers = await bisect(count, _refusal(count), ask)
 
     expected: list[CallResult] = [Part(at) for at in range(count)]
     expected[culprit] = _refusal(1)
@@ -115,7 +94,7 @@ def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
 @given(
     st.integers(1, 100).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1))))
 )
-def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> None:
+async def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> None:
     """Up to four culprits are all found; of more, nobody is given an answer that is not theirs."""
     count, culprits = case
     told: dict[int, bytes] = dict.fromkeys(range(count), b"%d" % count)
@@ -128,7 +107,7 @@ def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> 
         told.update(dict.fromkeys(group, b"%d" % len(group)))
         return _refusal(len(group))
 
-    answers = asyncio.run(bisect(count, _refusal(count), ask))
+    answers = await bisect(count, _refusal(count), ask)
 
     for at, answer in enumerate(answers):
         assert answer in (Part(at), Relayed(400, (), told[at]))

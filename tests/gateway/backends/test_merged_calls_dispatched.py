@@ -12,7 +12,6 @@ import pytest
 from tests.gateway.backends.fake_server import Call, Reply, fake_server
 from tests.gateway.backends.lines import bodies, sent, shout
 from tests.gateway.backends.servers_stage import Slots, assert_no_task_left
-from tests.gateway.running import run
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchTimedOut, RequestResult
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
@@ -68,92 +67,73 @@ async def ask(dispatcher: AsyncDispatcher[Sent, CallResult], *texts: str) -> lis
     return [bodies([end.result])[0] if isinstance(end, RequestResult) else type(end).__name__ for end in ends]
 
 
-def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
+async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
     """The batch is run once more elsewhere, and the callers notice nothing."""
 
-    async def scenario() -> None:
-        def die(call: Call) -> Reply:
-            dying.refuse()
-            return Reply(b"A", missing=1)
+    def die(call: Call) -> Reply:
+        dying.refuse()
+        return Reply(b"A", missing=1)
 
-        async with (
-            fake_server(die) as dying,
-            fake_server(shout) as healthy,
-            dispatching(dying.url, healthy.url) as (dispatcher, _),
-        ):
-            assert await ask(dispatcher, "a", "b") == ["A", "B"]
-            assert await ask(dispatcher, "c", "d") == ["C", "D"]
-            assert len(dying.calls) == 1
-
-    run(scenario())
+    async with (
+        fake_server(die) as dying,
+        fake_server(shout) as healthy,
+        dispatching(dying.url, healthy.url) as (dispatcher, _),
+    ):
+        assert await ask(dispatcher, "a", "b") == ["A", "B"]
+        assert await ask(dispatcher, "c", "d") == ["C", "D"]
+        assert len(dying.calls) == 1
 
 
-def test_a_batch_that_breaks_two_servers_fails() -> None:
+async def test_a_batch_that_breaks_two_servers_fails() -> None:
     """Once more is enough."""
-
-    async def scenario() -> None:
-        async with (
-            fake_server(lambda call: Reply(missing=1)) as one,
-            fake_server(lambda call: Reply(missing=1)) as two,
-            dispatching(one.url, two.url) as (dispatcher, _),
-        ):
-            assert await ask(dispatcher, "a") == ["WorkerLost"]
-            assert len(one.calls) + len(two.calls) == 2
-
-    run(scenario())
+    async with (
+        fake_server(lambda call: Reply(missing=1)) as one,
+        fake_server(lambda call: Reply(missing=1)) as two,
+        dispatching(one.url, two.url) as (dispatcher, _),
+    ):
+        assert await ask(dispatcher, "a") == ["WorkerLost"]
+        assert len(one.calls) + len(two.calls) == 2
 
 
-def test_a_batch_that_takes_too_long_is_given_up_and_the_server_used_again() -> None:
+async def test_a_batch_that_takes_too_long_is_given_up_and_the_server_used_again() -> None:
     """By the dispatcher's clock."""
-
-    async def scenario() -> None:
-        async with (
-            fake_server(lambda call: None) as server,
-            dispatching(server.url, timeout_s=0.01) as (dispatcher, _),
-        ):
-            with pytest.raises(BatchTimedOut):
-                await dispatcher.call("api", sent("a"))
-            server.script = shout
-            dispatcher.set_api(ApiRules(name="api"))
-            assert await ask(dispatcher, "b") == ["B"]
-
-    run(scenario())
+    async with (
+        fake_server(lambda call: None) as server,
+        dispatching(server.url, timeout_s=0.01) as (dispatcher, _),
+    ):
+        with pytest.raises(BatchTimedOut):
+            await dispatcher.call("api", sent("a"))
+        server.script = shout
+        dispatcher.set_api(ApiRules(name="api"))
+        assert await ask(dispatcher, "b") == ["B"]
 
 
-def test_many_callers_over_several_servers_get_their_own_answers() -> None:
+async def test_many_callers_over_several_servers_get_their_own_answers() -> None:
     """Some of them bad, some of several rows; no server runs more calls at a time than it may."""
-
-    async def scenario() -> None:
-        async with (
-            fake_server(shout) as one,
-            fake_server(shout) as two,
-            dispatching(one.url, two.url, concurrency=2) as (dispatcher, listener),
-        ):
-            texts = [f"a{at} b{at}" if at % 3 else f"c{at}" for at in range(100)]
-            texts[50] = "400"
-            expected = [text.upper() for text in texts]
-            expected[50] = "400 no: 400"
-            assert await ask(dispatcher, *texts) == expected
-            assert len(one.calls) > 5
-            assert len(two.calls) > 5
-            assert max(call.connection for call in one.calls + two.calls) <= 2
-            assert listener.slots.lost == []
-
-    run(scenario())
+    async with (
+        fake_server(shout) as one,
+        fake_server(shout) as two,
+        dispatching(one.url, two.url, concurrency=2) as (dispatcher, listener),
+    ):
+        texts = [f"a{at} b{at}" if at % 3 else f"c{at}" for at in range(100)]
+        texts[50] = "400"
+        expected = [text.upper() for text in texts]
+        expected[50] = "400 no: 400"
+        assert await ask(dispatcher, *texts) == expected
+        assert len(one.calls) > 5
+        assert len(two.calls) > 5
+        assert max(call.connection for call in one.calls + two.calls) <= 2
+        assert listener.slots.lost == []
 
 
-def test_a_server_that_asks_for_rest_while_requests_are_held() -> None:
+async def test_a_server_that_asks_for_rest_while_requests_are_held() -> None:
     """The next batch goes to the other server; nobody but the first batch hears of it."""
-
-    async def scenario() -> None:
-        async with (
-            fake_server(lambda call: Reply(b"busy", 503, ((b"retry-after", b"9"),))) as busy,
-            fake_server(shout) as free,
-            dispatching(busy.url, free.url) as (dispatcher, _),
-        ):
-            answers = await ask(dispatcher, *(f"a{at}" for at in range(64)))
-            assert Counter(answers)["503 busy"] == 8
-            assert len(set(answers)) == 57
-            assert len(busy.calls) == 1
-
-    run(scenario())
+    async with (
+        fake_server(lambda call: Reply(b"busy", 503, ((b"retry-after", b"9"),))) as busy,
+        fake_server(shout) as free,
+        dispatching(busy.url, free.url) as (dispatcher, _),
+    ):
+        answers = await ask(dispatcher, *(f"a{at}" for at in range(64)))
+        assert Counter(answers)["503 busy"] == 8
+        assert len(set(answers)) == 57
+        assert len(busy.calls) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, Stage, stage
 from tests.gateway.fake_worker import FakeWorker, service
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import Failed, Hello, Ready
 
@@ -19,258 +19,210 @@ async def answered(on: Stage, worker: FakeWorker, number: int, body: bytes) -> b
     return (await executing).bodies[0] == body
 
 
-def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
+async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
     """It is told of, and what it serves, but it is not in force; whether it goes is nobody's matter."""
+    async with stage(tmp_path) as on:
+        worker = await FakeWorker.connect(on.standby_path)
+        worker.send(Hello(index=0, pid=7, service=service(name="New"), files=["a.py"]))
+        await turns(50)
+        with pytest.raises(ValueError, match="1 of the new workers cannot take over any more"):
+            on.pool.standbys([7])
+        worker.send(Ready())
+        assert await on.news() == ("stands by", 7)
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker = await FakeWorker.connect(on.standby_path)
-            worker.send(Hello(index=0, pid=7, service=service(name="New"), files=["a.py"]))
-            await turns(50)
-            with pytest.raises(ValueError, match="1 of the new workers cannot take over any more"):
-                on.pool.standbys([7])
-            worker.send(Ready())
-            assert await on.news() == ("stands by", 7)
-
-            assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
-            assert on.pool.standbys([7]) == [service(name="New")]
-            assert on.listener.files == ["a.py"]
-            worker.close()
-            await turns(50)
-            assert (on.pool.states(), on.listener.news.empty()) == ([], True)
-            with pytest.raises(ValueError, match="1 of the new workers cannot take over any more"):
-                on.pool.standbys([7])
-
-    run(scenario())
+        assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
+        assert on.pool.standbys([7]) == [service(name="New")]
+        assert on.listener.files == ["a.py"]
+        worker.close()
+        await turns(50)
+        assert (on.pool.states(), on.listener.news.empty()) == ([], True)
+        with pytest.raises(ValueError, match="1 of the new workers cannot take over any more"):
+            on.pool.standbys([7])
 
 
-def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path) -> None:
+async def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path) -> None:
     """As one that was to take over."""
+    async with stage(tmp_path) as on:
+        failed = Failed(index=2, stage="load", message="no model")
+        worker = await FakeWorker.connect(on.standby_path)
+        worker.send(failed)
+        worker.close()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            failed = Failed(index=2, stage="load", message="no model")
-            worker = await FakeWorker.connect(on.standby_path)
-            worker.send(failed)
-            worker.close()
-
-            assert await on.news() == ("failed standby", failed)
-            await turns(50)
-            assert on.listener.news.empty()
-
-    run(scenario())
+        assert await on.news() == ("failed standby", failed)
+        await turns(50)
+        assert on.listener.news.empty()
 
 
-def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Path) -> None:
+async def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Path) -> None:
     """Not before: under the number that it has then."""
+    async with stage(tmp_path) as on:
+        _, number = await on.ready(pid=1)
+        new = await FakeWorker.connect(on.standby_path)
+        new.send(Hello(index=0, pid=7, service=service()))
+        new.send(Ready(profile={"echo": [(1.0, 0.5)]}))
+        assert await on.news() == ("stands by", 7)
+        on.pool.take_over([7])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            _, number = await on.ready(pid=1)
-            new = await FakeWorker.connect(on.standby_path)
-            new.send(Hello(index=0, pid=7, service=service()))
-            new.send(Ready(profile={"echo": [(1.0, 0.5)]}))
-            assert await on.news() == ("stands by", 7)
-            on.pool.take_over([7])
-
-            assert await on.news() == ("profiled", (number, {"echo": [(1.0, 0.5)]}))
-            new.close()
-
-    run(scenario())
+        assert await on.news() == ("profiled", (number, {"echo": [(1.0, 0.5)]}))
+        new.close()
 
 
-def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
+async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
     """Batches for its number go to the one of the same index, whatever the order in which they came."""
+    async with stage(tmp_path) as on:
+        olds = [await on.ready(index=index, pid=index) for index in range(2)]
+        news = {index: await on.standby(index=index, pid=10 + index) for index in (1, 0)}
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            olds = [await on.ready(index=index, pid=index) for index in range(2)]
-            news = {index: await on.standby(index=index, pid=10 + index) for index in (1, 0)}
+        assert on.pool.take_over([10, 11]) == {0, 1}
 
-            assert on.pool.take_over([10, 11]) == {0, 1}
-
-            assert {await on.news(), await on.news()} == {("retired", 0), ("retired", 1)}
-            for index, (old, number) in enumerate(olds):
-                await old.dropped()
-                assert await on.news() == ("ready", number)
-                assert await answered(on, news[index], number, b"%d" % index)
-            assert on.pool.states() == ["idle", "idle"]
-            assert on.listener.news.empty()
-
-    run(scenario())
+        assert {await on.news(), await on.news()} == {("retired", 0), ("retired", 1)}
+        for index, (old, number) in enumerate(olds):
+            await old.dropped()
+            assert await on.news() == ("ready", number)
+            assert await answered(on, news[index], number, b"%d" % index)
+        assert on.pool.states() == ["idle", "idle"]
+        assert on.listener.news.empty()
 
 
-def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) -> None:
+async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) -> None:
     """Its answer counts, and it is let go then."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        running = on.execute(number)
+        await old.batch()
+        new = await on.standby()
+        assert on.pool.take_over([2]) == {1}
+        assert on.listener.news.empty()
+        assert sorted(on.pool.states()) == ["busy", "idle"]
+        assert await answered(on, new, number, b"new")
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            old, number = await on.ready()
-            running = on.execute(number)
-            await old.batch()
-            new = await on.standby()
-            assert on.pool.take_over([2]) == {1}
-            assert on.listener.news.empty()
-            assert sorted(on.pool.states()) == ["busy", "idle"]
-            assert await answered(on, new, number, b"new")
+        old.answer(BATCH, [b"old", b""])
 
-            old.answer(BATCH, [b"old", b""])
-
-            assert (await running).bodies == [b"old", b""]
-            await old.dropped()
-            assert await on.news() == ("retired", 1)
-            # The dispatcher may have given the number up meanwhile, if the batch ran past its timeout.
-            assert await on.news() == ("ready", number)
-            assert on.pool.states() == ["idle"]
-
-    run(scenario())
+        assert (await running).bodies == [b"old", b""]
+        await old.dropped()
+        assert await on.news() == ("retired", 1)
+        # The dispatcher may have given the number up meanwhile, if the batch ran past its timeout.
+        assert await on.news() == ("ready", number)
+        assert on.pool.states() == ["idle"]
 
 
-def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
+async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
     """The batch is lost and with it the number, which is said to be ready again."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        running = on.execute(number)
+        await old.batch()
+        new = await on.standby()
+        on.pool.take_over([2])
+        old.close()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            old, number = await on.ready()
-            running = on.execute(number)
-            await old.batch()
-            new = await on.standby()
-            on.pool.take_over([2])
-            old.close()
-
-            with pytest.raises(WorkerLost):
-                await running
-            assert await on.news() == ("ready", number)
-            assert await answered(on, new, number, b"new")
-
-    run(scenario())
+        with pytest.raises(WorkerLost):
+            await running
+        assert await on.news() == ("ready", number)
+        assert await answered(on, new, number, b"new")
 
 
-def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
+async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
     """It is in force like any other; the end of the old one changes nothing any more."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        on.execute(number)
+        await old.batch()
+        new = await on.standby()
+        on.pool.take_over([2])
+        new.close()
+        assert await on.news() == ("lost", number)
+        assert (on.pool.states(), on.pool.any_ready) == (["busy"], False)
+        old.answer(BATCH, [b"", b""])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            old, number = await on.ready()
-            on.execute(number)
-            await old.batch()
-            new = await on.standby()
-            on.pool.take_over([2])
-            new.close()
-            assert await on.news() == ("lost", number)
-            assert (on.pool.states(), on.pool.any_ready) == (["busy"], False)
-            old.answer(BATCH, [b"", b""])
-
-            assert await on.news() == ("retired", 1)
-            await old.dropped()
-            assert (on.pool.states(), on.listener.news.empty()) == ([], True)
-
-    run(scenario())
+        assert await on.news() == ("retired", 1)
+        await old.dropped()
+        assert (on.pool.states(), on.listener.news.empty()) == ([], True)
 
 
-def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) -> None:
+async def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) -> None:
     """One that was about to start there is let go; it is not among those that will go by themselves."""
+    async with stage(tmp_path) as on:
+        starting = await on.connect()
+        starting.send(Hello(index=0, pid=1, service=service()))
+        assert (await on.news())[0] == "described"
+        new = await on.standby()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            starting = await on.connect()
-            starting.send(Hello(index=0, pid=1, service=service()))
-            assert (await on.news())[0] == "described"
-            new = await on.standby()
+        assert on.pool.take_over([2]) == set()
 
-            assert on.pool.take_over([2]) == set()
-
-            assert await on.news() == ("retired", 1)
-            what, number = await on.news()
-            assert what == "ready"
-            assert isinstance(number, int)
-            await starting.dropped()
-            assert await answered(on, new, number, b"new")
-
-    run(scenario())
+        assert await on.news() == ("retired", 1)
+        what, number = await on.news()
+        assert what == "ready"
+        assert isinstance(number, int)
+        await starting.dropped()
+        assert await answered(on, new, number, b"new")
 
 
-def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
+async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
     """As when one is killed, and the one started in its place is ready before that is noticed."""
+    async with stage(tmp_path) as on:
+        _, first = await on.ready(index=0, pid=1)
+        other, second = await on.ready(index=0, pid=3)
+        new = await on.standby(index=0, pid=2)
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            _, first = await on.ready(index=0, pid=1)
-            other, second = await on.ready(index=0, pid=3)
-            new = await on.standby(index=0, pid=2)
+        assert on.pool.take_over([2]) == {1, 3}
 
-            assert on.pool.take_over([2]) == {1, 3}
-
-            told = [await on.news() for _ in range(3)]
-            assert told == [("retired", 1), ("lost", second), ("retired", 3)]
-            await other.dropped()
-            assert await on.news() == ("ready", first)
-            assert await answered(on, new, first, b"new")
-            assert on.pool.states() == ["idle"]
-
-    run(scenario())
+        told = [await on.news() for _ in range(3)]
+        assert told == [("retired", 1), ("lost", second), ("retired", 3)]
+        await other.dropped()
+        assert await on.news() == ("ready", first)
+        assert await answered(on, new, first, b"new")
+        assert on.pool.states() == ["idle"]
 
 
-def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
+async def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
     """Those of other indexes, and those that have not said theirs yet."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready(index=0, pid=1)
+        stays, other = await on.ready(index=1, pid=3)
+        starting = await on.connect()
+        await turns(50)
+        new = await on.standby(index=0, pid=2)
+        assert on.pool.any_left_by([2])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            old, number = await on.ready(index=0, pid=1)
-            stays, other = await on.ready(index=1, pid=3)
-            starting = await on.connect()
-            await turns(50)
-            new = await on.standby(index=0, pid=2)
-            assert on.pool.any_left_by([2])
+        assert on.pool.take_over([2]) == {1}
 
-            assert on.pool.take_over([2]) == {1}
-
-            assert await on.news() == ("retired", 1)
-            await old.dropped()
-            assert await on.news() == ("ready", number)
-            assert await answered(on, new, number, b"new")
-            assert await answered(on, stays, other, b"other")
-            starting.send(Hello(index=2, pid=4, service=service()))
-            assert (await on.news())[0] == "described"
-            assert on.pool.states() == ["idle", "starting", "idle"]
-
-    run(scenario())
+        assert await on.news() == ("retired", 1)
+        await old.dropped()
+        assert await on.news() == ("ready", number)
+        assert await answered(on, new, number, b"new")
+        assert await answered(on, stays, other, b"other")
+        starting.send(Hello(index=2, pid=4, service=service()))
+        assert (await on.news())[0] == "described"
+        assert on.pool.states() == ["idle", "starting", "idle"]
 
 
-def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: Path) -> None:
+async def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: Path) -> None:
     """What it would say may be of older code."""
+    async with stage(tmp_path) as on:
+        starting = await on.connect()
+        await turns(50)
+        await on.standby()
+        assert not on.pool.any_left_by([2])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            starting = await on.connect()
-            await turns(50)
-            await on.standby()
-            assert not on.pool.any_left_by([2])
-
-            assert on.pool.take_over([2]) == set()
-            await starting.dropped()
-
-    run(scenario())
+        assert on.pool.take_over([2]) == set()
+        await starting.dropped()
 
 
-def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
+async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
     """Those in force, those that stand by, and those that run their last batch."""
+    async with stage(tmp_path) as on:
+        old, number = await on.ready()
+        running = on.execute(number)
+        await old.batch()
+        new = await on.standby()
+        on.pool.take_over([2])
+        next_one = await on.standby(pid=3)
+        await on.pool.close()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            old, number = await on.ready()
-            running = on.execute(number)
-            await old.batch()
-            new = await on.standby()
-            on.pool.take_over([2])
-            next_one = await on.standby(pid=3)
-            await on.pool.close()
-
-            for worker in (old, new, next_one):
-                await worker.dropped()
-            with pytest.raises(WorkerLost):
-                await running
-            with pytest.raises(OSError, match=r"."):
-                await FakeWorker.connect(on.standby_path)
-
-    run(scenario())
+        for worker in (old, new, next_one):
+            await worker.dropped()
+        with pytest.raises(WorkerLost):
+            await running
+        with pytest.raises(OSError, match=r"."):
+            await FakeWorker.connect(on.standby_path)

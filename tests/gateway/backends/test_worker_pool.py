@@ -7,335 +7,264 @@ import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, stage
 from tests.gateway.fake_worker import FakeWorker, service
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
 
 
-def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
+async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
     """Hello, ready, lost, in that order; the state follows."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker = await on.connect()
-            assert (on.pool.states(), on.pool.any_ready) == ([], False)
-            described = service(name="Mine")
-            worker.send(Hello(index=3, pid=1, service=described))
-            assert await on.news() == ("described", described)
-            assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
-            worker.send(Ready())
-            assert await on.news() == ("ready", 1)
-            assert (on.pool.states(), on.pool.any_ready) == (["idle"], True)
-            worker.close()
-            assert await on.news() == ("lost", 1)
-            assert (on.pool.states(), on.pool.any_ready) == ([], False)
-
-    run(scenario())
+    async with stage(tmp_path) as on:
+        worker = await on.connect()
+        assert (on.pool.states(), on.pool.any_ready) == ([], False)
+        described = service(name="Mine")
+        worker.send(Hello(index=3, pid=1, service=described))
+        assert await on.news() == ("described", described)
+        assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
+        worker.send(Ready())
+        assert await on.news() == ("ready", 1)
+        assert (on.pool.states(), on.pool.any_ready) == (["idle"], True)
+        worker.close()
+        assert await on.news() == ("lost", 1)
+        assert (on.pool.states(), on.pool.any_ready) == ([], False)
 
 
-def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
+async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
     """The first batch is predicted already."""
+    async with stage(tmp_path) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=3, pid=1, service=service()))
+        worker.send(Ready(profile={"echo": [(1.0, 0.5), (2.0, 0.75)]}))
+        await on.news()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker = await on.connect()
-            worker.send(Hello(index=3, pid=1, service=service()))
-            worker.send(Ready(profile={"echo": [(1.0, 0.5), (2.0, 0.75)]}))
-            await on.news()
-
-            assert await on.news() == ("profiled", (1, {"echo": [(1.0, 0.5), (2.0, 0.75)]}))
-            assert await on.news() == ("ready", 1)
-
-    run(scenario())
+        assert await on.news() == ("profiled", (1, {"echo": [(1.0, 0.5), (2.0, 0.75)]}))
+        assert await on.news() == ("ready", 1)
 
 
-def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
+async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
     """Not of one that stands by, whose start nobody waits for."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker = await on.connect()
-            worker.send(Hello(index=3, pid=1, service=service()))
-            worker.send(WarmUp(api="echo", rows=32))
-            await on.news()
-            assert await on.news() == ("warms up", (3, "echo", 32))
-            assert on.pool.ready() == set()
-            worker.send(Ready())
-            assert await on.news() == ("ready", 1)
-            assert on.pool.ready() == {3}
-            standby = await on.standby(index=3)
-            standby.send(WarmUp(api="echo", rows=64))
-            await turns()
-            assert on.listener.news.empty()
-
-    run(scenario())
+    async with stage(tmp_path) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=3, pid=1, service=service()))
+        worker.send(WarmUp(api="echo", rows=32))
+        await on.news()
+        assert await on.news() == ("warms up", (3, "echo", 32))
+        assert on.pool.ready() == set()
+        worker.send(Ready())
+        assert await on.news() == ("ready", 1)
+        assert on.pool.ready() == {3}
+        standby = await on.standby(index=3)
+        standby.send(WarmUp(api="echo", rows=64))
+        await turns()
+        assert on.listener.news.empty()
 
 
-def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path: Path) -> None:
+async def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path: Path) -> None:
     """A worker that comes back under its index is another worker."""
+    async with stage(tmp_path) as on:
+        first, one = await on.ready(index=7)
+        _, two = await on.ready(index=8)
+        first.close()
+        await on.news()
+        _, three = await on.ready(index=7)
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            first, one = await on.ready(index=7)
-            _, two = await on.ready(index=8)
-            first.close()
-            await on.news()
-            _, three = await on.ready(index=7)
-
-            assert (one, two, three) == (1, 2, 3)
-
-    run(scenario())
+        assert (one, two, three) == (1, 2, 3)
 
 
-def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -> None:
+async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -> None:
     """Its going is no loss, because it took no batches."""
+    async with stage(tmp_path) as on:
+        failed = Failed(index=2, stage="setup", message="no model", traceback="line 1")
+        worker = await on.connect()
+        worker.send(failed)
+        worker.close()
+        assert await on.news() == ("failed", failed)
+        _, number = await on.ready()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            failed = Failed(index=2, stage="setup", message="no model", traceback="line 1")
-            worker = await on.connect()
-            worker.send(failed)
-            worker.close()
-            assert await on.news() == ("failed", failed)
-            _, number = await on.ready()
-
-            assert number == 2
-            assert on.listener.news.empty()
-
-    run(scenario())
+        assert number == 2
+        assert on.listener.news.empty()
 
 
-def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Path) -> None:
+async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Path) -> None:
     """As it was sent, with the bodies cut apart; the worker is busy in between, and free for the next."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            for _ in range(2):
-                executing = on.execute(number)
-                assert await worker.batch() == (BATCH, b"abc")
-                assert (on.pool.states(), on.pool.any_ready) == (["busy"], True)
-                worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
-
-                reply, bodies = await executing
-                assert reply == Reply(5, False, 0.001, [200, 400], [3, 0], [(3, 0.5)])
-                assert bodies == [b"xyz", b""]
-                assert on.pool.states() == ["idle"]
-
-    run(scenario())
-
-
-def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
-    """Answers may come in any order."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            workers = [await on.ready(index=index, pid=10 + index) for index in range(2)]
-            batches = [Batch(batch=at, api="a", limit_rows=1, lengths=[1, 2], rows=[1, 1]) for at in range(2)]
-            executing = [on.execute(workers[at][1], batches[at]) for at in range(2)]
-            for at in (1, 0):
-                batch, _ = await workers[at][0].batch()
-                runner = on.pool.runner_of(at)
-                assert runner is not None
-                assert (runner.index, runner.pid) == (at, 10 + at)
-                workers[at][0].answer(batch, [b"%d" % at, b""])
-
-            assert [(await one).bodies[0] for one in executing] == [b"0", b"1"]
-            assert on.pool.runner_of(0) is on.pool.runner_of(1) is None
-
-    run(scenario())
-
-
-def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
-    """Frames are put together."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        for _ in range(2):
             executing = on.execute(number)
-            await worker.batch()
-            frame = encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"])
-            for at in range(len(frame)):
-                worker.send_bytes(frame[at : at + 1])
-                await turns(2)
+            assert await worker.batch() == (BATCH, b"abc")
+            assert (on.pool.states(), on.pool.any_ready) == (["busy"], True)
+            worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
 
-            assert (await executing).bodies == [b"x", b"y"]
-
-    run(scenario())
-
-
-def test_a_worker_that_dies_in_the_middle_loses_its_batch(tmp_path: Path) -> None:
-    """The runner and the listener are both told."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready(index=4)
-            executing = on.execute(number)
-            await worker.batch()
-            worker.close()
-
-            with pytest.raises(WorkerLost, match="worker 4 died"):
-                await executing
-            assert await on.news() == ("lost", number)
-
-    run(scenario())
-
-
-def test_a_worker_that_has_gone_cannot_execute(tmp_path: Path) -> None:
-    """Nor one that never was."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            worker.close()
-            await on.news()
-
-            for gone in (number, 99):
-                with pytest.raises(WorkerLost, match=f"worker {gone} is gone"):
-                    await on.execute(gone)
-
-    run(scenario())
-
-
-def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -> None:
-    """Nobody wants that answer any more; the worker can be used again."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            executing = on.execute(number)
-            await worker.batch()
-            executing.cancel()
-            await turns()
-            assert on.pool.states() == ["busy"]
-            worker.answer(BATCH, [b"", b""])
-            worker.send(Ready())
-
-            assert await on.news() == ("ready", number)
+            reply, bodies = await executing
+            assert reply == Reply(5, False, 0.001, [200, 400], [3, 0], [(3, 0.5)])
+            assert bodies == [b"xyz", b""]
             assert on.pool.states() == ["idle"]
 
-    run(scenario())
+
+async def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
+    """Answers may come in any order."""
+    async with stage(tmp_path) as on:
+        workers = [await on.ready(index=index, pid=10 + index) for index in range(2)]
+        batches = [Batch(batch=at, api="a", limit_rows=1, lengths=[1, 2], rows=[1, 1]) for at in range(2)]
+        executing = [on.execute(workers[at][1], batches[at]) for at in range(2)]
+        for at in (1, 0):
+            batch, _ = await workers[at][0].batch()
+            runner = on.pool.runner_of(at)
+            assert runner is not None
+            assert (runner.index, runner.pid) == (at, 10 + at)
+            workers[at][0].answer(batch, [b"%d" % at, b""])
+
+        assert [(await one).bodies[0] for one in executing] == [b"0", b"1"]
+        assert on.pool.runner_of(0) is on.pool.runner_of(1) is None
 
 
-def test_a_worker_that_was_given_up_may_die(tmp_path: Path) -> None:
+async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
+    """Frames are put together."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        executing = on.execute(number)
+        await worker.batch()
+        frame = encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"])
+        for at in range(len(frame)):
+            worker.send_bytes(frame[at : at + 1])
+            await turns(2)
+
+        assert (await executing).bodies == [b"x", b"y"]
+
+
+async def test_a_worker_that_dies_in_the_middle_loses_its_batch(tmp_path: Path) -> None:
+    """The runner and the listener are both told."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready(index=4)
+        executing = on.execute(number)
+        await worker.batch()
+        worker.close()
+
+        with pytest.raises(WorkerLost, match="worker 4 died"):
+            await executing
+        assert await on.news() == ("lost", number)
+
+
+async def test_a_worker_that_has_gone_cannot_execute(tmp_path: Path) -> None:
+    """Nor one that never was."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        worker.close()
+        await on.news()
+
+        for gone in (number, 99):
+            with pytest.raises(WorkerLost, match=f"worker {gone} is gone"):
+                await on.execute(gone)
+
+
+async def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -> None:
+    """Nobody wants that answer any more; the worker can be used again."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        executing = on.execute(number)
+        await worker.batch()
+        executing.cancel()
+        await turns()
+        assert on.pool.states() == ["busy"]
+        worker.answer(BATCH, [b"", b""])
+        worker.send(Ready())
+
+        assert await on.news() == ("ready", number)
+        assert on.pool.states() == ["idle"]
+
+
+async def test_a_worker_that_was_given_up_may_die(tmp_path: Path) -> None:
     """As it does when it is killed for its timeout."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        executing = on.execute(number)
+        await worker.batch()
+        executing.cancel()
+        await turns()
+        worker.close()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            executing = on.execute(number)
-            await worker.batch()
-            executing.cancel()
-            await turns()
-            worker.close()
-
-            assert await on.news() == ("lost", number)
-
-    run(scenario())
+        assert await on.news() == ("lost", number)
 
 
-def test_closing_lets_the_workers_go(tmp_path: Path) -> None:
+async def test_closing_lets_the_workers_go(tmp_path: Path) -> None:
     """All connections are closed, and no new ones are taken."""
+    async with stage(tmp_path) as on:
+        worker, _ = await on.ready()
+        starting = await on.connect()
+        await turns()
+        await on.pool.close()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, _ = await on.ready()
-            starting = await on.connect()
-            await turns()
-            await on.pool.close()
-
-            await worker.dropped()
-            await starting.dropped()
-            with pytest.raises(OSError, match=r"."):
-                await FakeWorker.connect(on.socket_path)
-
-    run(scenario())
+        await worker.dropped()
+        await starting.dropped()
+        with pytest.raises(OSError, match=r"."):
+            await FakeWorker.connect(on.socket_path)
 
 
-def test_closing_before_listening_does_nothing() -> None:
+async def test_closing_before_listening_does_nothing() -> None:
     """A gateway that could not start can be closed all the same."""
-
-    async def scenario() -> None:
-        await WorkerPool(Listener()).close()
-
-    run(scenario())
+    await WorkerPool(Listener()).close()
 
 
-def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
+async def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
     """A hung worker is dropped before a batch is released to it."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready(index=4)
+        on.pool.ping_idle()
+        assert on.listener.dropped == []
+        on.pool.ping_idle()
+        assert (await worker.frame()).message == Ping()
+        await worker.dropped()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready(index=4)
-            on.pool.ping_idle()
-            assert on.listener.dropped == []
+        assert await on.news() == ("lost", number)
+        assert on.listener.dropped == [1]
+
+
+async def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
+    """A worker that answers every ping is kept."""
+    async with stage(tmp_path) as on:
+        worker, _ = await on.ready(index=4)
+        for _ in range(3):
             on.pool.ping_idle()
             assert (await worker.frame()).message == Ping()
-            await worker.dropped()
-
-            assert await on.news() == ("lost", number)
-            assert on.listener.dropped == [1]
-
-    run(scenario())
-
-
-def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
-    """A worker that answers every ping is kept."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, _ = await on.ready(index=4)
-            for _ in range(3):
-                on.pool.ping_idle()
-                assert (await worker.frame()).message == Ping()
-                worker.send(Pong())
-                await turns(20)
-
-            assert (on.listener.dropped, on.pool.states()) == ([], ["idle"])
-
-    run(scenario())
-
-
-def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
-    """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            starting = await on.connect()
-            starting.send(Hello(index=5, pid=2, service=service()))
-            await on.news()
-            _, number = await on.ready(index=4)
-            on.pool.ping_idle()
-            on.pool.execute(number, BATCH, BODIES, lambda outcome: None)
-            for _ in range(3):
-                on.pool.ping_idle()
+            worker.send(Pong())
             await turns(20)
 
-            assert (on.listener.dropped, sorted(on.pool.states())) == ([], ["busy", "starting"])
-
-    run(scenario())
+        assert (on.listener.dropped, on.pool.states()) == ([], ["idle"])
 
 
-def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
+async def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
+    """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
+    async with stage(tmp_path) as on:
+        starting = await on.connect()
+        starting.send(Hello(index=5, pid=2, service=service()))
+        await on.news()
+        _, number = await on.ready(index=4)
+        on.pool.ping_idle()
+        on.pool.execute(number, BATCH, BODIES, lambda outcome: None)
+        for _ in range(3):
+            on.pool.ping_idle()
+        await turns(20)
+
+        assert (on.listener.dropped, sorted(on.pool.states())) == ([], ["busy", "starting"])
+
+
+async def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
     """The listener fails on the first worker that is dropped; the next one is still dropped."""
 
     class FailingListener(Listener):
         def worker_dropped(self, pid: int) -> None:
             raise ProcessLookupError(pid)
 
-    async def scenario() -> None:
-        errors: list[BaseException] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda loop, context: errors.append(context["exception"])
-        )
-        async with stage(tmp_path, FailingListener(), ping_interval_s=0.01) as on:
-            workers = [(await on.ready(index=index, pid=index))[0] for index in (1, 2)]
-            for worker in workers:
-                assert (await worker.frame()).message == Ping()
-                await worker.dropped()
+    errors: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: errors.append(context["exception"])
+    )
+    async with stage(tmp_path, FailingListener(), ping_interval_s=0.01) as on:
+        workers = [(await on.ready(index=index, pid=index))[0] for index in (1, 2)]
+        for worker in workers:
+            assert (await worker.frame()).message == Ping()
+            await worker.dropped()
 
-        assert [str(error) for error in errors] == ["1", "2"]
-
-    run(scenario())
+    assert [str(error) for error in errors] == ["1", "2"]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, BODIES, stage
-from tests.gateway.running import run
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import AnswerHead, Cancel, Failed, Piece, Reply
@@ -44,69 +43,59 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
-def test_a_worker_that_talks_nonsense_is_dropped(
+async def test_a_worker_that_talks_nonsense_is_dropped(
     tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its connection is closed, its batch is lost, its process is not to be trusted, and the log says why."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready(index=6)
+        executing = on.execute(number)
+        await worker.batch()
+        worker.send_bytes(nonsense)
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready(index=6)
-            executing = on.execute(number)
-            await worker.batch()
-            worker.send_bytes(nonsense)
-
-            with pytest.raises(WorkerLost, match="worker 6 died"):
-                await executing
-            await worker.dropped()
-            assert await on.news() == ("lost", number)
-            assert on.pool.states() == []
-            assert on.listener.dropped == [1]  # its process is to be killed
-            assert not on.listener.batches
-
-    run(scenario())
+        with pytest.raises(WorkerLost, match="worker 6 died"):
+            await executing
+        await worker.dropped()
+        assert await on.news() == ("lost", number)
+        assert on.pool.states() == []
+        assert on.listener.dropped == [1]  # its process is to be killed
+        assert not on.listener.batches
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage().startswith("worker 6 talks nonsense and is dropped: ")
 
 
-def test_an_answer_without_a_batch_is_nonsense(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_without_a_batch_is_nonsense(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also a second answer to a batch that has been answered."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        executing = on.execute(number)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"1", b"2"])
+        worker.answer(batch, [b"3", b"4"])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            executing = on.execute(number)
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"1", b"2"])
-            worker.answer(batch, [b"3", b"4"])
-
-            assert (await executing).bodies == [b"1", b"2"]
-            await worker.dropped()
-            assert await on.news() == ("lost", number)
-            assert on.listener.batches == {1: 1}
-
-    run(scenario())
+        assert (await executing).bodies == [b"1", b"2"]
+        await worker.dropped()
+        assert await on.news() == ("lost", number)
+        assert on.listener.batches == {1: 1}
     assert "it answers batch 5, which it was not given" in caplog.text
 
 
 @pytest.mark.parametrize("count", [0, 3])
-def test_forms_of_other_answers_are_nonsense(
+async def test_forms_of_other_answers_are_nonsense(
     tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is one for all answers, or one for each."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        executing = on.execute(number)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"1", b"2"], forms=[None] * count)
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            executing = on.execute(number)
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"1", b"2"], forms=[None] * count)
-
-            with pytest.raises(WorkerLost):
-                await executing
-
-    run(scenario())
+        with pytest.raises(WorkerLost):
+            await executing
     assert f"it gives {count} forms of 2 answers" in caplog.text
 
 
@@ -115,23 +104,19 @@ def test_forms_of_other_answers_are_nonsense(
     [[Piece(5)], [Piece(5, HEAD), Piece(5, HEAD)], [Piece(6, HEAD)]],
     ids=["no head", "two heads", "another batch's"],
 )
-def test_pieces_out_of_order_are_nonsense(
+async def test_pieces_out_of_order_are_nonsense(
     tmp_path: Path, nonsense: list[Piece], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What has come before is passed on."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        pieces: list[bytes] = []
+        executing = on.execute(number, on_piece=lambda head, data: pieces.append(data))
+        await worker.batch()
+        for number, piece in enumerate(nonsense):
+            worker.send(piece, [b"%d" % number])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            pieces: list[bytes] = []
-            executing = on.execute(number, on_piece=lambda head, data: pieces.append(data))
-            await worker.batch()
-            for number, piece in enumerate(nonsense):
-                worker.send(piece, [b"%d" % number])
-
-            with pytest.raises(WorkerLost):
-                await executing
-            assert pieces == [b"%d" % number for number in range(len(nonsense) - 1)]
-
-    run(scenario())
+        with pytest.raises(WorkerLost):
+            await executing
+        assert pieces == [b"%d" % number for number in range(len(nonsense) - 1)]
     assert "talks nonsense and is dropped" in caplog.text

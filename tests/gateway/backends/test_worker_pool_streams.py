@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, stage
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
 
@@ -15,93 +15,77 @@ HEAD = AnswerHead(status=200, content_type="text/plain")
 Pieces = list[tuple[AnswerHead | None, bytes]]
 
 
-def test_pieces_are_passed_on_before_the_end(tmp_path: Path) -> None:
+async def test_pieces_are_passed_on_before_the_end(tmp_path: Path) -> None:
     """Each as it comes; the worker is busy until its reply, and streams again after it."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        for _ in range(2):
+            pieces: Pieces = []
+            executing = on.execute(number, on_piece=lambda *piece, to=pieces: to.append(piece))
+            await worker.batch()
+            worker.send(Piece(5, HEAD), [b"a"])
+            worker.send(Piece(5), [b"bc"])
+            await turns(20)
+            assert pieces == [(HEAD, b"a"), (None, b"bc")]
+            assert (executing.done(), on.pool.states()) == (False, ["busy"])
+            worker.answer(BATCH, [b"", b""])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            for _ in range(2):
-                pieces: Pieces = []
-                executing = on.execute(number, on_piece=lambda *piece, to=pieces: to.append(piece))
-                await worker.batch()
-                worker.send(Piece(5, HEAD), [b"a"])
-                worker.send(Piece(5), [b"bc"])
-                await turns(20)
-                assert pieces == [(HEAD, b"a"), (None, b"bc")]
-                assert (executing.done(), on.pool.states()) == (False, ["busy"])
-                worker.answer(BATCH, [b"", b""])
-
-                assert (await executing).bodies == [b"", b""]
-                assert on.pool.states() == ["idle"]
-
-    run(scenario())
+            assert (await executing).bodies == [b"", b""]
+            assert on.pool.states() == ["idle"]
 
 
-def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> None:
+async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> None:
     """No other, and not when it has ended; what it says until then is heard."""
-
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            other, _ = await on.ready(index=1, pid=2)
-            pieces: Pieces = []
-            executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
-            await worker.batch()
-            on.pool.cancel(6)
-            on.pool.cancel(5)
-            assert await worker.next() == Cancel(5)
-            worker.send(Piece(5, HEAD), [b"late"])
-            worker.answer(BATCH, [b"", b""])
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        other, _ = await on.ready(index=1, pid=2)
+        pieces: Pieces = []
+        executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
+        await worker.batch()
+        on.pool.cancel(6)
+        on.pool.cancel(5)
+        assert await worker.next() == Cancel(5)
+        worker.send(Piece(5, HEAD), [b"late"])
+        worker.answer(BATCH, [b"", b""])
+        await executing
+        on.pool.cancel(5)
+        assert pieces == [(HEAD, b"late")]
+        for one, its_number in ((worker, number), (other, 2)):
+            executing = on.execute(its_number)
+            assert await one.next() == BATCH
+            one.answer(BATCH, [b"", b""])
             await executing
-            on.pool.cancel(5)
-            assert pieces == [(HEAD, b"late")]
-            for one, its_number in ((worker, number), (other, 2)):
-                executing = on.execute(its_number)
-                assert await one.next() == BATCH
-                one.answer(BATCH, [b"", b""])
-                await executing
-
-    run(scenario())
 
 
-def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Path) -> None:
+async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Path) -> None:
     """It may be told to stop, too."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready(pid=1)
+        pieces: Pieces = []
+        executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
+        await worker.batch()
+        await on.standby(pid=2)
+        on.pool.take_over([2])
+        worker.send(Piece(5, HEAD), [b"a"])
+        on.pool.cancel(5)
+        assert await worker.next() == Cancel(5)
+        worker.answer(BATCH, [b"", b""])
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready(pid=1)
-            pieces: Pieces = []
-            executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
-            await worker.batch()
-            await on.standby(pid=2)
-            on.pool.take_over([2])
-            worker.send(Piece(5, HEAD), [b"a"])
-            on.pool.cancel(5)
-            assert await worker.next() == Cancel(5)
-            worker.answer(BATCH, [b"", b""])
-
-            await executing
-            assert pieces == [(HEAD, b"a")]
-            assert await on.news() == ("retired", 1)
-
-    run(scenario())
+        await executing
+        assert pieces == [(HEAD, b"a")]
+        assert await on.news() == ("retired", 1)
 
 
-def test_a_worker_may_die_in_the_middle(tmp_path: Path) -> None:
+async def test_a_worker_may_die_in_the_middle(tmp_path: Path) -> None:
     """What it had said has been heard."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        pieces: Pieces = []
+        executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
+        await worker.batch()
+        worker.send(Piece(5, HEAD), [b"a"])
+        worker.close()
 
-    async def scenario() -> None:
-        async with stage(tmp_path) as on:
-            worker, number = await on.ready()
-            pieces: Pieces = []
-            executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
-            await worker.batch()
-            worker.send(Piece(5, HEAD), [b"a"])
-            worker.close()
-
-            with pytest.raises(WorkerLost):
-                await executing
-            assert pieces == [(HEAD, b"a")]
-
-    run(scenario())
+        with pytest.raises(WorkerLost):
+            await executing
+        assert pieces == [(HEAD, b"a")]

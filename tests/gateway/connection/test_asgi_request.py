@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.client import Connection, Server
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.telemetry.access_log import AccessLog
 
 GET = b"GET /x%20y?a=b HTTP/1.1\r\nHost: test\r\n\r\n"
@@ -50,7 +50,7 @@ def head(connection: Connection) -> bytes:
     return connection.received.partition(b"\r\n\r\n")[0]
 
 
-def test_the_scope_says_what_was_asked() -> None:
+async def test_the_scope_says_what_was_asked() -> None:
     """As the ASGI specification has it."""
     seen: list[dict[str, Any]] = []
 
@@ -58,7 +58,7 @@ def test_the_scope_says_what_was_asked() -> None:
         seen.append(scope)
         await replies()(scope, receive, send)
 
-    run(answer(app))
+    await answer(app)
     [scope] = seen
     wanted = {
         "type": "http",
@@ -78,87 +78,65 @@ def test_the_scope_says_what_was_asked() -> None:
     ("version", "body", "stays"),
     [(b"1.1", b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", True), (b"1.0", b"abc", False)],
 )
-def test_a_body_of_unknown_length(version: bytes, body: bytes, stays: bool) -> None:
+async def test_a_body_of_unknown_length(version: bytes, body: bytes, stays: bool) -> None:
     """In chunks; HTTP/1.0 knows none, there it ends with the connection."""
-
-    async def scenario() -> None:
-        connection = await answer(replies(b"ab", b"", b"c"), GET.replace(b"1.1", version))
-        assert connection.received.partition(b"\r\n\r\n")[2] == body
-        assert (b"transfer-encoding: chunked" in head(connection)) == stays
-        assert connection.closed != stays
-
-    run(scenario())
+    connection = await answer(replies(b"ab", b"", b"c"), GET.replace(b"1.1", version))
+    assert connection.received.partition(b"\r\n\r\n")[2] == body
+    assert (b"transfer-encoding: chunked" in head(connection)) == stays
+    assert connection.closed != stays
 
 
 @pytest.mark.parametrize(("sent", "status"), [(GET.replace(b"GET", b"HEAD"), 200), (GET, 204), (GET, 304)])
-def test_some_replies_have_no_body(sent: bytes, status: int) -> None:
+async def test_some_replies_have_no_body(sent: bytes, status: int) -> None:
     """Whatever the application sends, and whatever length it says; the connection stays in step."""
-
-    async def scenario() -> None:
-        length = (b"content-length", b"3")
-        connection = await answer(replies(b"abc", status=status, headers=(length,)), sent * 2)
-        await turns()
-        assert connection.received.count(b"HTTP/1.1 %d" % status) == 2
-        assert b"abc" not in connection.received
-        assert b"transfer-encoding" not in connection.received
-        assert not connection.closed
-
-    run(scenario())
+    length = (b"content-length", b"3")
+    connection = await answer(replies(b"abc", status=status, headers=(length,)), sent * 2)
+    await turns()
+    assert connection.received.count(b"HTTP/1.1 %d" % status) == 2
+    assert b"abc" not in connection.received
+    assert b"transfer-encoding" not in connection.received
+    assert not connection.closed
 
 
 @pytest.mark.parametrize("pieces", [(b"ab",), (b"abcd",), (b"ab", b"cd"), ()])
-def test_a_wrong_length_ends_the_connection(pieces: tuple[bytes, ...]) -> None:
+async def test_a_wrong_length_ends_the_connection(pieces: tuple[bytes, ...]) -> None:
     """The client would take the next reply for the rest of this one, or the other way round."""
-
-    async def scenario() -> None:
-        connection = await answer(replies(*pieces, headers=((b"content-length", b"3"),)))
-        assert connection.closed
-
-    run(scenario())
+    connection = await answer(replies(*pieces, headers=((b"content-length", b"3"),)))
+    assert connection.closed
 
 
-def test_an_application_that_fails_before_its_reply(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_fails_before_its_reply(caplog: pytest.LogCaptureFixture) -> None:
     """The client gets 500 with an id, under which the log has the error."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise ZeroDivisionError
 
-    async def scenario() -> None:
-        connection = await answer(app)
-        [reply] = connection.replies()
-        assert (reply.status, reply.headers["content-type"]) == (500, "application/problem+json")
-        assert connection.closed
-        assert "ZeroDivisionError" in caplog.text
-        assert caplog.records[0].getMessage().split("[")[1].rstrip("]") in reply.body.decode()
-
-    run(scenario())
+    connection = await answer(app)
+    [reply] = connection.replies()
+    assert (reply.status, reply.headers["content-type"]) == (500, "application/problem+json")
+    assert connection.closed
+    assert "ZeroDivisionError" in caplog.text
+    assert caplog.records[0].getMessage().split("[")[1].rstrip("]") in reply.body.decode()
 
 
-def test_a_header_of_more_than_one_line_is_not_sent() -> None:
+async def test_a_header_of_more_than_one_line_is_not_sent() -> None:
     """Nor anything else of that reply."""
-
-    async def scenario() -> None:
-        connection = await answer(replies(headers=((b"x", b"a\r\ny: b"),)))
-        [reply] = connection.replies()
-        assert (reply.status, "y" in reply.headers) == (500, False)
-
-    run(scenario())
+    connection = await answer(replies(headers=((b"x", b"a\r\ny: b"),)))
+    [reply] = connection.replies()
+    assert (reply.status, "y" in reply.headers) == (500, False)
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_an_application_that_returns_too_early(begins: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_returns_too_early(begins: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Its client does not wait for ever."""
 
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         return
 
-    async def scenario() -> None:
-        connection = await answer(replies(b"a", ends=False) if begins else nothing)
-        assert connection.closed
-        assert connection.received.startswith(b"HTTP/1.1 200" if begins else b"HTTP/1.1 500")
-        assert not connection.received.endswith(b"0\r\n\r\n")
-
-    run(scenario())
+    connection = await answer(replies(b"a", ends=False) if begins else nothing)
+    assert connection.closed
+    assert connection.received.startswith(b"HTTP/1.1 200" if begins else b"HTTP/1.1 500")
+    assert not connection.received.endswith(b"0\r\n\r\n")
     assert "returned before its reply was complete" in caplog.text
 
 
@@ -176,133 +154,102 @@ class Reader:
             self.received.append(await receive())
 
 
-def test_the_body_arrives_as_it_is_read() -> None:
+async def test_the_body_arrives_as_it_is_read() -> None:
     """No more than 64 KiB are kept for an application that does not read."""
-
-    async def scenario() -> None:
-        reader = Reader()
-        connection = Connection(Server({}, app=reader))
-        connection.send(post(200_000, b"x" * 50_000))
-        await turns()
-        reading = [connection.reading]
-        connection.send(b"x" * 50_000)
-        reading.append(connection.reading)
-        reader.allowed.release()
-        await turns()
-        reading.append(connection.reading)
-        assert [len(message["body"]) for message in reader.received] == [100_000]
-        assert reading == [True, False, True]
-        connection.send(b"x" * 100_000)
-        reader.allowed.release()
-        await turns()
-        assert [message["more_body"] for message in reader.received] == [True, False]
-
-    run(scenario())
+    reader = Reader()
+    connection = Connection(Server({}, app=reader))
+    connection.send(post(200_000, b"x" * 50_000))
+    await turns()
+    reading = [connection.reading]
+    connection.send(b"x" * 50_000)
+    reading.append(connection.reading)
+    reader.allowed.release()
+    await turns()
+    reading.append(connection.reading)
+    assert [len(message["body"]) for message in reader.received] == [100_000]
+    assert reading == [True, False, True]
+    connection.send(b"x" * 100_000)
+    reader.allowed.release()
+    await turns()
+    assert [message["more_body"] for message in reader.received] == [True, False]
 
 
-def test_the_application_receives_the_disconnect() -> None:
+async def test_the_application_receives_the_disconnect() -> None:
     """Also while it waits for the body."""
-
-    async def scenario() -> None:
-        reader = Reader()
-        connection = Connection(Server({}, app=reader))
-        connection.send(post(10))
-        reader.allowed.release()
-        await turns()
-        connection.leave()
-        await turns()
-        assert [message["type"] for message in reader.received] == ["http.disconnect"]
-
-    run(scenario())
+    reader = Reader()
+    connection = Connection(Server({}, app=reader))
+    connection.send(post(10))
+    reader.allowed.release()
+    await turns()
+    connection.leave()
+    await turns()
+    assert [message["type"] for message in reader.received] == ["http.disconnect"]
 
 
-def test_a_client_that_waits_is_asked_for_the_body_when_it_is_read() -> None:
+async def test_a_client_that_waits_is_asked_for_the_body_when_it_is_read() -> None:
     """``Expect: 100-continue``."""
-
-    async def scenario() -> None:
-        reader = Reader()
-        connection = Connection(Server({}, app=reader))
-        connection.send(post(2, extra=b"expect: 100-Continue\r\n"))
-        await turns()
-        received = [connection.received]
-        reader.allowed.release()
-        await turns()
-        received.append(connection.received)
-        assert received == [b"", b"HTTP/1.1 100 Continue\r\n\r\n"]
-
-    run(scenario())
+    reader = Reader()
+    connection = Connection(Server({}, app=reader))
+    connection.send(post(2, extra=b"expect: 100-Continue\r\n"))
+    await turns()
+    received = [connection.received]
+    reader.allowed.release()
+    await turns()
+    received.append(connection.received)
+    assert received == [b"", b"HTTP/1.1 100 Continue\r\n\r\n"]
 
 
-def test_a_client_that_was_not_asked_for_its_body_cannot_go_on() -> None:
+async def test_a_client_that_was_not_asked_for_its_body_cannot_go_on() -> None:
     """Nobody knows whether the body comes."""
-
-    async def scenario() -> None:
-        connection = await answer(replies(b"no"), post(2, extra=b"expect: 100-continue\r\n"))
-        assert b"connection: close" in head(connection)
-        assert connection.closed
-
-    run(scenario())
+    connection = await answer(replies(b"no"), post(2, extra=b"expect: 100-continue\r\n"))
+    assert b"connection: close" in head(connection)
+    assert connection.closed
 
 
-def test_a_body_that_is_not_read_does_not_disturb_the_next_request() -> None:
+async def test_a_body_that_is_not_read_does_not_disturb_the_next_request() -> None:
     """It is discarded, also the part that comes after the reply."""
-
-    async def scenario() -> None:
-        connection = await answer(replies(b"ok"), post(100_000, b"x" * 90_000))
-        assert connection.reading
-        connection.send(b"x" * 10_000 + GET)
-        await turns()
-        assert [reply.status for reply in connection.replies()] == [200, 200]
-
-    run(scenario())
+    connection = await answer(replies(b"ok"), post(100_000, b"x" * 90_000))
+    assert connection.reading
+    connection.send(b"x" * 10_000 + GET)
+    await turns()
+    assert [reply.status for reply in connection.replies()] == [200, 200]
 
 
-def test_a_client_that_does_not_read_stops_the_application() -> None:
+async def test_a_client_that_does_not_read_stops_the_application() -> None:
     """Until it reads again, or leaves."""
-
-    async def scenario() -> None:
-        connection = Connection(Server({}, app=replies(b"a", b"b")))
-        connection.send(GET)
-        connection.protocol.pause_writing()
-        await turns()
-        assert not connection.received
-        connection.protocol.resume_writing()
-        await turns()
-        assert connection.received.endswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n")
-
-    run(scenario())
+    connection = Connection(Server({}, app=replies(b"a", b"b")))
+    connection.send(GET)
+    connection.protocol.pause_writing()
+    await turns()
+    assert not connection.received
+    connection.protocol.resume_writing()
+    await turns()
+    assert connection.received.endswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n")
 
 
-def test_the_application_may_end_the_connection() -> None:
+async def test_the_application_may_end_the_connection() -> None:
     """With a header, which is sent once."""
-
-    async def scenario() -> None:
-        connection = await answer(replies(b"a", headers=((b"Connection", b"close"),)))
-        assert connection.received.count(b"connection: close") == 1
-        assert connection.closed
-
-    run(scenario())
+    connection = await answer(replies(b"a", headers=((b"Connection", b"close"),)))
+    assert connection.received.count(b"connection: close") == 1
+    assert connection.closed
 
 
-def test_each_request_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_request_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """With its status and the bytes that the application has read; 499 if the client has left."""
     caplog.set_level(logging.INFO, "uncork.access")
 
-    async def scenario() -> None:
-        reader = Reader()
-        for app, sent in ((replies(b"a"), GET), (reader, post(5, b"12345")), (reader, post(5, b"12"))):
-            server = Server({}, app=app)
-            server.listener.access_log = AccessLog()
-            connection = Connection(server)
-            connection.send(sent)
-            reader.received.clear()
-            reader.allowed.release()
-            await turns()
-            connection.leave()
-            reader.allowed.release()
-            await turns()
-
-    run(scenario())
+    reader = Reader()
+    for app, sent in ((replies(b"a"), GET), (reader, post(5, b"12345")), (reader, post(5, b"12"))):
+        server = Server({}, app=app)
+        server.listener.access_log = AccessLog()
+        connection = Connection(server)
+        connection.send(sent)
+        reader.received.clear()
+        reader.allowed.release()
+        await turns()
+        connection.leave()
+        reader.allowed.release()
+        await turns()
     logged = [
         (record.__dict__["status"], record.__dict__["request_bytes"])
         for record in caplog.records

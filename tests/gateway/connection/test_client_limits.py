@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.client import Connection, Server
 from tests.gateway.connection.test_protocol import Echo, hot, plain, serving
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.stage import LIMIT_BYTES, Stage
 from uncork_gateway.connection.client_limits import ClientLimits
 
@@ -114,29 +114,26 @@ TABLE = {
 
 @pytest.mark.parametrize("pieces", [1, 2, 50])
 @pytest.mark.parametrize("case", TABLE)
-def test_what_comes_is_answered(case: str, pieces: int) -> None:
+async def test_what_comes_is_answered(case: str, pieces: int) -> None:
     """One reply, however the input is split; the connection closes if the next request cannot be found."""
     sent, status, is_open = TABLE[case]
 
-    async def scenario() -> None:
-        connection = Connection(Stage().server)
-        for at in range(pieces):
-            connection.send(sent[at * len(sent) // pieces : (at + 1) * len(sent) // pieces])
-        if case.startswith("endless"):
-            connection.send(sent[-40_000:])
-            connection.send(sent[-40_000:])
+    connection = Connection(Stage().server)
+    for at in range(pieces):
+        connection.send(sent[at * len(sent) // pieces : (at + 1) * len(sent) // pieces])
+    if case.startswith("endless"):
+        connection.send(sent[-40_000:])
+        connection.send(sent[-40_000:])
+    await turns(20)
+
+    [reply] = connection.replies()
+    assert reply.status == status
+    assert connection.closed != is_open
+    assert is_open != ("connection" in reply.headers)
+    if is_open:
+        connection.send(sized())
         await turns(20)
-
-        [reply] = connection.replies()
-        assert reply.status == status
-        assert connection.closed != is_open
-        assert is_open != ("connection" in reply.headers)
-        if is_open:
-            connection.send(sized())
-            await turns(20)
-            assert [reply.status for reply in connection.replies()] == [status, 200]
-
-    run(scenario())
+        assert [reply.status for reply in connection.replies()] == [status, 200]
 
 
 @pytest.mark.parametrize("before", [b"/hot", b"/plain"])
@@ -148,42 +145,34 @@ def test_what_comes_is_answered(case: str, pieces: int) -> None:
         chunked(b"zz\r\n", start=b"PUT /x HTTP/1.1"),
     ],
 )
-def test_what_was_asked_before_is_answered_before(before: bytes, nonsense: bytes) -> None:
+async def test_what_was_asked_before_is_answered_before(before: bytes, nonsense: bytes) -> None:
     """Each request gets its own reply, not that of the nonsense behind it."""
-
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(hot(b"1") + hot(b"2", path=before) + nonsense)
-        connection.send(b"more of it")
-        assert not connection.received
-        for _ in range(3):
-            echo.answer()
-            await turns()
-
-        assert [reply.status for reply in connection.replies()] == [200, 200, 400]
-        assert connection.closed
-
-    run(scenario())
-
-
-def test_a_request_after_the_last_is_not_taken() -> None:
-    """The client declared that there would be none."""
-
-    async def scenario() -> None:
-        stage = Stage()
-        connection = Connection(stage.server)
-        connection.send(sized(b"connection: close") + sized())
-        connection.send(sized())
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"1") + hot(b"2", path=before) + nonsense)
+    connection.send(b"more of it")
+    assert not connection.received
+    for _ in range(3):
+        echo.answer()
         await turns()
 
-        assert [reply.status for reply in connection.replies()] == [200]
-        assert len(stage.runner.jobs) == 1
-
-    run(scenario())
+    assert [reply.status for reply in connection.replies()] == [200, 200, 400]
+    assert connection.closed
 
 
-def test_trailers_are_no_headers() -> None:
+async def test_a_request_after_the_last_is_not_taken() -> None:
+    """The client declared that there would be none."""
+    stage = Stage()
+    connection = Connection(stage.server)
+    connection.send(sized(b"connection: close") + sized())
+    connection.send(sized())
+    await turns()
+
+    assert [reply.status for reply in connection.replies()] == [200]
+    assert len(stage.runner.jobs) == 1
+
+
+async def test_trailers_are_no_headers() -> None:
     """Checks of a request's headers run before its body arrives."""
     seen: list[object] = []
 
@@ -192,13 +181,10 @@ def test_trailers_are_no_headers() -> None:
         seen.append(scope["headers"])
         await plain(scope, receive, send)
 
-    async def scenario() -> None:
-        connection = Connection(Server({}, app=app))
-        connection.send(chunked(ONE_CHUNK + b"authorization: me\r\n\r\n"))
-        await turns(10)
-        assert len(connection.replies()) == 1
-
-    run(scenario())
+    connection = Connection(Server({}, app=app))
+    connection.send(chunked(ONE_CHUNK + b"authorization: me\r\n\r\n"))
+    await turns(10)
+    assert len(connection.replies()) == 1
     assert seen == [[(b"host", b"test"), (b"transfer-encoding", b"chunked")]]
 
 
@@ -206,107 +192,87 @@ def test_trailers_are_no_headers() -> None:
     ("lines", "status"),
     [((b"content-length: 101",), 413), ((b"content-length: 9", b"content-type: x/y"), 415)],
 )
-def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ...], status: int) -> None:
+async def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ...], status: int) -> None:
     """The client may send it or not, so the connection closes."""
+    connection = Connection(Stage().server)
+    connection.send(head(*lines, b"expect: 100-continue"))
+    await turns()
 
-    async def scenario() -> None:
-        connection = Connection(Stage().server)
-        connection.send(head(*lines, b"expect: 100-continue"))
-        await turns()
-
-        assert CONTINUE not in connection.received
-        assert [reply.status for reply in connection.replies()] == [status]
-        assert connection.closed
-
-    run(scenario())
+    assert CONTINUE not in connection.received
+    assert [reply.status for reply in connection.replies()] == [status]
+    assert connection.closed
 
 
-def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
+async def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
     """Even if the client expects one."""
-
-    async def scenario() -> None:
-        connection = Connection(Stage().server)
-        whole = sized(b"expect: 100-continue", start=b"POST / HTTP/1.0")
-        connection.send(whole[:-1])
-        assert not connection.received
-        connection.send(whole[-1:])
-        await turns()
-        assert [reply.status for reply in connection.replies()] == [200]
-
-    run(scenario())
+    connection = Connection(Stage().server)
+    whole = sized(b"expect: 100-continue", start=b"POST / HTTP/1.0")
+    connection.send(whole[:-1])
+    assert not connection.received
+    connection.send(whole[-1:])
+    await turns()
+    assert [reply.status for reply in connection.replies()] == [200]
 
 
 # Ends
 
 
-def test_a_client_that_still_sends_can_read_its_answer() -> None:
+async def test_a_client_that_still_sends_can_read_its_answer() -> None:
     """A reset would discard the reply. Further input is discarded for a limited time."""
+    stage = Stage()
+    Connection(stage.server).send(sized())
+    await turns()
+    connection = Connection(stage.server)
+    connection.send(head(b"content-length: 1000"))
+    assert [reply.status for reply in connection.replies()] == [413]
+    assert connection.closed
+    assert not connection.is_closing()
+    connection.send(b"x" * 1000)
+    connection.send(sized())  # the same head has come before
+    assert connection.reading
+    connection.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        Connection(stage.server).send(sized())
-        await turns()
-        connection = Connection(stage.server)
-        connection.send(head(b"content-length: 1000"))
-        assert [reply.status for reply in connection.replies()] == [413]
-        assert connection.closed
-        assert not connection.is_closing()
-        connection.send(b"x" * 1000)
-        connection.send(sized())  # the same head has come before
-        assert connection.reading
-        connection.end()
-        await turns()
-
-        assert connection.is_closing()
-        assert (len(connection.replies()), len(stage.runner.jobs)) == (1, 1)
-
-    run(scenario())
+    assert connection.is_closing()
+    assert (len(connection.replies()), len(stage.runner.jobs)) == (1, 1)
 
 
 @pytest.mark.parametrize("path", [b"/hot", b"/plain"])
-def test_a_client_that_ends_its_sending_gets_its_answers(path: bytes) -> None:
+async def test_a_client_that_ends_its_sending_gets_its_answers(path: bytes) -> None:
     """All of them; then the connection closes."""
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"1") + hot(b"2", path=path))
+    connection.end()
+    assert len(echo.open_requests) == 1
+    for _ in range(2):
+        echo.answer()
+        await turns()
 
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(hot(b"1") + hot(b"2", path=path))
-        connection.end()
-        assert len(echo.open_requests) == 1
-        for _ in range(2):
-            echo.answer()
-            await turns()
-
-        without = connection.received.replace(CONTINUE, b"")
-        assert without.count(b"HTTP/1.1 200 OK") == 2
-        assert without.count(b"connection: close") == 1
-        assert connection.closed
-        assert echo.left == 0
-
-    run(scenario())
+    without = connection.received.replace(CONTINUE, b"")
+    assert without.count(b"HTTP/1.1 200 OK") == 2
+    assert without.count(b"connection: close") == 1
+    assert connection.closed
+    assert echo.left == 0
 
 
-def test_a_client_that_has_ended_is_asked_whether_it_is_there() -> None:
+async def test_a_client_that_has_ended_is_asked_whether_it_is_there() -> None:
     """Interim replies are sent repeatedly; the system of a client that has gone answers with a reset."""
-
-    async def scenario() -> None:
-        stage = Stage()
-        stage.runner.gate.clear()
-        busy, connection = Connection(stage.server), Connection(stage.server)
-        busy.send(sized())
-        await turns()
-        connection.send(sized())
-        connection.end()
-        assert connection.received == CONTINUE
-        while connection.received != CONTINUE * 3:
-            await turns(1)
-        connection.leave()
-        assert stage.counted(499) == 1
-        stage.runner.gate.set()
-        await turns()
-        assert len(stage.runner.jobs) == 1
-
-    run(scenario())
+    stage = Stage()
+    stage.runner.gate.clear()
+    busy, connection = Connection(stage.server), Connection(stage.server)
+    busy.send(sized())
+    await turns()
+    connection.send(sized())
+    connection.end()
+    assert connection.received == CONTINUE
+    while connection.received != CONTINUE * 3:
+        await turns(1)
+    connection.leave()
+    assert stage.counted(499) == 1
+    stage.runner.gate.set()
+    await turns()
+    assert len(stage.runner.jobs) == 1
 
 
 @pytest.mark.parametrize(
@@ -320,64 +286,52 @@ def test_a_client_that_has_ended_is_asked_whether_it_is_there() -> None:
         (head(start=b"GET /x HTTP/1.1") + head(b"content-length: 1", start=b"PUT /x HTTP/1.1"), [404, 400]),
     ],
 )
-def test_a_connection_that_ends_is_closed(sent: bytes, statuses: list[int]) -> None:
+async def test_a_connection_that_ends_is_closed(sent: bytes, statuses: list[int]) -> None:
     """Half a request gets 400."""
+    connection = Connection(Stage().server)
+    connection.send(sent)
+    connection.end()
+    await turns(20)
 
-    async def scenario() -> None:
-        connection = Connection(Stage().server)
-        connection.send(sent)
-        connection.end()
-        await turns(20)
-
-        connection.received = connection.received.replace(CONTINUE, b"")
-        assert [reply.status for reply in connection.replies()] == statuses
-        assert connection.is_closing()
-
-    run(scenario())
+    connection.received = connection.received.replace(CONTINUE, b"")
+    assert [reply.status for reply in connection.replies()] == statuses
+    assert connection.is_closing()
 
 
-def test_all_who_wait_are_told_that_their_client_has_left() -> None:
+async def test_all_who_wait_are_told_that_their_client_has_left() -> None:
     """Each is cancelled once, whether it has started or not."""
-
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
-        connection.leave()
-        assert echo.left == 3
-
-    run(scenario())
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
+    connection.leave()
+    assert echo.left == 3
 
 
 # Too much of it
 
 
-def test_large_bodies_are_bounded_together() -> None:
+async def test_large_bodies_are_bounded_together() -> None:
     """Beyond the limit, large ones are refused, at the head if it declares the length."""
+    stage = Stage()
+    stage.route.max_body_bytes = 300_000
+    server = stage.server
+    server.listener.pool.max_bytes = 250_000
+    first, second, third, small = (Connection(server) for _ in range(4))
+    first.send(head(b"content-length: 200000", body=b"1" * 100_000))
+    second.send(head(b"content-length: 150001", b"expect: 100-continue"))
+    assert [(reply.status, reply.headers["retry-after"]) for reply in second.replies()] == [(503, "1")]
+    assert second.closed
+    third.send(chunked(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000) * 2))
+    assert not third.received
+    third.send(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000))
+    assert [reply.status for reply in third.replies()] == [503]
+    small.send(sized())
+    first.send(b"1" * 100_000)
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        stage.route.max_body_bytes = 300_000
-        server = stage.server
-        server.listener.pool.max_bytes = 250_000
-        first, second, third, small = (Connection(server) for _ in range(4))
-        first.send(head(b"content-length: 200000", body=b"1" * 100_000))
-        second.send(head(b"content-length: 150001", b"expect: 100-continue"))
-        assert [(reply.status, reply.headers["retry-after"]) for reply in second.replies()] == [(503, "1")]
-        assert second.closed
-        third.send(chunked(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000) * 2))
-        assert not third.received
-        third.send(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000))
-        assert [reply.status for reply in third.replies()] == [503]
-        small.send(sized())
-        first.send(b"1" * 100_000)
-        await turns()
-
-        assert [reply.status for reply in small.replies()] == [200]
-        assert [reply.status for reply in first.replies()] == [200]
-        assert server.listener.pool.used_bytes == 0
-
-    run(scenario())
+    assert [reply.status for reply in small.replies()] == [200]
+    assert [reply.status for reply in first.replies()] == [200]
+    assert server.listener.pool.used_bytes == 0
 
 
 @settings(max_examples=100, derandomize=True, database=None)
@@ -387,56 +341,48 @@ def test_large_bodies_are_bounded_together() -> None:
         max_size=30,
     )
 )
-def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
+async def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
     """The pool is empty in the end, whatever happens to the bodies."""
-
-    async def scenario() -> None:
-        stage = Stage()
-        stage.server.listener.pool.max_bytes = 150
-        connections = [Connection(stage.server) for _ in range(4)]
-        for number, step in steps:
-            connection = connections[number]
-            if connection.closed:
-                connections[number] = connection = Connection(stage.server)
-            match step:
-                case "leave":
-                    connection.leave()
-                case "end":
-                    connection.end()
-                case _:
-                    sent = {"head": sized()[:-1], "piece": chunked(b"50\r\n" + b"1" * 60), "rest": b"1" * 32}
-                    connection.send(sent.get(step, b"\r\n\r\n"))
-            await turns(1)
-        for connection in connections:
-            if not connection.is_closing():
+    stage = Stage()
+    stage.server.listener.pool.max_bytes = 150
+    connections = [Connection(stage.server) for _ in range(4)]
+    for number, step in steps:
+        connection = connections[number]
+        if connection.closed:
+            connections[number] = connection = Connection(stage.server)
+        match step:
+            case "leave":
                 connection.leave()
-        await turns()
+            case "end":
+                connection.end()
+            case _:
+                sent = {"head": sized()[:-1], "piece": chunked(b"50\r\n" + b"1" * 60), "rest": b"1" * 32}
+                connection.send(sent.get(step, b"\r\n\r\n"))
+        await turns(1)
+    for connection in connections:
+        if not connection.is_closing():
+            connection.leave()
+    await turns()
 
-        assert stage.server.listener.pool.used_bytes == 0
-
-    run(scenario())
+    assert stage.server.listener.pool.used_bytes == 0
 
 
-def test_connections_are_bounded() -> None:
+async def test_connections_are_bounded() -> None:
     """Another one is refused until one has closed."""
-
-    async def scenario() -> None:
-        stage = Stage()
-        server = Server({b"/": stage.route}, limits=ClientLimits(max_connections=2))
-        first, second, third = (Connection(server) for _ in range(3))
-        [reply] = third.replies()
-        assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (
-            503,
-            "1",
-            "close",
-        )
-        assert third.is_closing()
-        third.leave()
-        first.leave()
-        fourth = Connection(server)
-        for connection in (second, fourth):
-            connection.send(sized())
-            await turns()
-            assert [reply.status for reply in connection.replies()] == [200]
-
-    run(scenario())
+    stage = Stage()
+    server = Server({b"/": stage.route}, limits=ClientLimits(max_connections=2))
+    first, second, third = (Connection(server) for _ in range(3))
+    [reply] = third.replies()
+    assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (
+        503,
+        "1",
+        "close",
+    )
+    assert third.is_closing()
+    third.leave()
+    first.leave()
+    fourth = Connection(server)
+    for connection in (second, fourth):
+        connection.send(sized())
+        await turns()
+        assert [reply.status for reply in connection.replies()] == [200]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.gateway.backends.fake_server import Reply as Answer
 from tests.gateway.client import JSON, Connection, request
 from tests.gateway.proxy_stage import V1, V2, infer, merging, predictions, rows_body
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.stage import LIMIT_BYTES, Stage, detail
 from uncork_gateway.connection.decompression import Inflation
 from uncork_gateway.errors import BadRequest, BodyTooLarge
@@ -132,21 +132,19 @@ def encoded(encoding: bytes) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize(("encoding", "pack"), [*EACH, (b"GZIP", gzip.compress), (b"identity", bytes)])
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_an_api_gets_the_inflated_body(encoding: bytes, pack: Callable[[bytes], bytes], pieces: int) -> None:
+async def test_an_api_gets_the_inflated_body(
+    encoding: bytes, pack: Callable[[bytes], bytes], pieces: int
+) -> None:
     """In one piece or several; the second time the head is known."""
+    stage = Stage()
+    connection = Connection(stage.server)
+    whole = request(pack(b'{"a": 1}'), headers=encoded(encoding))
+    for _ in range(2):
+        for at in range(pieces):
+            connection.send(whole[at * len(whole) // pieces : (at + 1) * len(whole) // pieces])
+        await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        connection = Connection(stage.server)
-        whole = request(pack(b'{"a": 1}'), headers=encoded(encoding))
-        for _ in range(2):
-            for at in range(pieces):
-                connection.send(whole[at * len(whole) // pieces : (at + 1) * len(whole) // pieces])
-            await turns()
-
-        assert [reply.body for reply in connection.replies()] == [b'{"a": 1}'] * 2
-
-    run(scenario())
+    assert [reply.body for reply in connection.replies()] == [b'{"a": 1}'] * 2
 
 
 @pytest.mark.parametrize(
@@ -164,105 +162,89 @@ def test_an_api_gets_the_inflated_body(encoding: bytes, pack: Callable[[bytes], 
         (b'"\xff', b"1", 415, "not accepted"),
     ],
 )
-def test_what_cannot_be_inflated_is_refused(encoding: bytes, body: bytes, status: int, why: str) -> None:
+async def test_what_cannot_be_inflated_is_refused(
+    encoding: bytes, body: bytes, status: int, why: str
+) -> None:
     """Other requests are answered meanwhile."""
+    stage = Stage()
+    refused, answered = Connection(stage.server), Connection(stage.server)
+    refused.send(request(body, headers=encoded(encoding)))
+    answered.send(request(b"1"))
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        refused, answered = Connection(stage.server), Connection(stage.server)
-        refused.send(request(body, headers=encoded(encoding)))
-        answered.send(request(b"1"))
-        await turns()
-
-        [reply] = refused.replies()
-        assert why in detail(reply, status)
-        assert reply.headers.get("accept-encoding") == ("gzip, deflate" if status == 415 else None)
-        assert [reply.status for reply in answered.replies()] == [200]
-
-    run(scenario())
+    [reply] = refused.replies()
+    assert why in detail(reply, status)
+    assert reply.headers.get("accept-encoding") == ("gzip, deflate" if status == 415 else None)
+    assert [reply.status for reply in answered.replies()] == [200]
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_large_bodies_are_inflated_beside_the_loop(leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_bodies_are_inflated_beside_the_loop(
+    leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They occupy the pool until then; nothing is executed for a client that has disconnected."""
     monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
 
-    async def scenario() -> None:
-        stage = Stage()
-        connection = Connection(stage.server)
-        connection.send(request(gzip.compress(b'"%b"' % (b"a" * 50)), headers=encoded(b"gzip")))
-        pool = stage.server.listener.pool
-        assert pool.used_bytes > 0
-        if leaves:
-            connection.leave()
-        while pool.used_bytes or not (connection.received or leaves):
-            await turns()
+    stage = Stage()
+    connection = Connection(stage.server)
+    connection.send(request(gzip.compress(b'"%b"' % (b"a" * 50)), headers=encoded(b"gzip")))
+    pool = stage.server.listener.pool
+    assert pool.used_bytes > 0
+    if leaves:
+        connection.leave()
+    while pool.used_bytes or not (connection.received or leaves):
         await turns()
+    await turns()
 
-        assert len(stage.runner.jobs) == (not leaves)
-        assert [reply.status for reply in connection.replies()] == [200] * (not leaves)
-
-    run(scenario())
+    assert len(stage.runner.jobs) == (not leaves)
+    assert [reply.status for reply in connection.replies()] == [200] * (not leaves)
 
 
-def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error shows in the thread."""
     monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
 
-    async def scenario() -> None:
-        stage = Stage()
-        connection = Connection(stage.server)
-        connection.send(request(gzip.compress(b"1" * 90) + b"garbage", headers=encoded(b"gzip")))
-        while not connection.received:
-            await turns()
+    stage = Stage()
+    connection = Connection(stage.server)
+    connection.send(request(gzip.compress(b"1" * 90) + b"garbage", headers=encoded(b"gzip")))
+    while not connection.received:
+        await turns()
 
-        [reply] = connection.replies()
-        assert "broken" in detail(reply, 400)
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert "broken" in detail(reply, 400)
 
 
-def test_the_proxy_merges_inflated_bodies() -> None:
+async def test_the_proxy_merges_inflated_bodies() -> None:
     """They share calls with plain ones; servers need not support compression, not even for one request."""
+    async with merging() as (on, model):
+        packed = gzip.compress(rows_body(1))
+        callers = [on.ask(packed, V1, (b"content-encoding", b"gzip")), on.ask(rows_body(2))]
+        assert [predictions(reply) for reply in await on.replies(callers)] == [[2], [4]]
+        alone = on.ask(packed, V1, (b"content-encoding", b"gzip"))
+        assert predictions(await alone.reply()) == [2]
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            packed = gzip.compress(rows_body(1))
-            callers = [on.ask(packed, V1, (b"content-encoding", b"gzip")), on.ask(rows_body(2))]
-            assert [predictions(reply) for reply in await on.replies(callers)] == [[2], [4]]
-            alone = on.ask(packed, V1, (b"content-encoding", b"gzip"))
-            assert predictions(await alone.reply()) == [2]
-
-            assert [json.loads(call.body)["instances"] for call in model.calls] == [[1, 2], [1]]
-            assert not any(call.header(b"content-encoding") for call in model.calls)
-
-    run(scenario())
+        assert [json.loads(call.body)["instances"] for call in model.calls] == [[1, 2], [1]]
+        assert not any(call.header(b"content-encoding") for call in model.calls)
 
 
-def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
+async def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
     """The proxy reads bodies to merge them; only unknown encodings are relayed unchanged."""
     body = infer(1, parameters={"sequence_id": 1})
 
-    async def scenario() -> None:
-        async with merging(lambda call: Answer(b"{}")) as (on, model):
-            for encoding, packed in ((b"gzip", gzip.compress(body)), (b"br", b"\x0b\x02\x80")):
-                reply = await on.ask(packed, V2, (b"content-encoding", encoding)).reply()
-                assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
+    async with merging(lambda call: Answer(b"{}")) as (on, model):
+        for encoding, packed in ((b"gzip", gzip.compress(body)), (b"br", b"\x0b\x02\x80")):
+            reply = await on.ask(packed, V2, (b"content-encoding", encoding)).reply()
+            assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
 
-            sent = [(call.body, call.header(b"content-encoding")) for call in model.calls]
-            assert sent == [(body, None), (b"\x0b\x02\x80", b"br")]
-
-    run(scenario())
+        sent = [(call.body, call.header(b"content-encoding")) for call in model.calls]
+        assert sent == [(body, None), (b"\x0b\x02\x80", b"br")]
 
 
-def test_the_limit_of_the_proxy_holds_for_the_inflated_body() -> None:
+async def test_the_limit_of_the_proxy_holds_for_the_inflated_body() -> None:
     """The limit holds for the inflated size."""
     body = rows_body(*[1] * 1000)
 
-    async def scenario() -> None:
-        for limit, status in ((len(body), 200), (len(body) - 1, 413)):
-            async with merging(max_body_bytes=limit) as (on, model):
-                reply = await on.ask(gzip.compress(body), V1, (b"content-encoding", b"gzip")).reply()
-                assert (reply.status, bool(model.calls)) == (status, status == 200)
-
-    run(scenario())
+    for limit, status in ((len(body), 200), (len(body) - 1, 413)):
+        async with merging(max_body_bytes=limit) as (on, model):
+            reply = await on.ask(gzip.compress(body), V1, (b"content-encoding", b"gzip")).reply()
+            assert (reply.status, bool(model.calls)) == (status, status == 200)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.client import Connection, Server, request
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway import interfaces
 from uncork_gateway.connection import route_table
 from uncork_gateway.errors import GatewayError
@@ -144,117 +144,94 @@ def bodies(connection: Connection) -> list[bytes]:
 @pytest.mark.parametrize(
     "target", [b"/hot", b"/hot?a=b", b"/%68ot", b"http://test/hot", b"http://test/hot?x", b"/hot?"]
 )
-def test_a_request_has_the_handler_of_its_path(target: bytes) -> None:
+async def test_a_request_has_the_handler_of_its_path(target: bytes) -> None:
     """All spellings of a path have the same handler."""
+    connection = Connection(serving(Echo()))
+    connection.send(hot(b"body", (b"X", b"1"), path=target))
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.send(hot(b"body", (b"X", b"1"), path=target))
-
-        [reply] = connection.replies()
-        assert (reply.status, reply.headers["x"], reply.body) == (200, "1", b"body")
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert (reply.status, reply.headers["x"], reply.body) == (200, "1", b"body")
 
 
 @pytest.mark.parametrize("line", [b"POST /other", b"GET /hot", b"PUT /hot", b"POST /hot/", b"OPTIONS *"])
-def test_all_else_takes_the_asgi_path(line: bytes) -> None:
+async def test_all_else_takes_the_asgi_path(line: bytes) -> None:
     """Other paths, and other methods on the same path."""
+    connection = Connection(serving(Echo()))
+    connection.send(line + b" HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+    await turns()
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.send(line + b" HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
-        await turns()
-
-        method, path = line.decode().split()
-        assert bodies(connection) == [f"{method} {path} hi".encode()]
-
-    run(scenario())
+    method, path = line.decode().split()
+    assert bodies(connection) == [f"{method} {path} hi".encode()]
 
 
-def test_a_head_that_comes_again_is_not_read_again() -> None:
+async def test_a_head_that_comes_again_is_not_read_again() -> None:
     """This holds on any connection, for any body of the same length; a head with any difference is parsed."""
+    echo = Echo()
+    server = serving(echo)
+    one, two = Connection(server), Connection(server)
+    for connection, body in ((one, b"aa"), (one, b"bb"), (two, b"cc")):
+        connection.send(hot(body, (b"x", b"1")))
+    assert (len(echo.read), echo.whole) == (1, 2)
+    two.send(hot(b"dd", (b"x", b"2")))
+    two.send(hot(b"eee", (b"x", b"1")))
 
-    async def scenario() -> None:
-        echo = Echo()
-        server = serving(echo)
-        one, two = Connection(server), Connection(server)
-        for connection, body in ((one, b"aa"), (one, b"bb"), (two, b"cc")):
-            connection.send(hot(body, (b"x", b"1")))
-        assert (len(echo.read), echo.whole) == (1, 2)
-        two.send(hot(b"dd", (b"x", b"2")))
-        two.send(hot(b"eee", (b"x", b"1")))
-
-        assert bodies(one) == [b"aa", b"bb"]
-        assert [(reply.headers["x"], reply.body) for reply in two.replies()] == [
-            ("1", b"cc"),
-            ("2", b"dd"),
-            ("1", b"eee"),
-        ]
-
-    run(scenario())
+    assert bodies(one) == [b"aa", b"bb"]
+    assert [(reply.headers["x"], reply.body) for reply in two.replies()] == [
+        ("1", b"cc"),
+        ("2", b"dd"),
+        ("1", b"eee"),
+    ]
 
 
-def test_a_new_handler_reads_all_heads_anew() -> None:
+async def test_a_new_handler_reads_all_heads_anew() -> None:
     """The results of the old one are dropped."""
+    first, second = Echo(), Echo()
+    server = serving(first)
+    connection = Connection(server)
+    connection.send(hot(b"a"))
+    connection.send(hot(b"b"))
+    server.routes.replace({b"/hot": second})
+    connection.send(hot(b"c"))
+    server.routes.replace({})
+    connection.send(hot(b"d"))
+    await turns()
 
-    async def scenario() -> None:
-        first, second = Echo(), Echo()
-        server = serving(first)
-        connection = Connection(server)
-        connection.send(hot(b"a"))
-        connection.send(hot(b"b"))
-        server.routes.replace({b"/hot": second})
-        connection.send(hot(b"c"))
-        server.routes.replace({})
-        connection.send(hot(b"d"))
-        await turns()
-
-        assert bodies(connection) == [b"a", b"b", b"c", b"POST /hot d"]
-        assert (len(first.read), len(second.read)) == (1, 1)
-
-    run(scenario())
+    assert bodies(connection) == [b"a", b"b", b"c", b"POST /hot d"]
+    assert (len(first.read), len(second.read)) == (1, 1)
 
 
-def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table is cleared when it is full, and very long heads are not kept."""
     monkeypatch.setattr(route_table, "_MOST_KNOWN", 10)
 
-    async def scenario() -> None:
-        echo = Echo()
-        server = serving(echo)
-        connection = Connection(server)
-        most = 0
-        for number in range(50):
-            connection.send(hot(b"a", (b"x", b"%d" % number)))
-            most = max(most, len(server.routes.known))
-        assert most == 10
-        for _ in range(2):
-            connection.send(hot(b"a", (b"x", b"1" * 5000)))
+    echo = Echo()
+    server = serving(echo)
+    connection = Connection(server)
+    most = 0
+    for number in range(50):
+        connection.send(hot(b"a", (b"x", b"%d" % number)))
+        most = max(most, len(server.routes.known))
+    assert most == 10
+    for _ in range(2):
+        connection.send(hot(b"a", (b"x", b"1" * 5000)))
 
-        assert len(echo.read) == 52
-        assert bodies(connection) == [b"a"] * 52
-
-    run(scenario())
+    assert len(echo.read) == 52
+    assert bodies(connection) == [b"a"] * 52
 
 
-def test_part_of_a_head_is_not_taken_for_a_head() -> None:
+async def test_part_of_a_head_is_not_taken_for_a_head() -> None:
     """The second half of a head is not known when it comes first on another connection."""
+    server = serving(Echo())
+    whole = hot(b"body")
+    connection = Connection(server)
+    connection.send(whole[:20])
+    connection.send(whole[20:])
+    assert bodies(connection) == [b"body"]
 
-    async def scenario() -> None:
-        server = serving(Echo())
-        whole = hot(b"body")
-        connection = Connection(server)
-        connection.send(whole[:20])
-        connection.send(whole[20:])
-        assert bodies(connection) == [b"body"]
-
-        other = Connection(server)
-        other.send(whole[20:])
-        assert [reply.status for reply in other.replies()] == [400]
-        assert other.closed
-
-    run(scenario())
+    other = Connection(server)
+    other.send(whole[20:])
+    assert [reply.status for reply in other.replies()] == [400]
+    assert other.closed
 
 
 REQUESTS = st.lists(
@@ -290,7 +267,7 @@ def expected(kind: str, body: bytes, mark: bytes) -> tuple[str, bytes]:
 
 @settings(max_examples=150, derandomize=True, database=None)
 @given(REQUESTS, st.data())
-def test_replies_come_in_order_however_requests_are_cut(
+async def test_replies_come_in_order_however_requests_are_cut(
     requests: list[tuple[str, bytes, bytes]], data: st.DataObject
 ) -> None:
     """This holds for any stream of requests, pipelined or not, split anywhere, answered at once or later."""
@@ -299,43 +276,36 @@ def test_replies_come_in_order_however_requests_are_cut(
     echo = Echo(at_once=data.draw(st.booleans()))
     pause = data.draw(st.integers(0, 3))
 
-    async def scenario() -> None:
-        connection = Connection(serving(echo))
-        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-            connection.send(stream[start:end])
-            await turns(pause)
-            if pause:
-                echo.answer()
-        for _ in range(4 * len(requests)):
-            await turns(3)
+    connection = Connection(serving(echo))
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        connection.send(stream[start:end])
+        await turns(pause)
+        if pause:
             echo.answer()
+    for _ in range(4 * len(requests)):
+        await turns(3)
+        echo.answer()
 
-        replies = connection.replies()
-        assert [(reply.headers["x"], reply.body) for reply in replies] == [expected(*one) for one in requests]
-        assert connection.reading
-        assert not connection.closed
-
-    run(scenario())
+    replies = connection.replies()
+    assert [(reply.headers["x"], reply.body) for reply in replies] == [expected(*one) for one in requests]
+    assert connection.reading
+    assert not connection.closed
 
 
 @pytest.mark.parametrize("first", ["hot", "plain"])
 @pytest.mark.parametrize("second", ["hot", "plain"])
-def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, second: str) -> None:
+async def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, second: str) -> None:
     """Reading stops while a request is queued."""
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(wire(first, b"1", b"-") + wire(second, b"2", b"-"))
+    assert not connection.reading
+    for _ in range(4):
+        await turns()
+        echo.answer()
 
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(wire(first, b"1", b"-") + wire(second, b"2", b"-"))
-        assert not connection.reading
-        for _ in range(4):
-            await turns()
-            echo.answer()
-
-        assert len(connection.replies()) == 2
-        assert connection.reading
-
-    run(scenario())
+    assert len(connection.replies()) == 2
+    assert connection.reading
 
 
 class Faulty(Echo):
@@ -354,58 +324,46 @@ class FaultyRequest(EchoRequest):
         raise ZeroDivisionError
 
 
-def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
+async def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The requests before it are answered, and the log has the error."""
+    echo, faulty = Echo(at_once=False), Faulty()
+    server = Server({b"/hot": echo, b"/faulty": faulty})
+    connection = Connection(server)
+    connection.send(hot(b"1") + hot(b"2", path=b"/faulty") + hot(b"3"))
+    echo.answer()
 
-    async def scenario() -> None:
-        echo, faulty = Echo(at_once=False), Faulty()
-        server = Server({b"/hot": echo, b"/faulty": faulty})
-        connection = Connection(server)
-        connection.send(hot(b"1") + hot(b"2", path=b"/faulty") + hot(b"3"))
-        echo.answer()
-
-        assert (bodies(connection), connection.closed) == ([b"1"], True)
-        connection.leave()
-        assert (echo.left, faulty.left) == (1, 1)
-
-    run(scenario())
+    assert (bodies(connection), connection.closed) == ([b"1"], True)
+    connection.leave()
+    assert (echo.left, faulty.left) == (1, 1)
     assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> None:
+async def test_thousands_of_pipelined_requests_are_answered(at_once: bool) -> None:
     """Starting each within the one before would exceed the recursion limit."""
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"first") + hot(b"more") * 3000)
+    echo.at_once = at_once
+    while echo.open_requests:
+        echo.answer()
 
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(hot(b"first") + hot(b"more") * 3000)
-        echo.at_once = at_once
-        while echo.open_requests:
-            echo.answer()
-
-        assert bodies(connection) == [b"first"] + [b"more"] * 3000
-        assert connection.reading
-
-    run(scenario())
+    assert bodies(connection) == [b"first"] + [b"more"] * 3000
+    assert connection.reading
 
 
-def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> None:
+async def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> None:
     """Replies would pile up otherwise."""
+    connection = Connection(serving(Echo()))
+    connection.protocol.pause_writing()
+    connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
+    assert bodies(connection) == []
+    connection.protocol.resume_writing()
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.protocol.pause_writing()
-        connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
-        assert bodies(connection) == []
-        connection.protocol.resume_writing()
-
-        assert bodies(connection) == [b"1", b"2", b"3"]
-        assert connection.reading
-
-    run(scenario())
+    assert bodies(connection) == [b"1", b"2", b"3"]
+    assert connection.reading
 
 
 @pytest.mark.parametrize(
@@ -417,104 +375,80 @@ def test_a_client_that_does_not_read_its_answers_waits_for_the_next() -> None:
         (b"1.0", [(b"connection", b"keep-alive")], False),
     ],
 )
-def test_the_connection_is_kept_if_the_client_wants(
+async def test_the_connection_is_kept_if_the_client_wants(
     version: bytes, headers: list[Header], stays: bool
 ) -> None:
     """HTTP/1.1 clients do unless they say otherwise. The reply announces the close."""
+    for _ in range(2):  # the second time the head could be known
+        connection = Connection(serving(Echo()))
+        connection.send(hot(b"body", *headers).replace(b"HTTP/1.1", b"HTTP/" + version))
 
-    async def scenario() -> None:
-        for _ in range(2):  # the second time the head could be known
-            connection = Connection(serving(Echo()))
-            connection.send(hot(b"body", *headers).replace(b"HTTP/1.1", b"HTTP/" + version))
-
-            [reply] = connection.replies()
-            assert reply.headers.get("connection") == (None if stays else "close")
-            assert connection.closed != stays
-
-    run(scenario())
+        [reply] = connection.replies()
+        assert reply.headers.get("connection") == (None if stays else "close")
+        assert connection.closed != stays
 
 
-def test_a_client_may_ask_before_it_sends() -> None:
+async def test_a_client_may_ask_before_it_sends() -> None:
     """``Expect: 100-continue``: the interim reply comes first."""
-
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        head, body = hot(b"body", (b"x", b"expects")).split(b"\r\n\r\n")
-        connection.send(head + b"\r\n\r\n")
-        assert connection.received == b"HTTP/1.1 100 Continue\r\n\r\n"
-        connection.send(body)
-        assert connection.received.endswith(b"\r\n\r\nbody")
-
-    run(scenario())
+    connection = Connection(serving(Echo()))
+    head, body = hot(b"body", (b"x", b"expects")).split(b"\r\n\r\n")
+    connection.send(head + b"\r\n\r\n")
+    assert connection.received == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.send(body)
+    assert connection.received.endswith(b"\r\n\r\nbody")
 
 
-def test_clients_that_leave_are_told_of() -> None:
+async def test_clients_that_leave_are_told_of() -> None:
     """Every request without a reply is cancelled once, whether it has started or not."""
+    echo = Echo()
+    connection = Connection(serving(echo))
+    connection.send(hot(b"0"))
+    echo.at_once = False
+    connection.send(hot(b"1") + hot(b"2"))
+    connection.leave()
+    assert echo.left == 2
+    [first] = echo.open_requests
+    first.answer()
 
-    async def scenario() -> None:
-        echo = Echo()
-        connection = Connection(serving(echo))
-        connection.send(hot(b"0"))
-        echo.at_once = False
-        connection.send(hot(b"1") + hot(b"2"))
-        connection.leave()
-        assert echo.left == 2
-        [first] = echo.open_requests
-        first.answer()
-
-        assert bodies(connection) == [b"0"]
-
-    run(scenario())
+    assert bodies(connection) == [b"0"]
 
 
-def test_nonsense_is_400() -> None:
+async def test_nonsense_is_400() -> None:
     """The connection closes; earlier requests are answered first."""
+    connection = Connection(serving(Echo()))
+    connection.send(hot(b"1"))
+    connection.send(b"nonsense\r\n\r\n")
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.send(hot(b"1"))
-        connection.send(b"nonsense\r\n\r\n")
-
-        assert [reply.status for reply in connection.replies()] == [200, 400]
-        assert connection.closed
-
-    run(scenario())
+    assert [reply.status for reply in connection.replies()] == [200, 400]
+    assert connection.closed
 
 
-def test_shutting_down_answers_what_was_asked() -> None:
+async def test_shutting_down_answers_what_was_asked() -> None:
     """Then the connection closes; an idle one closes at once."""
+    echo = Echo(at_once=False)
+    server = serving(echo)
+    idle, busy = Connection(server), Connection(server)
+    busy.send(hot(b"1"))
+    for connection in (idle, busy):
+        connection.protocol.shutdown()
+    assert (idle.closed, busy.closed) == (True, False)
+    echo.answer()
 
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        server = serving(echo)
-        idle, busy = Connection(server), Connection(server)
-        busy.send(hot(b"1"))
-        for connection in (idle, busy):
-            connection.protocol.shutdown()
-        assert (idle.closed, busy.closed) == (True, False)
-        echo.answer()
-
-        [reply] = busy.replies()
-        assert (reply.body, reply.headers["connection"], busy.closed) == (b"1", "close", True)
-
-    run(scenario())
+    [reply] = busy.replies()
+    assert (reply.body, reply.headers["connection"], busy.closed) == (b"1", "close", True)
 
 
 @pytest.mark.parametrize("size", [0, 10, 3_000_000])
-def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
+async def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
     """Small, empty and large bodies on one connection, with the server's own headers."""
-
-    async def scenario() -> None:
-        server = serving(Echo())
-        server.state.default_headers = [(b"date", b"today")]
-        listening = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
-        async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            for path, before in (("/hot", b""), ("/plain", b"POST /plain "), ("/hot", b"")):
-                reply = await client.post(path, content=b"x" * size)
-                assert (reply.content, reply.headers["date"]) == (before + b"x" * size, "today")
-
-    run(scenario())
+    server = serving(Echo())
+    server.state.default_headers = [(b"date", b"today")]
+    listening = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        for path, before in (("/hot", b""), ("/plain", b"POST /plain "), ("/hot", b"")):
+            reply = await client.post(path, content=b"x" * size)
+            assert (reply.content, reply.headers["date"]) == (before + b"x" * size, "today")
 
 
 def test_the_fake_request_is_one() -> None:
@@ -523,33 +457,29 @@ def test_the_fake_request_is_one() -> None:
     assert kind is EchoRequest
 
 
-def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
+async def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
     """The connection closes with the last reply."""
+    echo = Echo(at_once=False)
+    server = Server({b"/": echo})
+    connection = Connection(server)
+    connection.send(request(b"1") + request(b"2"))
+    server.listener.closing = True
+    closed = []
+    for _ in range(2):
+        echo.answer()
+        closed.append(connection.closed)
 
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        server = Server({b"/": echo})
-        connection = Connection(server)
-        connection.send(request(b"1") + request(b"2"))
-        server.listener.closing = True
-        closed = []
-        for _ in range(2):
-            echo.answer()
-            closed.append(connection.closed)
-
-        assert closed == [False, True]
-        assert [reply.headers.get("connection") for reply in connection.replies()] == [None, "close"]
-
-    run(scenario())
+    assert closed == [False, True]
+    assert [reply.headers.get("connection") for reply in connection.replies()] == [None, "close"]
 
 
 @pytest.mark.parametrize(
     "sent", [b"", hot(b"a"), request(b"a"), hot(b"a") + request(b"b") + hot(b"c"), hot(b"a")[:-1]]
 )
-def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(sent: bytes) -> None:
+async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(sent: bytes) -> None:
     """The collector runs rarely: memory would grow with clients that come and go."""
-
-    async def scenario() -> None:
+    gc.disable()
+    try:
         server = serving(Echo())
         connection = Connection(server)
         connection.send(sent)
@@ -560,9 +490,5 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(sent: bytes
         await turns()
 
         assert protocol() is None
-
-    gc.disable()
-    try:
-        run(scenario())
     finally:
         gc.enable()

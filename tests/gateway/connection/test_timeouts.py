@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.dispatcher.virtual_loop import run
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.connection.test_protocol import Echo, hot, plain
 from tests.gateway.stage import Stage
 from uncork_gateway.connection.client_limits import ClientLimits
+
+pytestmark = pytest.mark.virtual_time
 
 LIMITS = ClientLimits(head_timeout_s=10, body_timeout_s=30)
 KEEP_ALIVE_S = 75
@@ -40,154 +41,118 @@ def statuses(connection: Connection) -> list[int]:
     return [reply.status for reply in connection.replies()]
 
 
-def test_a_connection_on_which_nothing_comes_is_closed() -> None:
+async def test_a_connection_on_which_nothing_comes_is_closed() -> None:
     """There is no reply, because there is no request."""
-
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        assert 10 <= await lasts_s(connection) <= 15.5
-        assert not connection.received
-
-    run(scenario())
+    connection = Connection(serving(Echo()))
+    assert 10 <= await lasts_s(connection) <= 15.5
+    assert not connection.received
 
 
 @pytest.mark.parametrize("path", [b"/hot", b"/plain"])
-def test_a_connection_that_nobody_uses_any_more_is_closed(path: bytes) -> None:
+async def test_a_connection_that_nobody_uses_any_more_is_closed(path: bytes) -> None:
     """It closes after the keep-alive time since the last request."""
-
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        for _ in range(3):
-            await asyncio.sleep(60 if connection.received else 0)
-            connection.send(hot(b"1", path=path))
-            await asyncio.sleep(0.1)
-        assert KEEP_ALIVE_S <= await lasts_s(connection) <= KEEP_ALIVE_S + 6
-        assert statuses(connection) == [200] * 3
-
-    run(scenario())
+    connection = Connection(serving(Echo()))
+    for _ in range(3):
+        await asyncio.sleep(60 if connection.received else 0)
+        connection.send(hot(b"1", path=path))
+        await asyncio.sleep(0.1)
+    assert KEEP_ALIVE_S <= await lasts_s(connection) <= KEEP_ALIVE_S + 6
+    assert statuses(connection) == [200] * 3
 
 
-def test_a_connection_that_waits_for_an_answer_is_in_use() -> None:
+async def test_a_connection_that_waits_for_an_answer_is_in_use() -> None:
     """The keep-alive time begins with the reply."""
-
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(hot(b"1"))
-        await asyncio.sleep(1000)
-        assert not connection.closed
-        echo.answer()
-        assert KEEP_ALIVE_S <= await lasts_s(connection) <= KEEP_ALIVE_S + 6
-
-    run(scenario())
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"1"))
+    await asyncio.sleep(1000)
+    assert not connection.closed
+    echo.answer()
+    assert KEEP_ALIVE_S <= await lasts_s(connection) <= KEEP_ALIVE_S + 6
 
 
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("part", [b"P", b"POST /hot HTTP/1.1\r\nx: y", HEAD[:-2]])
-def test_a_head_must_be_whole_in_time(before: bool, part: bytes) -> None:
+async def test_a_head_must_be_whole_in_time(before: bool, part: bytes) -> None:
     """The client gets 408 even if it sends more, and time to read the reply."""
+    connection = Connection(serving(Echo()))
+    if before:
+        connection.send(hot(b"1"))
+        await asyncio.sleep(20)
+    connection.send(part)
+    lasting = asyncio.create_task(lasts_s(connection))
+    while not connection.closed:
+        await asyncio.sleep(1)
+        connection.send(b"" if len(part) == 1 else b"y")
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        if before:
-            connection.send(hot(b"1"))
-            await asyncio.sleep(20)
-        connection.send(part)
-        lasting = asyncio.create_task(lasts_s(connection))
-        while not connection.closed:
-            await asyncio.sleep(1)
-            connection.send(b"" if len(part) == 1 else b"y")
-
-        assert 10 <= await lasting <= 16
-        assert statuses(connection) == [200] * before + [408]
-        assert not connection.is_closing()
-        await asyncio.sleep(6)
-        assert connection.is_closing()
-
-    run(scenario())
+    assert 10 <= await lasting <= 16
+    assert statuses(connection) == [200] * before + [408]
+    assert not connection.is_closing()
+    await asyncio.sleep(6)
+    assert connection.is_closing()
 
 
 @pytest.mark.parametrize("path", [b"/hot", b"/plain"])
 @pytest.mark.parametrize(("piece_bytes", "every_s"), [(0, 1), (1, 1), (400, 1), (12_000, 29)])
-def test_a_body_must_go_on(path: bytes, piece_bytes: int, every_s: float) -> None:
+async def test_a_body_must_go_on(path: bytes, piece_bytes: int, every_s: float) -> None:
     """A client that sends almost nothing would occupy a connection and memory."""
+    connection = Connection(serving(Echo()))
+    connection.send(HEAD.replace(b"/hot", path) + b"x" * 100_000)
+    lasting = asyncio.create_task(lasts_s(connection))
+    while not connection.closed:
+        await asyncio.sleep(every_s)
+        connection.send(b"x" * piece_bytes)
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.send(HEAD.replace(b"/hot", path) + b"x" * 100_000)
-        lasting = asyncio.create_task(lasts_s(connection))
-        while not connection.closed:
-            await asyncio.sleep(every_s)
-            connection.send(b"x" * piece_bytes)
-
-        assert 30 <= await lasting <= 95
-        assert statuses(connection) == [408]
-
-    run(scenario())
+    assert 30 <= await lasting <= 95
+    assert statuses(connection) == [408]
 
 
 @pytest.mark.parametrize(("piece_bytes", "every_s"), [(600, 1), (20_000, 20)])
-def test_a_slow_line_is_no_attack(piece_bytes: int, every_s: float) -> None:
+async def test_a_slow_line_is_no_attack(piece_bytes: int, every_s: float) -> None:
     """The body is complete after half an hour."""
+    connection = Connection(serving(Echo()))
+    connection.send(HEAD)
+    for _ in range(1_000_000 // piece_bytes):
+        await asyncio.sleep(every_s)
+        connection.send(b"x" * piece_bytes)
+    connection.send(b"x" * (1_000_000 % piece_bytes))
 
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.send(HEAD)
-        for _ in range(1_000_000 // piece_bytes):
-            await asyncio.sleep(every_s)
-            connection.send(b"x" * piece_bytes)
-        connection.send(b"x" * (1_000_000 % piece_bytes))
-
-        assert statuses(connection) == [200]
-
-    run(scenario())
+    assert statuses(connection) == [200]
 
 
-def test_chunk_lines_are_no_progress() -> None:
+async def test_chunk_lines_are_no_progress() -> None:
     """Chunk extensions can be endless, too."""
-
-    async def scenario() -> None:
-        connection = Connection(serving(Echo()))
-        connection.send(b"POST /hot HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;x=")
-        while not connection.closed:
-            await asyncio.sleep(1)
-            connection.send(b"y" * 600)
-        assert statuses(connection) == [408]
-
-    run(scenario())
+    connection = Connection(serving(Echo()))
+    connection.send(b"POST /hot HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;x=")
+    while not connection.closed:
+        await asyncio.sleep(1)
+        connection.send(b"y" * 600)
+    assert statuses(connection) == [408]
 
 
 @pytest.mark.parametrize("part", [b"POST /hot", HEAD])
-def test_a_client_is_not_blamed_for_what_we_do_not_read(part: bytes) -> None:
+async def test_a_client_is_not_blamed_for_what_we_do_not_read(part: bytes) -> None:
     """The server does not read requests behind one that has no reply yet."""
-
-    async def scenario() -> None:
-        echo = Echo(at_once=False)
-        connection = Connection(serving(echo))
-        connection.send(hot(b"1") + hot(b"2") + part)
-        assert not connection.reading
-        await asyncio.sleep(1000)
-        assert not connection.closed
-        for _ in range(2):
-            echo.answer()
-        assert statuses(connection) == [200, 200]
-        assert not connection.closed
-
-    run(scenario())
+    echo = Echo(at_once=False)
+    connection = Connection(serving(echo))
+    connection.send(hot(b"1") + hot(b"2") + part)
+    assert not connection.reading
+    await asyncio.sleep(1000)
+    assert not connection.closed
+    for _ in range(2):
+        echo.answer()
+    assert statuses(connection) == [200, 200]
+    assert not connection.closed
 
 
-def test_a_slow_body_is_counted_as_408() -> None:
+async def test_a_slow_body_is_counted_as_408() -> None:
     """The error has the form of the route, and nothing is executed."""
+    stage = Stage()
+    connection = Connection(stage.server)
+    connection.send(request(b"1" * 50)[:-10])
+    await asyncio.sleep(100)
 
-    async def scenario() -> None:
-        stage = Stage()
-        connection = Connection(stage.server)
-        connection.send(request(b"1" * 50)[:-10])
-        await asyncio.sleep(100)
-
-        [reply] = connection.replies()
-        assert reply.status == 408
-        assert b"too slowly: 0 bytes in 30 s, at least 500 bytes a second are expected" in reply.body
-        assert (stage.counted(408), stage.runner.jobs) == (1, [])
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert reply.status == 408
+    assert b"too slowly: 0 bytes in 30 s, at least 500 bytes a second are expected" in reply.body
+    assert (stage.counted(408), stage.runner.jobs) == (1, [])

@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.codecs import AcceptKey, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.errors import UnsupportedMediaType
@@ -135,42 +135,32 @@ def loaded(reply: httpx.Response) -> np.ndarray[Any, Any]:
     return array
 
 
-def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
+async def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
     """One row without the leading axis, and many with it; the answer has the form of the request."""
+    async with working(tmp_path) as on:
+        one = loaded(await on.answer("/predict", npy([1, 2]), content_type=NPY, accept=NPY))
+        many = loaded(await on.answer("/predict", npy([[1, 2], [3, 4]], ">f8"), content_type=NPY, accept=NPY))
+        first = loaded(await on.answer("/predict", npy([[1, 2]]), content_type=NPY, accept=NPY))
+        of_json = loaded(await on.answer("/predict", b"[[1, 2], [3, 4]]", accept=NPY))
+        single = loaded(await on.answer("/predict", b"[1, 2]", accept=NPY))
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            one = loaded(await on.answer("/predict", npy([1, 2]), content_type=NPY, accept=NPY))
-            many = loaded(
-                await on.answer("/predict", npy([[1, 2], [3, 4]], ">f8"), content_type=NPY, accept=NPY)
-            )
-            first = loaded(await on.answer("/predict", npy([[1, 2]]), content_type=NPY, accept=NPY))
-            of_json = loaded(await on.answer("/predict", b"[[1, 2], [3, 4]]", accept=NPY))
-            single = loaded(await on.answer("/predict", b"[1, 2]", accept=NPY))
-
-        for array in (one, many, first, of_json, single):
-            assert array.dtype == "<f4"
-        assert (one.tolist(), single.tolist()) == ([2, 4], [2, 4])
-        assert many.tolist() == of_json.tolist() == [[2, 4], [6, 8]]
-        assert first.tolist() == [[2, 4]]
-
-    run(scenario())
+    for array in (one, many, first, of_json, single):
+        assert array.dtype == "<f4"
+    assert (one.tolist(), single.tolist()) == ([2, 4], [2, 4])
+    assert many.tolist() == of_json.tolist() == [[2, 4], [6, 8]]
+    assert first.tolist() == [[2, 4]]
 
 
-def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path) -> None:
+async def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path) -> None:
     """The batch asks the worker for no raw rows."""
+    async with working(tmp_path) as on:
+        asking = on.ask("/predict", npy([[1, 2], [3, 4]]), content_type=NPY)
+        [batch] = await on.work()
+        reply = await asking
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            asking = on.ask("/predict", npy([[1, 2], [3, 4]]), content_type=NPY)
-            [batch] = await on.work()
-            reply = await asking
-
-        assert (batch.forms, batch.rows, batch.accept) == ((TensorForm("FP32", (2,)),), [2], "")
-        assert batch.raw is None
-        assert (reply.headers["content-type"], reply.json()) == (JSON, [[2, 4], [6, 8]])
-
-    run(scenario())
+    assert (batch.forms, batch.rows, batch.accept) == ((TensorForm("FP32", (2,)),), [2], "")
+    assert batch.raw is None
+    assert (reply.headers["content-type"], reply.json()) == (JSON, [[2, 4], [6, 8]])
 
 
 @pytest.mark.parametrize(
@@ -184,140 +174,112 @@ def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path)
         ("/responses", npy([1, 2]), NPY, 415),
     ],
 )
-def test_what_is_no_such_file_is_refused(
+async def test_what_is_no_such_file_is_refused(
     tmp_path: Path, path: str, body: bytes, content_type: str, status: int
 ) -> None:
     """At once: no worker hears of it."""
-
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            detail = problem(await on.ask(path, body, content_type=content_type), status)
-            if status == 415:
-                wants = "application/json or application/x-npy" if path == "/predict" else JSON
-                assert detail == f"content type {content_type!r} is not accepted; send {wants}"
-            assert await on.counted(path[1:]) == {str(status): 1}
-
-    run(scenario())
+    async with working(tmp_path) as on:
+        detail = problem(await on.ask(path, body, content_type=content_type), status)
+        if status == 415:
+            wants = "application/json or application/x-npy" if path == "/predict" else JSON
+            assert detail == f"content type {content_type!r} is not accepted; send {wants}"
+        assert await on.counted(path[1:]) == {str(status): 1}
 
 
-def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
+async def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
     """At once, so that it does not share a batch."""
+    async with working(tmp_path) as on:
+        reply = await on.ask("/predict", npy([1, 2, 3]), content_type=NPY, accept=NPY)
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            reply = await on.ask("/predict", npy([1, 2, 3]), content_type=NPY, accept=NPY)
-
-        assert problem(reply, 400) == "a row must have shape (2,), got rows of shape (3,)"
-
-    run(scenario())
+    assert problem(reply, 400) == "a row must have shape (2,), got rows of shape (3,)"
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/x-npy", "text/html"])
-def test_an_api_may_give_arrays_first(tmp_path: Path, accept: str) -> None:
+async def test_an_api_may_give_arrays_first(tmp_path: Path, accept: str) -> None:
     """To clients that do not ask, too."""
-
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            assert loaded(await on.answer("/arrays", b"[[1, 2], [3, 4]]", accept=accept)).tolist() == [3, 7]
-            assert loaded(await on.answer("/arrays", b"[1, 2]", accept=accept)).tolist() == 3
-            assert loaded(await on.answer("/found", b"[[1, 2], [3, 4]]", accept=accept)).shape == (2, 0)
-
-    run(scenario())
+    async with working(tmp_path) as on:
+        assert loaded(await on.answer("/arrays", b"[[1, 2], [3, 4]]", accept=accept)).tolist() == [3, 7]
+        assert loaded(await on.answer("/arrays", b"[1, 2]", accept=accept)).tolist() == 3
+        assert loaded(await on.answer("/found", b"[[1, 2], [3, 4]]", accept=accept)).shape == (2, 0)
 
 
-def test_a_table_is_csv_or_json(tmp_path: Path) -> None:
+async def test_a_table_is_csv_or_json(tmp_path: Path) -> None:
     """As the api gives first, or as the client asks; one header for each answer."""
+    async with working(tmp_path) as on:
+        busy = on.ask("/table", b"0")
+        await turns(50)
+        asking = [on.ask("/table", body) for body in (b"1", b"[2, 3]", b"[4]")]
+        asking.append(on.ask("/table", b"[5, 6]", accept=JSON))
+        asking.append(on.ask("/table", b"7", accept="text/csv;q=0.5, application/json;q=0.4"))
+        await turns(50)
+        batches = await on.work(3)
+        await busy
+        *tables, of_json, last = await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            busy = on.ask("/table", b"0")
-            await turns(50)
-            asking = [on.ask("/table", body) for body in (b"1", b"[2, 3]", b"[4]")]
-            asking.append(on.ask("/table", b"[5, 6]", accept=JSON))
-            asking.append(on.ask("/table", b"7", accept="text/csv;q=0.5, application/json;q=0.4"))
-            await turns(50)
-            batches = await on.work(3)
-            await busy
-            *tables, of_json, last = await asyncio.gather(*asking)
-
-        assert [(batch.accept, batch.rows) for batch in batches[1:]] == [(CSV, [1, 2, 1, 1]), ("", [2])]
-        assert [table.text for table in tables] == [
-            "n,half\r\n1,0.5\r\n",
-            "n,half\r\n2,1.0\r\n3,1.5\r\n",
-            "n,half\r\n4,2.0\r\n",
-        ]
-        assert {table.headers["content-type"] for table in (*tables, last)} == {CSV}
-        assert of_json.headers["content-type"] == JSON
-        assert of_json.json() == [{"n": 5, "half": 2.5}, {"n": 6, "half": 3}]
-
-    run(scenario())
+    assert [(batch.accept, batch.rows) for batch in batches[1:]] == [(CSV, [1, 2, 1, 1]), ("", [2])]
+    assert [table.text for table in tables] == [
+        "n,half\r\n1,0.5\r\n",
+        "n,half\r\n2,1.0\r\n3,1.5\r\n",
+        "n,half\r\n4,2.0\r\n",
+    ]
+    assert {table.headers["content-type"] for table in (*tables, last)} == {CSV}
+    assert of_json.headers["content-type"] == JSON
+    assert of_json.json() == [{"n": 5, "half": 2.5}, {"n": 6, "half": 3}]
 
 
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     [("*/*", "image/png"), ("image/jpeg", "image/jpeg"), ("image/*", "image/png"), (JSON, "image/png")],
 )
-def test_images_are_files(tmp_path: Path, accept: str, media_type: str) -> None:
+async def test_images_are_files(tmp_path: Path, accept: str, media_type: str) -> None:
     """Of the format that is asked for, if it is offered."""
+    async with working(tmp_path) as on:
+        reply = await on.answer("/pictures", b"3", accept=accept)
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            reply = await on.answer("/pictures", b"3", accept=accept)
-
-        assert (reply.status_code, reply.headers["content-type"]) == (200, media_type)
-        image = Image.open(io.BytesIO(reply.content))
-        assert (image.get_format_mimetype(), image.size) == (media_type, (3, 1))
-
-    run(scenario())
+    assert (reply.status_code, reply.headers["content-type"]) == (200, media_type)
+    image = Image.open(io.BytesIO(reply.content))
+    assert (image.get_format_mimetype(), image.size) == (media_type, (3, 1))
 
 
-def test_several_rows_have_no_room_for_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_several_rows_have_no_room_for_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """500 with an id; the log says why."""
+    async with working(tmp_path) as on:
+        detail = problem(await on.answer("/pictures", b"[3, 4]"), 500)
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            detail = problem(await on.answer("/pictures", b"[3, 4]"), 500)
-
-        assert detail.startswith("the handler of api 'pictures' failed; error id ")
-        assert detail.rpartition(" ")[2] in caplog.text
-        assert "a request of several rows cannot be answered with files or responses" in caplog.text
-
-    run(scenario())
+    assert detail.startswith("the handler of api 'pictures' failed; error id ")
+    assert detail.rpartition(" ")[2] in caplog.text
+    assert "a request of several rows cannot be answered with files or responses" in caplog.text
 
 
-def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
+async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
     """Status, headers and body; that status is counted."""
+    async with working(tmp_path) as on:
+        busy = on.ask("/responses", b'"row"')
+        await turns(50)
+        asking = {name: on.ask("/responses", json.dumps(name).encode()) for name in RESPONSES}
+        await turns(50)
+        _, batch = await on.work(2)
+        await busy
+        replies = {name: await reply for name, reply in asking.items()}
+        counted = await on.counted("responses")
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            busy = on.ask("/responses", b'"row"')
-            await turns(50)
-            asking = {name: on.ask("/responses", json.dumps(name).encode()) for name in RESPONSES}
-            await turns(50)
-            _, batch = await on.work(2)
-            await busy
-            replies = {name: await reply for name, reply in asking.items()}
-            counted = await on.counted("responses")
-
-        assert batch.rows == [1] * len(RESPONSES)
-        assert {
-            name: (reply.status_code, reply.headers["content-type"], reply.content)
-            for name, reply in replies.items()
-        } == {
-            "created": (201, JSON, b'{"id":7}'),
-            "page": (200, "text/html", b"<p>"),
-            "gone": (410, "text/plain; charset=utf-8", b"gone"),
-            "empty": (204, "application/octet-stream", b""),
-            "raw": (200, "application/octet-stream", b"\0\xff"),
-            "row": (200, JSON, b'{"a":1}'),
-        }
-        assert replies["created"].headers["location"] == "/7"
-        assert replies["created"].headers.get_list("x-note") == ["é"]
-        assert {name for name, reply in replies.items() if "location" in reply.headers} == {"created"}
-        assert {reply.headers["x-batch-size"] for reply in replies.values()} == {"6"}
-        assert counted == {"200": 4, "201": 1, "204": 1, "410": 1}
-
-    run(scenario())
+    assert batch.rows == [1] * len(RESPONSES)
+    assert {
+        name: (reply.status_code, reply.headers["content-type"], reply.content)
+        for name, reply in replies.items()
+    } == {
+        "created": (201, JSON, b'{"id":7}'),
+        "page": (200, "text/html", b"<p>"),
+        "gone": (410, "text/plain; charset=utf-8", b"gone"),
+        "empty": (204, "application/octet-stream", b""),
+        "raw": (200, "application/octet-stream", b"\0\xff"),
+        "row": (200, JSON, b'{"a":1}'),
+    }
+    assert replies["created"].headers["location"] == "/7"
+    assert replies["created"].headers.get_list("x-note") == ["é"]
+    assert {name for name, reply in replies.items() if "location" in reply.headers} == {"created"}
+    assert {reply.headers["x-batch-size"] for reply in replies.values()} == {"6"}
+    assert counted == {"200": 4, "201": 1, "204": 1, "410": 1}
 
 
 @pytest.mark.parametrize(
@@ -329,7 +291,7 @@ def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_other_protocols_have_no_words_for_whole_answers(
+async def test_other_protocols_have_no_words_for_whole_answers(
     tmp_path: Path, version: str, api: str, body: bytes, kind: str
 ) -> None:
     """500 as they say it, with the type."""
@@ -340,36 +302,29 @@ def test_other_protocols_have_no_words_for_whole_answers(
     if version == "v2":
         path, body = f"/v2/models/kinds.{api}/infer", json.dumps({"inputs": [tensor]}).encode()
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            reply = await on.answer(path, body, content_type=JSON)
-            counted = await on.counted(api)
+    async with working(tmp_path) as on:
+        reply = await on.answer(path, body, content_type=JSON)
+        counted = await on.counted(api)
 
-        assert reply.status_code == 500
-        assert reply.json() == {"error": f"the answer is {kind}, which this protocol has no words for"}
-        assert counted == {"500": 1}
-
-    run(scenario())
+    assert reply.status_code == 500
+    assert reply.json() == {"error": f"the answer is {kind}, which this protocol has no words for"}
+    assert counted == {"500": 1}
 
 
-def test_other_protocols_get_rows_of_what_is_first_a_file(tmp_path: Path) -> None:
+async def test_other_protocols_get_rows_of_what_is_first_a_file(tmp_path: Path) -> None:
     """What an api gives first is for clients of its own route."""
+    async with working(tmp_path) as on:
+        table = await on.answer("/v1/models/kinds.table:predict", b'{"instances": [1, 2]}')
+        sums = await on.answer("/v1/models/kinds.arrays:predict", b'{"instances": [[1, 2], [3, 4]]}')
+        tensor = {"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}
+        v2 = await on.answer("/v2/models/kinds.table/infer", json.dumps({"inputs": [tensor]}).encode())
 
-    async def scenario() -> None:
-        async with working(tmp_path) as on:
-            table = await on.answer("/v1/models/kinds.table:predict", b'{"instances": [1, 2]}')
-            sums = await on.answer("/v1/models/kinds.arrays:predict", b'{"instances": [[1, 2], [3, 4]]}')
-            tensor = {"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}
-            v2 = await on.answer("/v2/models/kinds.table/infer", json.dumps({"inputs": [tensor]}).encode())
-
-        assert table.json()["predictions"] == [{"n": 1, "half": 0.5}, {"n": 2, "half": 1}]
-        assert sums.json()["predictions"] == [3, 7]
-        assert {output["name"]: output["data"] for output in v2.json()["outputs"]} == {
-            "n": [1, 2],
-            "half": [0.5, 1],
-        }
-
-    run(scenario())
+    assert table.json()["predictions"] == [{"n": 1, "half": 0.5}, {"n": 2, "half": 1}]
+    assert sums.json()["predictions"] == [3, 7]
+    assert {output["name"]: output["data"] for output in v2.json()["outputs"]} == {
+        "n": [1, 2],
+        "half": [0.5, 1],
+    }
 
 
 NUMBERS = make_codec({"kind": "ndarray", "shape": [2]})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.gateway.client import JSON, Client
 from tests.gateway.protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
 from tests.gateway.proxy_stage import error
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.stage import Stage
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Rest
@@ -125,117 +125,89 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
 # On the way
 
 
-def test_the_batch_is_named_in_body_and_headers() -> None:
+async def test_the_batch_is_named_in_body_and_headers() -> None:
     """The same, in every answer of the batch; requests that come together are one."""
+    stage = Stage(dialect=KSERVE)
+    replies = await asyncio.gather(
+        stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"inputs": ["a"]}', headers=[])
+    )
+    again = await stage.reply(b'{"instances": [3]}')
 
-    async def scenario() -> None:
-        stage = Stage(dialect=KSERVE)
-        replies = await asyncio.gather(
-            stage.reply(b'{"instances": [1, 2]}'), stage.reply(b'{"inputs": ["a"]}', headers=[])
-        )
-        again = await stage.reply(b'{"instances": [3]}')
-
-        assert stage.runner.batches == [[b"1,2", b'"a"'], [b"3"]]
-        assert [reply.headers["x-batch-id"] for reply in (*replies, again)] == [
-            *("gateway-1", "gateway-1", "gateway-2")
-        ]
-        for reply, rows in zip((*replies, again), ([1, 2], ["a"], [3]), strict=True):
-            batch_id = reply.headers["x-batch-id"]
-            assert json.loads(reply.body) == {"message": "", "batchId": batch_id, "predictions": rows}
-
-    run(scenario())
+    assert stage.runner.batches == [[b"1,2", b'"a"'], [b"3"]]
+    assert [reply.headers["x-batch-id"] for reply in (*replies, again)] == [
+        *("gateway-1", "gateway-1", "gateway-2")
+    ]
+    for reply, rows in zip((*replies, again), ([1, 2], ["a"], [3]), strict=True):
+        batch_id = reply.headers["x-batch-id"]
+        assert json.loads(reply.body) == {"message": "", "batchId": batch_id, "predictions": rows}
 
 
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize("dialect", [KSERVE, TF, EXPLAINS])
-def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int) -> None:
+async def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int) -> None:
     """And an object; not with 200, and not as a problem document."""
+    stage = Stage(dialect=dialect)
+    stage.runner.reply = lambda body: HandlerResult(status, b'no "rows" of that')
 
-    async def scenario() -> None:
-        stage = Stage(dialect=dialect)
-        stage.runner.reply = lambda body: HandlerResult(status, b'no "rows" of that')
-
-        assert error(await stage.reply(b'{"instances": [1]}'), status) == 'no "rows" of that'
-        assert error(await stage.reply(b"{"), 400).startswith("the body is not valid JSON")
-        assert error(await stage.reply(b" " * 101), 413) == "the body is over the limit of 100 bytes"
-        assert stage.counted(status)
-
-    run(scenario())
+    assert error(await stage.reply(b'{"instances": [1]}'), status) == 'no "rows" of that'
+    assert error(await stage.reply(b"{"), 400).startswith("the body is not valid JSON")
+    assert error(await stage.reply(b" " * 101), 413) == "the body is over the limit of 100 bytes"
+    assert stage.counted(status)
 
 
-def test_without_a_worker_it_is_503() -> None:
+async def test_without_a_worker_it_is_503() -> None:
     """With a time to try again."""
+    reply = await Stage(dialect=KSERVE, workers=0).reply(b'{"instances": [1]}')
 
-    async def scenario() -> None:
-        reply = await Stage(dialect=KSERVE, workers=0).reply(b'{"instances": [1]}')
-
-        assert error(reply, 503) == "no worker is ready"
-        assert reply.headers["retry-after"] == "1"
-
-    run(scenario())
+    assert error(reply, 503) == "no worker is ready"
+    assert reply.headers["retry-after"] == "1"
 
 
 @pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded", b""])
-def test_the_body_is_json_whatever_it_is_said_to_be(kind: bytes) -> None:
+async def test_the_body_is_json_whatever_it_is_said_to_be(kind: bytes) -> None:
     """curl says that it is a form, and KServe does not mind."""
+    reply = await Stage(dialect=KSERVE).reply(
+        b'{"instances": [1]}', headers=[(b"content-type", kind)] if kind else []
+    )
 
-    async def scenario() -> None:
-        reply = await Stage(dialect=KSERVE).reply(
-            b'{"instances": [1]}', headers=[(b"content-type", kind)] if kind else []
-        )
-
-        assert reply.status == 200
-
-    run(scenario())
+    assert reply.status == 200
 
 
-def test_rows_are_those_of_the_input() -> None:
+async def test_rows_are_those_of_the_input() -> None:
     """An array of open length has its length for a key, as on the native route."""
+    codec = make_codec({"kind": "ndarray", "shape": [None]}, None)
+    stage = Stage(dialect=Rest(codec, kserve=True))
+    bodies = [b'{"instances": [[1], [2]]}', b'{"instances": [[1, 2]]}', b'{"instances": [[3]]}']
+    replies = await asyncio.gather(*(stage.reply(body) for body in bodies))
 
-    async def scenario() -> None:
-        codec = make_codec({"kind": "ndarray", "shape": [None]}, None)
-        stage = Stage(dialect=Rest(codec, kserve=True))
-        bodies = [b'{"instances": [[1], [2]]}', b'{"instances": [[1, 2]]}', b'{"instances": [[3]]}']
-        replies = await asyncio.gather(*(stage.reply(body) for body in bodies))
-
-        assert stage.runner.batches == [[b"[1],[2]", b"[3]"], [b"[1, 2]"]]
-        assert [json.loads(reply.body)["predictions"] for reply in replies] == [[[1], [2]], [[1, 2]], [[3]]]
-        assert error(await stage.reply(b'{"instances": [1]}'), 400)
-
-    run(scenario())
+    assert stage.runner.batches == [[b"[1],[2]", b"[3]"], [b"[1, 2]"]]
+    assert [json.loads(reply.body)["predictions"] for reply in replies] == [[[1], [2]], [[1, 2]], [[3]]]
+    assert error(await stage.reply(b'{"instances": [1]}'), 400)
 
 
-def test_rows_are_weighed() -> None:
+async def test_rows_are_weighed() -> None:
     """By the api's own rule; what cannot be weighed is refused."""
+    stage = Stage(dialect=Rest(make_codec({"kind": "json"}, "n"), kserve=True))
+    await stage.reply(b'{"instances": [{"n": 2}, {"n": 3}]}')
 
-    async def scenario() -> None:
-        stage = Stage(dialect=Rest(make_codec({"kind": "json"}, "n"), kserve=True))
-        await stage.reply(b'{"instances": [{"n": 2}, {"n": 3}]}')
-
-        assert stage.runner.jobs[0].costs == [5]
-        bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
-        assert bad == "a row lacks the field 'n', by which it is weighed"
-
-    run(scenario())
+    assert stage.runner.jobs[0].costs == [5]
+    bad = error(await stage.reply(b'{"instances": [{"n": 2}, {}]}'), 400)
+    assert bad == "a row lacks the field 'n', by which it is weighed"
 
 
-def test_a_client_that_leaves_is_in_nobodys_way() -> None:
+async def test_a_client_that_leaves_is_in_nobodys_way() -> None:
     """Those who came with it get their own rows."""
+    stage = Stage(dialect=KSERVE)
+    stage.runner.gate.clear()
+    clients = [Client(b'{"instances": [%d]}' % row, headers=[JSON]) for row in range(3)]
+    asking = [stage.post(client) for client in clients]
+    await turns()
+    clients[1].leave()
+    await turns()
+    stage.runner.gate.set()
+    first, left, last = await asyncio.gather(*asking)
 
-    async def scenario() -> None:
-        stage = Stage(dialect=KSERVE)
-        stage.runner.gate.clear()
-        clients = [Client(b'{"instances": [%d]}' % row, headers=[JSON]) for row in range(3)]
-        asking = [stage.post(client) for client in clients]
-        await turns()
-        clients[1].leave()
-        await turns()
-        stage.runner.gate.set()
-        first, left, last = await asyncio.gather(*asking)
-
-        assert left is None
-        assert first is not None
-        assert last is not None
-        assert [json.loads(reply.body)["predictions"] for reply in (first, last)] == [[0], [2]]
-
-    run(scenario())
+    assert left is None
+    assert first is not None
+    assert last is not None
+    assert [json.loads(reply.body)["predictions"] for reply in (first, last)] == [[0], [2]]

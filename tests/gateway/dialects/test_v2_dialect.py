@@ -16,7 +16,7 @@ from tests.gateway.client import Reply, Server, request
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.protocols.v2_bodies import Written, ints, mergeable
 from tests.gateway.proxy_stage import Caller, error
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.stage import Stage
 from uncork_gateway.codecs import Codec, Marshalled, make_codec
 from uncork_gateway.dialects import V2
@@ -337,74 +337,62 @@ class Route(Stage):
         return [await caller.reply() for caller in callers]
 
 
-def test_requests_share_a_batch_and_get_their_own() -> None:
+async def test_requests_share_a_batch_and_get_their_own() -> None:
     """Flat, nested and binary ones do. Each has its id and form."""
+    stage = Route(dialect())
+    flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
+    nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
+    binary = v2_bodies.request(doubles(1, 2), id="binary")
+    stage.runner.reply = lambda body: HandlerResult(200, body if body.startswith(b"[") else b"[7],[8]")
+    replies = await stage.ask(flat, binary, nested)
 
-    async def scenario() -> None:
-        stage = Route(dialect())
-        flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
-        nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
-        binary = v2_bodies.request(doubles(1, 2), id="binary")
-        stage.runner.reply = lambda body: HandlerResult(200, body if body.startswith(b"[") else b"[7],[8]")
-        replies = await stage.ask(flat, binary, nested)
-
-        assert stage.runner.batches == [[b"[1,2],[3,4]", struct.pack("<2d", 1, 2), b"[5,6]"]]
-        assert [job.rows for job in stage.runner.jobs] == [[2, 2, 1]]
-        told = [json.loads(reply.body) for reply in replies]
-        assert [one.get("id") for one in told] == ["flat", "binary", None]
-        assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [
-            ([2, 2], [1, 2, 3, 4]),
-            ([2, 1], [7, 8]),
-            ([1, 2], [5, 6]),
-        ]
-        assert [reply.headers["x-batch-size"] for reply in replies] == ["5", "5", "5"]
-        assert {reply.headers["content-type"] for reply in replies} == {"application/json"}
-
-    run(scenario())
+    assert stage.runner.batches == [[b"[1,2],[3,4]", struct.pack("<2d", 1, 2), b"[5,6]"]]
+    assert [job.rows for job in stage.runner.jobs] == [[2, 2, 1]]
+    told = [json.loads(reply.body) for reply in replies]
+    assert [one.get("id") for one in told] == ["flat", "binary", None]
+    assert [(one["outputs"][0]["shape"], one["outputs"][0]["data"]) for one in told] == [
+        ([2, 2], [1, 2, 3, 4]),
+        ([2, 1], [7, 8]),
+        ([1, 2], [5, 6]),
+    ]
+    assert [reply.headers["x-batch-size"] for reply in replies] == ["5", "5", "5"]
+    assert {reply.headers["content-type"] for reply in replies} == {"application/json"}
 
 
-def test_a_binary_answer_says_where_its_json_ends() -> None:
+async def test_a_binary_answer_says_where_its_json_ends() -> None:
     """In a header, as tritonclient reads it."""
+    stage = Route(dialect())
+    content = v2_bodies.request(ints(1, 2), parameters={"binary_data_output": True})
+    [reply] = await stage.ask(content)
 
-    async def scenario() -> None:
-        stage = Route(dialect())
-        content = v2_bodies.request(ints(1, 2), parameters={"binary_data_output": True})
-        [reply] = await stage.ask(content)
-
-        assert reply.headers["content-type"] == "application/octet-stream"
-        length = int(reply.headers[LENGTH.decode()])
-        [output] = json.loads(reply.body[:length])["outputs"]
-        assert output == {
-            "name": "output-0",
-            "shape": [2],
-            "datatype": "INT64",
-            "parameters": {"binary_data_size": 16},
-        }
-        assert reply.body[length:] == struct.pack("<2q", 1, 2)
-
-    run(scenario())
+    assert reply.headers["content-type"] == "application/octet-stream"
+    length = int(reply.headers[LENGTH.decode()])
+    [output] = json.loads(reply.body[:length])["outputs"]
+    assert output == {
+        "name": "output-0",
+        "shape": [2],
+        "datatype": "INT64",
+        "parameters": {"binary_data_size": 16},
+    }
+    assert reply.body[length:] == struct.pack("<2q", 1, 2)
 
 
 @pytest.mark.parametrize("status", [400, 500])
-def test_an_error_is_an_object_with_its_true_status(status: int) -> None:
+async def test_an_error_is_an_object_with_its_true_status(status: int) -> None:
     """Whoever finds it: the worker, the reader, the writer. Its neighbours are answered."""
+    stage = Route(dialect())
+    stage.runner.reply = lambda body: (
+        HandlerResult(200, body) if body == b"1" else HandlerResult(status, b"no")
+    )
+    bad, good, unread, unsaid = await stage.ask(
+        v2_bodies.request(ints(2)),
+        v2_bodies.request(ints(1)),
+        Content(b"{"),
+        v2_bodies.request(ints(1), outputs=outputs(("y", None))),
+    )
+    await turns()
 
-    async def scenario() -> None:
-        stage = Route(dialect())
-        stage.runner.reply = lambda body: (
-            HandlerResult(200, body) if body == b"1" else HandlerResult(status, b"no")
-        )
-        bad, good, unread, unsaid = await stage.ask(
-            v2_bodies.request(ints(2)),
-            v2_bodies.request(ints(1)),
-            Content(b"{"),
-            v2_bodies.request(ints(1), outputs=outputs(("y", None))),
-        )
-        await turns()
-
-        assert error(bad, status) == "no"
-        assert good.status == 200
-        assert error(unread, 400).startswith("the body is not valid JSON")
-        assert error(unsaid, 400) == "there is no output 'y'; there are 'output-0'"
-
-    run(scenario())
+    assert error(bad, status) == "no"
+    assert good.status == 200
+    assert error(unread, 400).startswith("the body is not valid JSON")
+    assert error(unsaid, 400) == "there is no output 'y'; there are 'output-0'"

@@ -8,7 +8,6 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from tests.gateway.running import run
 from uncork_gateway.pages.assets import Assets, html_page, package_folder
 
 SCRIPT = "console.log('grüße');\n" * 100
@@ -26,71 +25,55 @@ def client(assets: Assets) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway")
 
 
-def test_a_file_comes_compressed_to_who_can_read_that(tmp_path: Path) -> None:
+async def test_a_file_comes_compressed_to_who_can_read_that(tmp_path: Path) -> None:
     """And plain to others; caches keep the two apart."""
+    async with client(files(tmp_path)) as http:
+        packed = await http.get("/page/script.js", headers={"accept-encoding": "br, gzip"})
+        plain = await http.get("/page/script.js", headers={"accept-encoding": "identity"})
 
-    async def scenario() -> None:
-        async with client(files(tmp_path)) as http:
-            packed = await http.get("/page/script.js", headers={"accept-encoding": "br, gzip"})
-            plain = await http.get("/page/script.js", headers={"accept-encoding": "identity"})
-
-        assert packed.headers["content-encoding"] == "gzip"
-        assert int(packed.headers["content-length"]) < len(SCRIPT) / 10
-        assert "content-encoding" not in plain.headers
-        assert packed.text == plain.text == SCRIPT
-        for reply in (packed, plain):
-            assert reply.headers["content-type"] == "text/javascript; charset=utf-8"
-            assert reply.headers["vary"] == "accept-encoding"
-            assert reply.headers["x-content-type-options"] == "nosniff"
-
-    run(scenario())
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(SCRIPT) / 10
+    assert "content-encoding" not in plain.headers
+    assert packed.text == plain.text == SCRIPT
+    for reply in (packed, plain):
+        assert reply.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert reply.headers["vary"] == "accept-encoding"
+        assert reply.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_browser_keeps_a_file_until_it_changes(tmp_path: Path) -> None:
+async def test_a_browser_keeps_a_file_until_it_changes(tmp_path: Path) -> None:
     """Under the page's own address for good; under any other it asks again, and hears that it has it."""
+    assets = files(tmp_path)
+    async with client(assets) as http:
+        url = await assets.url("script.js")
+        kept = await http.get(f"/{url}")
+        again = await http.get("/page/script.js", headers={"if-none-match": kept.headers["etag"]})
+        other = await http.get("/page/script.js?v=older", headers={"if-none-match": '"older"'})
 
-    async def scenario() -> None:
-        assets = files(tmp_path)
-        async with client(assets) as http:
-            url = await assets.url("script.js")
-            kept = await http.get(f"/{url}")
-            again = await http.get("/page/script.js", headers={"if-none-match": kept.headers["etag"]})
-            other = await http.get("/page/script.js?v=older", headers={"if-none-match": '"older"'})
-
-        assert url.startswith("page/script.js?v=")
-        assert "immutable" in kept.headers["cache-control"]
-        assert (again.status_code, again.content) == (304, b"")
-        assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
-        (tmp_path / "a.js").write_text("other")
-        assert await Assets("/page", {"script.js": tmp_path / "a.js"}).url("script.js") != url
-
-    run(scenario())
+    assert url.startswith("page/script.js?v=")
+    assert "immutable" in kept.headers["cache-control"]
+    assert (again.status_code, again.content) == (304, b"")
+    assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
+    (tmp_path / "a.js").write_text("other")
+    assert await Assets("/page", {"script.js": tmp_path / "a.js"}).url("script.js") != url
 
 
-def test_a_file_is_read_once(tmp_path: Path) -> None:
+async def test_a_file_is_read_once(tmp_path: Path) -> None:
     """Whoever asks later gets what is kept."""
+    assets = files(tmp_path)
+    async with client(assets) as http:
+        before = await http.get("/page/script.js")
+        (tmp_path / "a.js").unlink()
+        after = await http.get("/page/script.js")
 
-    async def scenario() -> None:
-        assets = files(tmp_path)
-        async with client(assets) as http:
-            before = await http.get("/page/script.js")
-            (tmp_path / "a.js").unlink()
-            after = await http.get("/page/script.js")
-
-        assert after.content == before.content
-
-    run(scenario())
+    assert after.content == before.content
 
 
 @pytest.mark.parametrize("path", ["/page/a.js", "/page/..%2Fa.js", "/page/%2E%2E/a.js", "/page/"])
-def test_only_the_files_that_a_page_needs_are_there(tmp_path: Path, path: str) -> None:
+async def test_only_the_files_that_a_page_needs_are_there(tmp_path: Path, path: str) -> None:
     """Whatever else lies in the folder."""
-
-    async def scenario() -> None:
-        async with client(files(tmp_path)) as http:
-            assert (await http.get(path)).status_code == 404
-
-    run(scenario())
+    async with client(files(tmp_path)) as http:
+        assert (await http.get(path)).status_code == 404
 
 
 def test_the_folder_of_a_package_is_found_without_importing_it() -> None:
@@ -111,14 +94,10 @@ def test_a_page_may_load_nothing_from_elsewhere() -> None:
     assert "http" not in policy
 
 
-def test_the_version_of_a_file_is_the_same_in_every_process(tmp_path: Path) -> None:
+async def test_the_version_of_a_file_is_the_same_in_every_process(tmp_path: Path) -> None:
     """Two gateways behind one address serve one file."""
+    first, second = files(tmp_path), files(tmp_path)
+    async with client(first) as one, client(second) as other:
+        replies = [await http.get("/page/script.js") for http in (one, other)]
 
-    async def scenario() -> None:
-        first, second = files(tmp_path), files(tmp_path)
-        async with client(first) as one, client(second) as other:
-            replies = [await http.get("/page/script.js") for http in (one, other)]
-
-        assert replies[0].headers["etag"] == replies[1].headers["etag"]
-
-    run(scenario())
+    assert replies[0].headers["etag"] == replies[1].headers["etag"]

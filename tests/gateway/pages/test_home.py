@@ -14,7 +14,6 @@ import pytest
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
 from tests.gateway.proxy_stage import Model, doubles, proxy, served
-from tests.gateway.running import run
 from uncork_gateway.auth import ApiKeys
 from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
@@ -59,165 +58,133 @@ def operator(admin_app: object) -> httpx.AsyncClient:
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/html;q=0.5"])
-def test_programs_are_told_that_the_server_is_alive(tmp_path: Path, accept: str | None) -> None:
+async def test_programs_are_told_that_the_server_is_alive(tmp_path: Path, accept: str | None) -> None:
     """From the start, and while it stops; KServe's client asks without saying what it accepts."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            on.http.headers.pop("accept")
-            headers = {} if accept is None else {"accept": accept}
-            for step in range(2):
-                reply = await on.http.get("/", headers=headers)
-                assert (reply.status_code, reply.json()) == (200, {"status": "alive"})
-                assert reply.headers["vary"] == "accept"
-                if step == 0:
-                    on.gateway.front_end.retire()
-            assert (await on.http.head("/", headers=headers)).status_code == 200
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        on.http.headers.pop("accept")
+        headers = {} if accept is None else {"accept": accept}
+        for step in range(2):
+            reply = await on.http.get("/", headers=headers)
+            assert (reply.status_code, reply.json()) == (200, {"status": "alive"})
+            assert reply.headers["vary"] == "accept"
+            if step == 0:
+                on.gateway.front_end.retire()
+        assert (await on.http.head("/", headers=headers)).status_code == 200
 
 
-def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
+async def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
     """Name and words of the service, a command for each api, its models, and where else to look."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=SERVICE)
+        page = await on.http.get("/", headers=BROWSER)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=SERVICE)
-            page = await on.http.get("/", headers=BROWSER)
-
-            pages = ["docs", "openapi.json", "dashboard", "status", "metrics"]
-            assert links(page) == [*pages, "v2/models/iris", "v2/models/iris.predict"]
-            assert (page.headers["vary"], page.headers["cache-control"]) == ("accept", "no-cache")
-            assert "<title>Iris</title>" in page.text
-            assert "Tells &lt;flowers&gt; apart." in page.text
-            assert "Name each &amp; every one." in page.text
-            assert ">ready<" in page.text
-            assert commands(page) == [
-                "curl http://gateway/ask/here -H 'content-type: application/json' "
-                """-d '{"name":"<it'"'"'s>"}'""",
-                "curl --no-buffer http://gateway/story -H 'content-type: application/json' -d @FILE",
-            ]
-            assert "default-src 'none'" in page.headers["content-security-policy"]
-            loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', page.text)
-            assert {url.partition("?")[0] for url in loaded} == {
-                "docs/home/dashboard.css",
-                "docs/home/home.css",
-                "docs/home/home.js",
-                "docs/home/icon.svg",
-            }
-            for url in loaded:
-                assert (await on.http.get(f"/{url}")).status_code == 200
-
-    run(scenario())
+        pages = ["docs", "openapi.json", "dashboard", "status", "metrics"]
+        assert links(page) == [*pages, "v2/models/iris", "v2/models/iris.predict"]
+        assert (page.headers["vary"], page.headers["cache-control"]) == ("accept", "no-cache")
+        assert "<title>Iris</title>" in page.text
+        assert "Tells &lt;flowers&gt; apart." in page.text
+        assert "Name each &amp; every one." in page.text
+        assert ">ready<" in page.text
+        assert commands(page) == [
+            "curl http://gateway/ask/here -H 'content-type: application/json' "
+            """-d '{"name":"<it'"'"'s>"}'""",
+            "curl --no-buffer http://gateway/story -H 'content-type: application/json' -d @FILE",
+        ]
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', page.text)
+        assert {url.partition("?")[0] for url in loaded} == {
+            "docs/home/dashboard.css",
+            "docs/home/home.css",
+            "docs/home/home.js",
+            "docs/home/icon.svg",
+        }
+        for url in loaded:
+            assert (await on.http.get(f"/{url}")).status_code == 200
 
 
-def test_nothing_is_posted_there(tmp_path: Path) -> None:
+async def test_nothing_is_posted_there(tmp_path: Path) -> None:
     """No api can have that route."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            reply = await on.http.post("/", json=1)
-            assert problem(reply, 405)
-            assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        reply = await on.http.post("/", json=1)
+        assert problem(reply, 405)
+        assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
+async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
     """Before a worker has said what there is, and before one is ready."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            page = await on.http.get("/", headers=BROWSER)
-            assert "<title>Uncork</title>" in page.text
-            assert "no worker is ready: workers are starting" in page.text
-            (await on.connect()).send(Hello(index=0, pid=1, service=SERVICE))
-            await on.gateway.events.described
-            page = await on.http.get("/", headers=BROWSER)
-            assert "<title>Iris</title>" in page.text
-            assert "no worker is ready" in page.text
-            assert ">ready<" not in page.text
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        page = await on.http.get("/", headers=BROWSER)
+        assert "<title>Uncork</title>" in page.text
+        assert "no worker is ready: workers are starting" in page.text
+        (await on.connect()).send(Hello(index=0, pid=1, service=SERVICE))
+        await on.gateway.events.described
+        page = await on.http.get("/", headers=BROWSER)
+        assert "<title>Iris</title>" in page.text
+        assert "no worker is ready" in page.text
+        assert ">ready<" not in page.text
 
 
 @pytest.mark.parametrize("host", ['"><script>', "a b", "x'y", ""])
-def test_a_host_that_is_none_is_not_shown(tmp_path: Path, host: str) -> None:
+async def test_a_host_that_is_none_is_not_shown(tmp_path: Path, host: str) -> None:
     """The address in the commands is the client's word; what is no address is left out."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=SERVICE)
-            page = await on.http.get("/", headers={**BROWSER, "host": host})
-            assert commands(page)[0].startswith("curl http://GATEWAY/ask/here ")
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=SERVICE)
+        page = await on.http.get("/", headers={**BROWSER, "host": host})
+        assert commands(page)[0].startswith("curl http://GATEWAY/ask/here ")
 
 
-def test_without_a_key_the_page_tells_nothing(tmp_path: Path) -> None:
+async def test_without_a_key_the_page_tells_nothing(tmp_path: Path) -> None:
     """But what it takes, and where it is asked for; that the server lives may be known to all."""
+    async with gateway(tmp_path, keys=KEYS) as on:
+        await on.worker(serves=SERVICE)
+        page = await on.http.get("/", headers=BROWSER)
+        assert links(page) == ["docs"]
+        assert "X-Api-Key" in page.text
+        assert "ris" not in page.text.replace("requires", "")
+        assert commands(page) == []
+        assert (await on.http.get("/")).json() == {"status": "alive"}
+        assert (await on.http.post("/")).status_code == 401
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as on:
-            await on.worker(serves=SERVICE)
-            page = await on.http.get("/", headers=BROWSER)
-            assert links(page) == ["docs"]
-            assert "X-Api-Key" in page.text
-            assert "ris" not in page.text.replace("requires", "")
-            assert commands(page) == []
-            assert (await on.http.get("/")).json() == {"status": "alive"}
-            assert (await on.http.post("/")).status_code == 401
-
-            page = await on.http.get("/", headers={**BROWSER, "x-api-key": KEY})
-            assert "dashboard" in links(page)
-            assert all("-H 'x-api-key: KEY'" in command for command in commands(page))
-
-    run(scenario())
+        page = await on.http.get("/", headers={**BROWSER, "x-api-key": KEY})
+        assert "dashboard" in links(page)
+        assert all("-H 'x-api-key: KEY'" in command for command in commands(page))
 
 
-def test_operators_with_a_port_of_their_own_have_a_page_there(tmp_path: Path) -> None:
+async def test_operators_with_a_port_of_their_own_have_a_page_there(tmp_path: Path) -> None:
     """Each page leads where its reader can go."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on, operator(on.gateway.front_end.admin_app) as admin:
-            await on.worker(serves=SERVICE)
-            page = await on.http.get("/", headers=BROWSER)
-            assert links(page)[:2] == ["docs", "openapi.json"]
-            assert not {"dashboard", "status", "metrics"} & set(links(page))
-            page = await admin.get("/", headers=BROWSER)
-            assert links(page) == ["dashboard", "status", "metrics"]
-            assert "<title>Iris</title>" in page.text
-            assert commands(page) == []
-            assert (await admin.get("/")).json() == {"status": "alive"}
-            for url in re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', page.text):
-                assert (await admin.get(f"/{url}")).status_code == 200
-
-    run(scenario())
+    async with gateway(tmp_path, admin=True) as on, operator(on.gateway.front_end.admin_app) as admin:
+        await on.worker(serves=SERVICE)
+        page = await on.http.get("/", headers=BROWSER)
+        assert links(page)[:2] == ["docs", "openapi.json"]
+        assert not {"dashboard", "status", "metrics"} & set(links(page))
+        page = await admin.get("/", headers=BROWSER)
+        assert links(page) == ["dashboard", "status", "metrics"]
+        assert "<title>Iris</title>" in page.text
+        assert commands(page) == []
+        assert (await admin.get("/")).json() == {"status": "alive"}
+        for url in re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', page.text):
+            assert (await admin.get(f"/{url}")).status_code == 200
 
 
 @pytest.mark.parametrize("admin", [False, True])
-def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
+async def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
     """Clients of a server behind the proxy get its answer; the port for operators has the proxy's page."""
-
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, admin=admin) as on:
-            for headers in ({}, BROWSER):
-                await on.http.get("/", headers=headers)
-            assert [call.target for call in model.calls] == [b"/", b"/"]
-            if admin:
-                async with operator(on.proxy.front_end.admin_app) as admin_client:
-                    assert links(await admin_client.get("/", headers=BROWSER)) == [
-                        "dashboard",
-                        "status",
-                        "metrics",
-                    ]
-
-    run(scenario())
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, admin=admin) as on:
+        for headers in ({}, BROWSER):
+            await on.http.get("/", headers=headers)
+        assert [call.target for call in model.calls] == [b"/", b"/"]
+        if admin:
+            async with operator(on.proxy.front_end.admin_app) as admin_client:
+                assert links(await admin_client.get("/", headers=BROWSER)) == [
+                    "dashboard",
+                    "status",
+                    "metrics",
+                ]
 
 
-def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) -> None:
+async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) -> None:
     """As what it takes says; an example that is long would hide the rest of the command."""
 
     def raw(name: str, *accepts: str, parts: Sequence[str] = ()) -> ApiDescription:
@@ -246,34 +213,27 @@ def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) -> None:
         ),
     ]
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(*apis))
-            page = await on.http.get("/", headers=BROWSER)
-            assert [link for link in links(page) if "models" in link] == [
-                "v2/models/fake.long",
-                "v2/models/fake.text",
-            ]
-            assert commands(page) == [
-                "curl http://gateway/image -H 'content-type: image/png' --data-binary @FILE",
-                "curl http://gateway/any -H 'content-type: application/octet-stream' --data-binary @FILE",
-                "curl http://gateway/parts -F left=@FILE -F right=@FILE",
-                "curl http://gateway/long -H 'content-type: application/json' -d @FILE",
-                "curl http://gateway/text -H 'content-type: text/plain' -d 'a\nb'",
-            ]
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(*apis))
+        page = await on.http.get("/", headers=BROWSER)
+        assert [link for link in links(page) if "models" in link] == [
+            "v2/models/fake.long",
+            "v2/models/fake.text",
+        ]
+        assert commands(page) == [
+            "curl http://gateway/image -H 'content-type: image/png' --data-binary @FILE",
+            "curl http://gateway/any -H 'content-type: application/octet-stream' --data-binary @FILE",
+            "curl http://gateway/parts -F left=@FILE -F right=@FILE",
+            "curl http://gateway/long -H 'content-type: application/json' -d @FILE",
+            "curl http://gateway/text -H 'content-type: text/plain' -d 'a\nb'",
+        ]
 
 
-def test_a_reload_changes_the_page(tmp_path: Path) -> None:
+async def test_a_reload_changes_the_page(tmp_path: Path) -> None:
     """It is made when it is asked for."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=SERVICE)
-            await on.worker(index=1, serves=service(json_api("new")))
-            assert commands(await on.http.get("/", headers=BROWSER)) == [
-                "curl http://gateway/new -H 'content-type: application/json' -d @FILE"
-            ]
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=SERVICE)
+        await on.worker(index=1, serves=service(json_api("new")))
+        assert commands(await on.http.get("/", headers=BROWSER)) == [
+            "curl http://gateway/new -H 'content-type: application/json' -d @FILE"
+        ]

@@ -22,7 +22,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.protocols import v2_bodies
 from tests.gateway.protocols.v2_bodies import Written, ints
 from tests.gateway.proxy_stage import Caller, Front, error
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.pages.models.metadata import dialects_of, models_of
 from uncork_workers.definition.adapters import NdArray
 from uncork_workers.definition.service import Service, api
@@ -82,7 +82,7 @@ def test_a_model_has_paths_in_every_protocol(explained: bool) -> None:
     assert not any(path.endswith(":explain") for path, _, _ in dialects_of(models["fake.predict"]))
 
 
-def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
+async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
     """With the api that it means, in the form of its protocol."""
     apis = (json_api("embed"), json_api("predict"), json_api("explain"))
     v1, v2 = {"instances": [5]}, {"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [5]}]}
@@ -96,18 +96,15 @@ def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
         ("/v2/models/fake.explain/versions/1/infer", v2, "explain", "outputs"),
     ]
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(*apis))
-            for path, body, api, member in asked:
-                batch, reply = await on.echo(worker, path, body)
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(*apis))
+        for path, body, api, member in asked:
+            batch, reply = await on.echo(worker, path, body)
 
-                assert (batch.api, batch.rows, reply.status_code) == (api, [1], 200)
-                [result] = reply.json()[member]
-                assert (result["data"] if member == "outputs" else [result]) == [5]
-                assert reply.headers["x-batch-size"] == "1"
-
-    run(scenario())
+            assert (batch.api, batch.rows, reply.status_code) == (api, [1], 200)
+            [result] = reply.json()[member]
+            assert (result["data"] if member == "outputs" else [result]) == [5]
+            assert reply.headers["x-batch-size"] == "1"
 
 
 # What is told of them
@@ -126,7 +123,7 @@ def tensor_info(name: str, dtype: str, *lengths: int) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}}
 
 
-def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
+async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
     """Live at once; known with the first hello; ready until the last worker has gone."""
     paths = [
         "/v1/models/fake",
@@ -146,37 +143,30 @@ def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
                 assert reply.headers["retry-after"] == "1"
         assert told(await on.http.get("/v2/health/live")) == {"live": True}
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await check(on, known=False, ready=False)
-            (await on.connect()).send(Hello(index=0, pid=1, service=service()))
-            await on.gateway.events.described
-            await check(on, known=True, ready=False)
-            worker = await on.worker(index=1)
-            await check(on, known=True, ready=True)
-            worker.close()
-            while (await on.http.get("/readyz")).status_code == 200:
-                pass
-            await check(on, known=True, ready=False)
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await check(on, known=False, ready=False)
+        (await on.connect()).send(Hello(index=0, pid=1, service=service()))
+        await on.gateway.events.described
+        await check(on, known=True, ready=False)
+        worker = await on.worker(index=1)
+        await check(on, known=True, ready=True)
+        worker.close()
+        while (await on.http.get("/readyz")).status_code == 200:
+            pass
+        await check(on, known=True, ready=False)
 
 
-def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_path: Path) -> None:
+async def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_path: Path) -> None:
     """Both ask at one path."""
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        for path in ("/v1/models/fake", "/v1/models/fake/versions/1"):
+            state = told(await on.http.get(path))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            for path in ("/v1/models/fake", "/v1/models/fake/versions/1"):
-                state = told(await on.http.get(path))
-
-                ok = {"error_code": "OK", "error_message": ""}
-                version = {"version": "1", "state": "AVAILABLE", "status": ok}
-                assert state == {"name": "fake", "ready": True, "model_version_status": [version]}
-            assert told(await on.http.get("/v1/models")) == {"models": ["fake", "fake.echo"]}
-
-    run(scenario())
+            ok = {"error_code": "OK", "error_message": ""}
+            version = {"version": "1", "state": "AVAILABLE", "status": ok}
+            assert state == {"name": "fake", "ready": True, "model_version_status": [version]}
+        assert told(await on.http.get("/v1/models")) == {"models": ["fake", "fake.echo"]}
 
 
 @pytest.mark.parametrize(
@@ -189,30 +179,26 @@ def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_pa
         (array_api("echo", "float128", ()), "FP64", "DT_DOUBLE", [-1]),
     ],
 )
-def test_metadata_says_what_a_model_takes(
+async def test_metadata_says_what_a_model_takes(
     tmp_path: Path, api: ApiDescription, datatype: str, dtype: str, shape: list[int]
 ) -> None:
     """In the words of each protocol."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(api))
-            for path in ("/v2/models/fake.echo", "/v2/models/fake.echo/versions/1"):
-                assert told(await on.http.get(path)) == {
-                    "name": "fake.echo",
-                    "versions": ["1"],
-                    "platform": "uncork",
-                    "inputs": [{"name": "input-0", "datatype": datatype, "shape": shape}],
-                    "outputs": [],
-                }
-            for path in ("/v1/models/fake/metadata", "/v1/models/fake/versions/1/metadata"):
-                page = told(await on.http.get(path))
-                assert page["model_spec"] == {"name": "fake", "signature_name": "", "version": "1"}
-                signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
-                assert signature["method_name"] == "tensorflow/serving/predict"
-                assert signature["inputs"] == {"input-0": tensor_info("input-0", dtype, *shape)}
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(api))
+        for path in ("/v2/models/fake.echo", "/v2/models/fake.echo/versions/1"):
+            assert told(await on.http.get(path)) == {
+                "name": "fake.echo",
+                "versions": ["1"],
+                "platform": "uncork",
+                "inputs": [{"name": "input-0", "datatype": datatype, "shape": shape}],
+                "outputs": [],
+            }
+        for path in ("/v1/models/fake/metadata", "/v1/models/fake/versions/1/metadata"):
+            page = told(await on.http.get(path))
+            assert page["model_spec"] == {"name": "fake", "signature_name": "", "version": "1"}
+            signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
+            assert signature["method_name"] == "tensorflow/serving/predict"
+            assert signature["inputs"] == {"input-0": tensor_info("input-0", dtype, *shape)}
 
 
 async def outputs_told(on: GatewayStage, model: str) -> list[dict[str, Any]]:
@@ -230,31 +216,27 @@ async def infer(on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: in
     assert (await asking).status_code == 200
 
 
-def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
+async def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
     """Whatever protocol its client spoke; an answer without results teaches nothing."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        assert await outputs_told(on, "fake") == []
+        asking = on.post("/echo", 5)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"7"], statuses=[422])
+        assert (await asking).status_code == 422
+        assert await outputs_told(on, "fake") == []
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            assert await outputs_told(on, "fake") == []
-            asking = on.post("/echo", 5)
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"7"], statuses=[422])
-            assert (await asking).status_code == 422
-            assert await outputs_told(on, "fake") == []
+        asking = on.post("/echo", 5)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"[1.5,2.5]"], forms=[ListForm("FP32", (2,))])
+        assert (await asking).json() == [1.5, 2.5]
 
-            asking = on.post("/echo", 5)
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"[1.5,2.5]"], forms=[ListForm("FP32", (2,))])
-            assert (await asking).json() == [1.5, 2.5]
-
-            output = {"name": "output-0", "datatype": "FP32", "shape": [-1, 2]}
-            assert await outputs_told(on, "fake") == await outputs_told(on, "fake.echo") == [output]
-            page = told(await on.http.get("/v1/models/fake/metadata"))
-            signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
-            assert signature["outputs"] == {"output-0": tensor_info("output-0", "DT_FLOAT", -1, 2)}
-
-    run(scenario())
+        output = {"name": "output-0", "datatype": "FP32", "shape": [-1, 2]}
+        assert await outputs_told(on, "fake") == await outputs_told(on, "fake.echo") == [output]
+        page = told(await on.http.get("/v1/models/fake/metadata"))
+        signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
+        assert signature["outputs"] == {"output-0": tensor_info("output-0", "DT_FLOAT", -1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -267,63 +249,50 @@ def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
         (RowResult(body=b"{"), []),
     ],
 )
-def test_metadata_knows_what_a_warm_up_returned(
+async def test_metadata_knows_what_a_warm_up_returned(
     tmp_path: Path, result: RowResult, outputs: list[tuple[str, str, list[int]]]
 ) -> None:
     """Before the first request; a result that is no JSON teaches nothing."""
     expected = [{"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in outputs]
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.connect()
-            worker.send(Hello(index=0, pid=1, service=service()))
-            worker.send(Ready(results={"echo": result, "other": result}))
-            await on.gateway.front_end.ready.wait()
+    async with gateway(tmp_path) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=0, pid=1, service=service()))
+        worker.send(Ready(results={"echo": result, "other": result}))
+        await on.gateway.front_end.ready.wait()
 
-            assert await outputs_told(on, "fake") == expected
-
-    run(scenario())
+        assert await outputs_told(on, "fake") == expected
 
 
-def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None:
+async def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None:
     """Lengths that differ are -1; an output that is not always there, or not always the same, is left out."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            await infer(
-                on,
-                worker,
-                b'{"ids":[1,2],"score":0.5,"label":"a"},{"ids":[3,4],"score":1.5,"label":"b"}',
-                rows=2,
-            )
-            ids = {"name": "ids", "datatype": "INT64", "shape": [-1, 2]}
-            score = {"name": "score", "datatype": "FP64", "shape": [-1]}
-            label = {"name": "label", "datatype": "BYTES", "shape": [-1]}
-            assert await outputs_told(on, "fake") == [ids, score, label]
-            await infer(on, worker, b'{"ids":[1,2,3],"score":1,"label":"c"}')
-            assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}, label]
-            await infer(on, worker, b'{"ids":[1,2],"score":0.5}')
-            assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}]
-            await infer(on, worker, b'{"ids":[[1,2]]}')
-            assert await outputs_told(on, "fake") == []
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        await infer(
+            on,
+            worker,
+            b'{"ids":[1,2],"score":0.5,"label":"a"},{"ids":[3,4],"score":1.5,"label":"b"}',
+            rows=2,
+        )
+        ids = {"name": "ids", "datatype": "INT64", "shape": [-1, 2]}
+        score = {"name": "score", "datatype": "FP64", "shape": [-1]}
+        label = {"name": "label", "datatype": "BYTES", "shape": [-1]}
+        assert await outputs_told(on, "fake") == [ids, score, label]
+        await infer(on, worker, b'{"ids":[1,2,3],"score":1,"label":"c"}')
+        assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}, label]
+        await infer(on, worker, b'{"ids":[1,2],"score":0.5}')
+        assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}]
+        await infer(on, worker, b'{"ids":[[1,2]]}')
+        assert await outputs_told(on, "fake") == []
 
 
-def test_results_without_a_shape_are_bytes(tmp_path: Path) -> None:
+async def test_results_without_a_shape_are_bytes(tmp_path: Path) -> None:
     """As the protocol answers them: the JSON text of each."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker()
+        await infer(on, worker, b'[1,2],"text"', rows=2)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker()
-            await infer(on, worker, b'[1,2],"text"', rows=2)
-
-            assert await outputs_told(on, "fake") == [
-                {"name": "output-0", "datatype": "BYTES", "shape": [-1]}
-            ]
-
-    run(scenario())
+        assert await outputs_told(on, "fake") == [{"name": "output-0", "datatype": "BYTES", "shape": [-1]}]
 
 
 STRUCT = {
@@ -371,162 +340,133 @@ STRUCT = {
         ),
     ],
 )
-def test_inputs_are_those_of_the_rows(
+async def test_inputs_are_those_of_the_rows(
     tmp_path: Path, kind: str, schema: dict[str, Any], inputs: list[tuple[str, str, list[int]]]
 ) -> None:
     """A tensor for each field of an object; nothing where tensors cannot say what a row is."""
     api = ApiDescription(name="echo", route="/echo", input={"kind": kind}, schema=schema)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(api))
-            assert told(await on.http.get("/v2/models/fake"))["inputs"] == [
-                {"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in inputs
-            ]
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(api))
+        assert told(await on.http.get("/v2/models/fake"))["inputs"] == [
+            {"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in inputs
+        ]
 
 
-def test_a_model_that_no_tensor_reaches_has_no_inputs(tmp_path: Path) -> None:
+async def test_a_model_that_no_tensor_reaches_has_no_inputs(tmp_path: Path) -> None:
     """Only its own route takes what it takes."""
     api = ApiDescription(name="echo", route="/echo", input={"kind": "raw", "accepts": ["image/*"]})
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(api))
-            assert told(await on.http.get("/v2/models/fake"))["inputs"] == []
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(api))
+        assert told(await on.http.get("/v2/models/fake"))["inputs"] == []
 
 
 @pytest.mark.parametrize("path", ["/v2", "/v2/"])
-def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
+async def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
     """And that it knows binary tensors."""
+    async with gateway(tmp_path) as on:
+        page = told(await on.http.get(path, follow_redirects=True))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            page = told(await on.http.get(path, follow_redirects=True))
-
-            assert page["name"] == "uncork"
-            assert page["version"]
-            assert "binary_tensor_data" in page["extensions"]
-
-    run(scenario())
+        assert page["name"] == "uncork"
+        assert page["version"]
+        assert "binary_tensor_data" in page["extensions"]
 
 
-def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
+async def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
     """The next worker's word counts."""
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        await on.worker(index=1, serves=one_of_two())
+        while "pair.two" not in (await on.http.get("/v1/models")).text:
+            pass
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            await on.worker(index=1, serves=one_of_two())
-            while "pair.two" not in (await on.http.get("/v1/models")).text:
-                pass
-
-            assert told(await on.http.get("/v1/models")) == {"models": ["pair.one", "pair.two"]}
-            assert error(await on.http.get("/v2/models/fake"), 404)
-            assert error(await on.http.post("/v2/models/fake/infer", json={}), 404)
-
-    run(scenario())
+        assert told(await on.http.get("/v1/models")) == {"models": ["pair.one", "pair.two"]}
+        assert error(await on.http.get("/v2/models/fake"), 404)
+        assert error(await on.http.post("/v2/models/fake/infer", json={}), 404)
 
 
 # Errors
 
 
-def test_an_unknown_model_is_404(tmp_path: Path) -> None:
+async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
     """The message says which there are, where it can."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=one_of_two())
-            for path in (
-                "/v1/models/pair",
-                "/v2/models/pair",
-                "/v2/models/pair/ready",
-                "/v1/models/x/metadata",
-            ):
-                name = path.split("/")[3]
-                message = error(await on.http.get(path), 404)
-                near = "did you mean pair.two? " if name == "pair" else ""
-                assert message == f"there is no model {name!r}; {near}there are pair.one, pair.two"
-            for path in (
-                "/v1/models/pair:predict",
-                "/v1/models/pair.one:explain",
-                "/v1/models/pair.one/versions/2:predict",
-                "/v1/models/pair.one:classify",
-                "/v2/models/pair/infer",
-                "/v2/models/pair.one/versions/2/infer",
-                "/v2/models/PAIR.ONE/infer",
-                "/v1/nothing",
-            ):
-                told = error(await on.http.post(path, json={}), 404)
-                assert told.startswith(f"there is no {path} here; ")
-            assert error(await on.http.get("/v2/models/pair.one/versions/2"), 404)
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=one_of_two())
+        for path in (
+            "/v1/models/pair",
+            "/v2/models/pair",
+            "/v2/models/pair/ready",
+            "/v1/models/x/metadata",
+        ):
+            name = path.split("/")[3]
+            message = error(await on.http.get(path), 404)
+            near = "did you mean pair.two? " if name == "pair" else ""
+            assert message == f"there is no model {name!r}; {near}there are pair.one, pair.two"
+        for path in (
+            "/v1/models/pair:predict",
+            "/v1/models/pair.one:explain",
+            "/v1/models/pair.one/versions/2:predict",
+            "/v1/models/pair.one:classify",
+            "/v2/models/pair/infer",
+            "/v2/models/pair.one/versions/2/infer",
+            "/v2/models/PAIR.ONE/infer",
+            "/v1/nothing",
+        ):
+            told = error(await on.http.post(path, json={}), 404)
+            assert told.startswith(f"there is no {path} here; ")
+        assert error(await on.http.get("/v2/models/pair.one/versions/2"), 404)
 
 
-def test_a_wrong_method_is_405(tmp_path: Path) -> None:
+async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
     """With the methods that are allowed."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            for path in (
-                "/v1/models/fake:predict",
-                "/v2/models/fake/infer",
-                "/v1/models/fake/versions/1:predict",
-            ):
-                for method in ("GET", "PUT", "DELETE"):
-                    reply = await on.http.request(method, path)
-                    assert error(reply, 405) == f"{method} is not allowed for {path}; send POST"
-                    assert reply.headers["allow"] == "POST"
-            for path in ("/v2/models/fake", "/v1/models/fake", "/v2", "/v2/health/ready"):
-                reply = await on.http.put(path)
-                assert error(reply, 405)
-                assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        for path in (
+            "/v1/models/fake:predict",
+            "/v2/models/fake/infer",
+            "/v1/models/fake/versions/1:predict",
+        ):
+            for method in ("GET", "PUT", "DELETE"):
+                reply = await on.http.request(method, path)
+                assert error(reply, 405) == f"{method} is not allowed for {path}; send POST"
+                assert reply.headers["allow"] == "POST"
+        for path in ("/v2/models/fake", "/v1/models/fake", "/v2", "/v2/health/ready"):
+            reply = await on.http.put(path)
+            assert error(reply, 405)
+            assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("path", ["/v1/models/fake:predict", "/v2/models/fake/infer"])
-def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
+async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
     """Before the first hello, and before the first worker is ready: try again."""
     body = {"instances": [1], "inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [1]}]}
     body.pop("inputs" if path.startswith("/v1") else "instances")
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            early = await on.http.post(path, json=body)
-            assert error(early, 503) == "no worker is ready: workers are starting"
-            assert early.headers["retry-after"] == "1"
-            (await on.connect()).send(Hello(index=0, pid=1, service=service()))
-            await on.gateway.events.described
-            later = await on.http.post(path, json=body)
-            assert error(later, 503) == "no worker is ready"
-            assert later.headers["retry-after"] == "1"
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        early = await on.http.post(path, json=body)
+        assert error(early, 503) == "no worker is ready: workers are starting"
+        assert early.headers["retry-after"] == "1"
+        (await on.connect()).send(Hello(index=0, pid=1, service=service()))
+        await on.gateway.events.described
+        later = await on.http.post(path, json=body)
+        assert error(later, 503) == "no worker is ready"
+        assert later.headers["retry-after"] == "1"
 
 
-def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
+async def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
     """Problem documents, also where the path looks a little like that of a model."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            problem(await on.http.get("/echo"), 405)
-            problem(await on.http.post("/v3/models/fake/infer"), 404)
-            problem(await on.http.post("/v2x"), 404)
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        problem(await on.http.get("/echo"), 405)
+        problem(await on.http.post("/v3/models/fake/infer"), 404)
+        problem(await on.http.post("/v2x"), 404)
 
 
 # Who shares a batch
 
 
-def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
+async def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
     """To the worker; a batch of JSON says nothing of the kind."""
     tensor = Written(
         name="x",
@@ -537,29 +477,26 @@ def test_a_binary_batch_says_what_its_rows_are(tmp_path: Path) -> None:
     )
     content = v2_bodies.request(tensor, parameters={"binary_data_output": True})
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(array_api("echo")))
-            headers = {name.decode(): value.decode() for name, value in content.headers}
-            asking = asyncio.create_task(
-                on.http.post("/v2/models/fake/infer", content=content.body, headers=headers)
-            )
-            batch, payload = await worker.batch()
-            worker.answer(batch, [b"[1,2],[3,4]"])
-            reply = await asking
-            plain, _ = await on.echo(worker, "/v1/models/fake:predict", {"instances": [[1, 2]]})
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(array_api("echo")))
+        headers = {name.decode(): value.decode() for name, value in content.headers}
+        asking = asyncio.create_task(
+            on.http.post("/v2/models/fake/infer", content=content.body, headers=headers)
+        )
+        batch, payload = await worker.batch()
+        worker.answer(batch, [b"[1,2],[3,4]"])
+        reply = await asking
+        plain, _ = await on.echo(worker, "/v1/models/fake:predict", {"instances": [[1, 2]]})
 
-            assert (batch.forms, batch.rows, batch.raw) == ((TensorForm("FP32", (2,)),), [2], [True])
-            assert payload == tensor.block()
-            assert reply.content[int(reply.headers[v2_bodies.HEADER.decode()]) :] == struct.pack(
-                "<4q", 1, 2, 3, 4
-            )
-            assert (plain.forms, plain.raw) == ((None,), None)
-
-    run(scenario())
+        assert (batch.forms, batch.rows, batch.raw) == ((TensorForm("FP32", (2,)),), [2], [True])
+        assert payload == tensor.block()
+        assert reply.content[int(reply.headers[v2_bodies.HEADER.decode()]) :] == struct.pack(
+            "<4q", 1, 2, 3, 4
+        )
+        assert (plain.forms, plain.raw) == ((None,), None)
 
 
-def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> None:
+async def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> None:
     """As JSON, so that they share a batch."""
     tensor = Written(
         name="x",
@@ -570,24 +507,21 @@ def test_with_a_cost_binary_rows_are_weighed_with_the_others(tmp_path: Path) -> 
     )
     weighed = array_api("echo", settings=ApiSettings(cost="bytes"))
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(weighed))
-            front = Front(on.gateway)
-            content = v2_bodies.request(tensor)
-            callers = [
-                front.ask(content.body, b"/v2/models/fake/infer", *content.headers),
-                front.ask(b"[[3,4]]", b"/echo"),
-            ]
-            batch, payload = await worker.batch()
-            worker.answer(batch, [b"1", b"2"])
-            replies = [await caller.reply() for caller in callers]
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(weighed))
+        front = Front(on.gateway)
+        content = v2_bodies.request(tensor)
+        callers = [
+            front.ask(content.body, b"/v2/models/fake/infer", *content.headers),
+            front.ask(b"[[3,4]]", b"/echo"),
+        ]
+        batch, payload = await worker.batch()
+        worker.answer(batch, [b"1", b"2"])
+        replies = [await caller.reply() for caller in callers]
 
-            assert (batch.forms, batch.rows, payload) == ((None,), [1, 1], b"[1.0,2.5][3,4]")
-            assert batch.costs == [len("[1.0,2.5]"), len("[3,4]")]
-            assert [reply.status for reply in replies] == [200, 200]
-
-    run(scenario())
+        assert (batch.forms, batch.rows, payload) == ((None,), [1, 1], b"[1.0,2.5][3,4]")
+        assert batch.costs == [len("[1.0,2.5]"), len("[3,4]")]
+        assert [reply.status for reply in replies] == [200, 200]
 
 
 class Asked:
@@ -692,7 +626,7 @@ async def give_back(worker: FakeWorker) -> int:
 
 @settings(max_examples=25)
 @given(forms=st.lists(st.tuples(st.sampled_from(Asked.FORMS), st.integers(1, 3)), min_size=1, max_size=9))
-def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
+async def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) -> None:
     """Whatever form they send, and whatever they take; each gets its own rows in its own form."""
     asked = [
         Asked(form, [[number * 10 + at, -at] for at in range(count)], number)
@@ -710,7 +644,7 @@ def test_callers_of_all_protocols_share_a_batch(forms: list[tuple[str, int]]) ->
             return replies
 
     with tempfile.TemporaryDirectory() as folder:
-        replies = run(scenario(Path(folder)))
+        replies = await scenario(Path(folder))
     for one, reply in zip(asked, replies, strict=True):
         assert reply.status == 200
         assert one.read(reply) == one.answer(reply.headers["x-batch-id"])

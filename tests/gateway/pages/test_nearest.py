@@ -7,7 +7,6 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway, problem
-from tests.gateway.running import run
 from tests.gateway.test_auth import of
 
 SERVES = service(json_api("predict"), json_api("predict_proba"), name="Digits")
@@ -38,30 +37,22 @@ async def told(on: Any, method: str, path: str) -> str:
         ("GET", "/v2/models/digits/redy", "GET /v2/models/digits/ready"),
     ],
 )
-def test_the_nearest_route_is_named(tmp_path: Path, method: str, path: str, near: str) -> None:
+async def test_the_nearest_route_is_named(tmp_path: Path, method: str, path: str, near: str) -> None:
     """With the method that it takes, whatever the request's was."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=SERVES)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=SERVES)
-
-            assert await told(on, method, path) == f"there is no {path} here; did you mean {near}?"
-
-    run(scenario())
+        assert await told(on, method, path) == f"there is no {path} here; did you mean {near}?"
 
 
 @pytest.mark.parametrize("path", ["/nothing/at/all", "/" + "x" * 5000])
-def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: str) -> None:
+async def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: str) -> None:
     """They are what most requests want."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=SERVES)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=SERVES)
-
-            says = "the apis are at POST /predict, POST /predict_proba"
-            assert await told(on, "GET", path) == f"there is no {path} here; {says}"
-
-    run(scenario())
+        says = "the apis are at POST /predict, POST /predict_proba"
+        assert await told(on, "GET", path) == f"there is no {path} here; {says}"
 
 
 @pytest.mark.parametrize(
@@ -75,55 +66,41 @@ def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: str) -> 
         ("PUT", "/v2/models/digits/infer", "POST"),
     ],
 )
-def test_a_wrong_method_is_told_with_the_right_one(
+async def test_a_wrong_method_is_told_with_the_right_one(
     tmp_path: Path, method: str, path: str, allowed: str
 ) -> None:
     """405, with the header that says so."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=SERVES)
+        reply = await on.http.request(method, path)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=SERVES)
-            reply = await on.http.request(method, path)
-
-            assert reply.status_code == 405
-            assert f"{method} is not allowed for {path}; send {allowed}" in reply.text
-            assert reply.headers["allow"].split(", ")[0] == allowed
-
-    run(scenario())
+        assert reply.status_code == 405
+        assert f"{method} is not allowed for {path}; send {allowed}" in reply.text
+        assert reply.headers["allow"].split(", ")[0] == allowed
 
 
-def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
+async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
     """And that those for clients are elsewhere."""
+    async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
+        await on.worker(serves=SERVES)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
-            await on.worker(serves=SERVES)
-
-            elsewhere = "routes for clients are on another port"
-            says = f"there is no /metric here; did you mean GET /metrics? {elsewhere}"
-            assert problem(await admin.get("/metric"), 404) == says
-            assert problem(await admin.post("/predict"), 404) == f"there is no /predict here; {elsewhere}"
-            assert problem(await admin.post("/metrics"), 405) == (
-                "POST is not allowed for /metrics; send GET"
-            )
-
-    run(scenario())
+        elsewhere = "routes for clients are on another port"
+        says = f"there is no /metric here; did you mean GET /metrics? {elsewhere}"
+        assert problem(await admin.get("/metric"), 404) == says
+        assert problem(await admin.post("/predict"), 404) == f"there is no /predict here; {elsewhere}"
+        assert problem(await admin.post("/metrics"), 405) == ("POST is not allowed for /metrics; send GET")
 
 
-def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
+async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
     """What a page or the router says of a path with a parameter stays."""
+    async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
+        await on.worker(serves=SERVES)
+        [*_, model] = on.gateway.models
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
-            await on.worker(serves=SERVES)
-            [*_, model] = on.gateway.models
-
-            unknown = await admin.get("/v2/models/nobody/stats")
-            assert (unknown.status_code, unknown.json()["error"][:32]) == (
-                404,
-                "there is no model 'nobody'; ther",
-            )
-            reply = await admin.post(f"/v2/models/{model}/stats")
-            assert (reply.status_code, "GET" in reply.headers["allow"]) == (405, True)
-
-    run(scenario())
+        unknown = await admin.get("/v2/models/nobody/stats")
+        assert (unknown.status_code, unknown.json()["error"][:32]) == (
+            404,
+            "there is no model 'nobody'; ther",
+        )
+        reply = await admin.post(f"/v2/models/{model}/stats")
+        assert (reply.status_code, "GET" in reply.headers["allow"]) == (405, True)

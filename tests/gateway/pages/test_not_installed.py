@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.gateway_stage import gateway, problem
-from tests.gateway.running import run
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 INSTALL = "pip install 'uncork[pages]'"
@@ -20,46 +19,40 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         monkeypatch.setitem(sys.modules, package, None)
 
 
-def test_pages_without_their_packages_say_how_to_install_them(
+async def test_pages_without_their_packages_say_how_to_install_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything else works: the events of the dashboard, too."""
     hide(monkeypatch, "plotly", "swagger_ui_bundle")
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            await stage.worker()
-            for path in ("/dashboard", "/docs"):
-                page = await stage.http.get(path, headers=BROWSER)
-                other = await stage.http.get(path)
+    async with gateway(tmp_path) as stage:
+        await stage.worker()
+        for path in ("/dashboard", "/docs"):
+            page = await stage.http.get(path, headers=BROWSER)
+            other = await stage.http.get(path)
 
-                assert page.status_code == other.status_code == 501
-                assert page.headers["content-type"] == "text/html; charset=utf-8"
-                assert "content-security-policy" in page.headers
-                assert INSTALL in page.text
-                assert INSTALL in problem(other, 501)
-            assert (await stage.http.get("/docs/docs.js")).status_code == 404
-            for path in ("/openapi.json", "/status", "/metrics", "/readyz"):
-                assert (await stage.http.get(path)).status_code == 200
-            assert (await stage.http.head("/dashboard/events")).status_code == 200
-
-    run(scenario())
+            assert page.status_code == other.status_code == 501
+            assert page.headers["content-type"] == "text/html; charset=utf-8"
+            assert "content-security-policy" in page.headers
+            assert INSTALL in page.text
+            assert INSTALL in problem(other, 501)
+        assert (await stage.http.get("/docs/docs.js")).status_code == 404
+        for path in ("/openapi.json", "/status", "/metrics", "/readyz"):
+            assert (await stage.http.get(path)).status_code == 200
+        assert (await stage.http.head("/dashboard/events")).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("packages", "names"),
     [(("plotly", "swagger_ui_bundle"), "Docs, Dashboard"), (("plotly",), "Dashboard"), ((), "")],
 )
-def test_the_page_at_the_root_says_which_pages_are_not_installed(
+async def test_the_page_at_the_root_says_which_pages_are_not_installed(
     packages: tuple[str, ...], names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, *packages)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            page = (await stage.http.get("/", headers=BROWSER)).text
+    async with gateway(tmp_path) as stage:
+        page = (await stage.http.get("/", headers=BROWSER)).text
 
-        assert (f"Not installed: {names}." in page) is bool(names)
-        assert (INSTALL in page) is bool(names)
-
-    run(scenario())
+    assert (f"Not installed: {names}." in page) is bool(names)
+    assert (INSTALL in page) is bool(names)

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.proxy_stage import error
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import BatchFacts, BatchStatus, Start
 from uncork_gateway.pages.models.triton_statistics import DurationSum, InferenceStatistics, statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
@@ -36,33 +36,29 @@ def array_api(**settings: Any) -> ApiDescription:
 # Configuration
 
 
-def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
+async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
     """Under the overrides; tensors are without the axis of the batch."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"mb_max_batch_size": 16, "mb_max_latency": 250.0}) as on:
-            worker = await on.connect()
-            worker.send(Hello(index=0, pid=1, service=service(array_api(mb_max_batch_size=64))))
-            worker.send(Ready(results={"echo": RowResult(form=ListForm("BYTES", (3,)))}))
-            await on.gateway.front_end.ready.wait()
-            for path in ("/v2/models/fake/config", "/v2/models/fake/versions/1/config"):
-                assert told(await on.http.get(path)) == {
-                    "name": "fake",
-                    "platform": "uncork",
-                    "backend": "uncork",
-                    "version_policy": {"specific": {"versions": [1]}},
-                    "max_batch_size": 16,
-                    "input": [{"name": "input-0", "data_type": "TYPE_FP32", "dims": [4]}],
-                    "output": [{"name": "output-0", "data_type": "TYPE_STRING", "dims": [3]}],
-                    "dynamic_batching": {
-                        "preferred_batch_size": [],
-                        "max_queue_delay_microseconds": 250_000,
-                    },
-                }
-            assert "there is no model 'x'" in error(await on.http.get("/v2/models/x/config"), 404)
-            assert error(await on.http.get("/v2/models/fake/versions/2/config"), 404)
-
-    run(scenario())
+    async with gateway(tmp_path, overrides={"mb_max_batch_size": 16, "mb_max_latency": 250.0}) as on:
+        worker = await on.connect()
+        worker.send(Hello(index=0, pid=1, service=service(array_api(mb_max_batch_size=64))))
+        worker.send(Ready(results={"echo": RowResult(form=ListForm("BYTES", (3,)))}))
+        await on.gateway.front_end.ready.wait()
+        for path in ("/v2/models/fake/config", "/v2/models/fake/versions/1/config"):
+            assert told(await on.http.get(path)) == {
+                "name": "fake",
+                "platform": "uncork",
+                "backend": "uncork",
+                "version_policy": {"specific": {"versions": [1]}},
+                "max_batch_size": 16,
+                "input": [{"name": "input-0", "data_type": "TYPE_FP32", "dims": [4]}],
+                "output": [{"name": "output-0", "data_type": "TYPE_STRING", "dims": [3]}],
+                "dynamic_batching": {
+                    "preferred_batch_size": [],
+                    "max_queue_delay_microseconds": 250_000,
+                },
+            }
+        assert "there is no model 'x'" in error(await on.http.get("/v2/models/x/config"), 404)
+        assert error(await on.http.get("/v2/models/fake/versions/2/config"), 404)
 
 
 @pytest.mark.parametrize(
@@ -79,22 +75,18 @@ def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
         ({"cost": "bytes", "mb_max_batch_size": 4096}, 4096, ([], 300_000)),
     ],
 )
-def test_the_configuration_says_how_rows_are_batched(
+async def test_the_configuration_says_how_rows_are_batched(
     tmp_path: Path, settings: dict[str, Any], most_rows: int, batching: tuple[list[int], int] | None
 ) -> None:
     """A size is preferred if a batch of it never waits; the longest wait is the policy's, within the goal."""
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(array_api(**settings)))
+        config = told(await on.http.get("/v2/models/fake/config"))
+        dynamic = config.get("dynamic_batching")
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(array_api(**settings)))
-            config = told(await on.http.get("/v2/models/fake/config"))
-            dynamic = config.get("dynamic_batching")
-
-            assert config["max_batch_size"] == most_rows
-            found = dynamic and (dynamic["preferred_batch_size"], dynamic["max_queue_delay_microseconds"])
-            assert found == batching
-
-    run(scenario())
+        assert config["max_batch_size"] == most_rows
+        found = dynamic and (dynamic["preferred_batch_size"], dynamic["max_queue_delay_microseconds"])
+        assert found == batching
 
 
 # Statistics
@@ -170,92 +162,84 @@ def test_a_client_cannot_make_statistics_grow_without_end() -> None:
     assert stats.execution_count == stats.inference_stats.compute_infer.count == 1502
 
 
-def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
+async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:
     """Requests, rows and batches, failures apart; the models of one api have the same."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, overrides={"policy": "fixed:0"}) as on:
-            worker = await on.worker()
-            await on.echo(worker, "/v1/models/fake:predict", {"instances": [1, 2, 3]})
-            await on.echo(worker, "/echo", 1)
-            both = [on.post("/echo", 1), on.post("/echo", 2), on.post("/echo", 3)]
-            sizes: list[int] = []
-            while sum(sizes) < 3:
-                batch, _ = await worker.batch()
-                sizes.append(len(batch.rows))
-                worker.answer(batch, [b"1"] * len(batch.rows))
-            await asyncio.gather(*both)
-            asking = on.post("/echo", 5)
+    async with gateway(tmp_path, overrides={"policy": "fixed:0"}) as on:
+        worker = await on.worker()
+        await on.echo(worker, "/v1/models/fake:predict", {"instances": [1, 2, 3]})
+        await on.echo(worker, "/echo", 1)
+        both = [on.post("/echo", 1), on.post("/echo", 2), on.post("/echo", 3)]
+        sizes: list[int] = []
+        while sum(sizes) < 3:
             batch, _ = await worker.batch()
-            worker.answer(batch, [b"x"], statuses=[500], worked=False)
-            await asking
-            assert (await on.http.post("/echo", content=b"{")).status_code == 400
-            [stats] = told(await on.http.get("/v2/models/fake/stats"))["model_stats"]
+            sizes.append(len(batch.rows))
+            worker.answer(batch, [b"1"] * len(batch.rows))
+        await asyncio.gather(*both)
+        asking = on.post("/echo", 5)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"x"], statuses=[500], worked=False)
+        await asking
+        assert (await on.http.post("/echo", content=b"{")).status_code == 400
+        [stats] = told(await on.http.get("/v2/models/fake/stats"))["model_stats"]
 
-            assert (stats["name"], stats["version"]) == ("fake", "1")
-            assert stats["inference_count"] == 7
-            assert stats["execution_count"] == 2 + len(sizes)
-            sums = stats["inference_stats"]
-            counts = {name: one["count"] for name, one in sums.items()}
-            assert counts == {
-                "success": 5,
-                "fail": 2,
-                "queue": 6,
-                "compute_input": 5,
-                "compute_infer": 5,
-                "compute_output": 5,
-                "cache_hit": 0,
-                "cache_miss": 0,
-            }
-            assert 0 < sums["compute_infer"]["ns"] < sums["success"]["ns"]
-            assert sums["fail"]["ns"] > 0
-            by_size = {one["batch_size"]: one["compute_infer"]["count"] for one in stats["batch_stats"]}
-            assert by_size == {size: [3, 1, *sizes].count(size) for size in {3, 1, *sizes}}
-            assert list(by_size) == sorted(by_size)
-            metrics = (await on.http.get("/metrics")).text
-            assert f'uncork_batches_total{{api="echo",outcome="worked"}} {2 + len(sizes)}.0' in metrics
+        assert (stats["name"], stats["version"]) == ("fake", "1")
+        assert stats["inference_count"] == 7
+        assert stats["execution_count"] == 2 + len(sizes)
+        sums = stats["inference_stats"]
+        counts = {name: one["count"] for name, one in sums.items()}
+        assert counts == {
+            "success": 5,
+            "fail": 2,
+            "queue": 6,
+            "compute_input": 5,
+            "compute_infer": 5,
+            "compute_output": 5,
+            "cache_hit": 0,
+            "cache_miss": 0,
+        }
+        assert 0 < sums["compute_infer"]["ns"] < sums["success"]["ns"]
+        assert sums["fail"]["ns"] > 0
+        by_size = {one["batch_size"]: one["compute_infer"]["count"] for one in stats["batch_stats"]}
+        assert by_size == {size: [3, 1, *sizes].count(size) for size in {3, 1, *sizes}}
+        assert list(by_size) == sorted(by_size)
+        metrics = (await on.http.get("/metrics")).text
+        assert f'uncork_batches_total{{api="echo",outcome="worked"}} {2 + len(sizes)}.0' in metrics
 
-            for path in (
-                "/v2/models/fake/versions/1/stats",
-                "/v2/models/fake.echo/stats",
-                "/v2/models/stats",
-            ):
-                others = told(await on.http.get(path))["model_stats"]
-                assert {**others[-1], "name": "fake"} == stats
-            assert [one["name"] for one in others] == ["fake", "fake.echo"]
-            assert "there is no model 'x'" in error(await on.http.get("/v2/models/x/stats"), 404)
-
-    run(scenario())
+        for path in (
+            "/v2/models/fake/versions/1/stats",
+            "/v2/models/fake.echo/stats",
+            "/v2/models/stats",
+        ):
+            others = told(await on.http.get(path))["model_stats"]
+            assert {**others[-1], "name": "fake"} == stats
+        assert [one["name"] for one in others] == ["fake", "fake.echo"]
+        assert "there is no model 'x'" in error(await on.http.get("/v2/models/x/stats"), 404)
 
 
-def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) -> None:
+async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Path) -> None:
     """As metrics are; a client is not told that there are any."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, admin=True) as on:
-            await on.worker()
-            assert on.gateway.front_end.admin_app is not None
-            for path, why in {
-                "/v2/models/fake/stats": "there is no /v2/models/fake/stats here",
-                "/v2/models/stats": "there is no model 'stats'; there are fake, fake.echo",
-            }.items():
-                assert error(await on.http.get(path), 404).startswith(why)
-                async with httpx.AsyncClient(
-                    transport=httpx.ASGITransport(on.gateway.front_end.admin_app), base_url="http://admin"
-                ) as operator:
-                    assert told(await operator.get(path))["model_stats"]
-            extensions = told(await on.http.get("/v2"))["extensions"]
-            assert extensions == ["binary_tensor_data", "model_configuration"]
-            assert told(await on.http.get("/v2/models/fake/config"))
-
-    run(scenario())
+    async with gateway(tmp_path, admin=True) as on:
+        await on.worker()
+        assert on.gateway.front_end.admin_app is not None
+        for path, why in {
+            "/v2/models/fake/stats": "there is no /v2/models/fake/stats here",
+            "/v2/models/stats": "there is no model 'stats'; there are fake, fake.echo",
+        }.items():
+            assert error(await on.http.get(path), 404).startswith(why)
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(on.gateway.front_end.admin_app), base_url="http://admin"
+            ) as operator:
+                assert told(await operator.get(path))["model_stats"]
+        extensions = told(await on.http.get("/v2"))["extensions"]
+        assert extensions == ["binary_tensor_data", "model_configuration"]
+        assert told(await on.http.get("/v2/models/fake/config"))
 
 
 # Repository
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"ready":false}', b'{"ready":true}'])
-def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
+async def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
     """With their state; those that are not ready unless only ready ones are wanted."""
     loading = "no worker is ready: worker 0 is in setup"
 
@@ -269,49 +253,38 @@ def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
             {"name": name, "version": "1", "state": state, "reason": reason} for name in ("fake", "fake.echo")
         ]
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            assert await index(on) == []
-            worker = await on.connect()
-            worker.send(Hello(index=0, pid=1, service=service(json_api())))
-            await on.gateway.events.described
-            [why] = {one["reason"] for one in await index(on)} or {loading}
-            assert why.startswith("no worker is ready: ")
-            assert await index(on) == ([] if b"true" in body else models("UNAVAILABLE", why))
-            worker.send(Ready())
-            await on.gateway.front_end.ready.wait()
-            await turns()
-            assert await index(on) == models("READY", "")
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        assert await index(on) == []
+        worker = await on.connect()
+        worker.send(Hello(index=0, pid=1, service=service(json_api())))
+        await on.gateway.events.described
+        [why] = {one["reason"] for one in await index(on)} or {loading}
+        assert why.startswith("no worker is ready: ")
+        assert await index(on) == ([] if b"true" in body else models("UNAVAILABLE", why))
+        worker.send(Ready())
+        await on.gateway.front_end.ready.wait()
+        await turns()
+        assert await index(on) == models("READY", "")
 
 
 @pytest.mark.parametrize("body", [b"[", b"[]", b'{"ready":1}', b'{"ready":true}' + b" " * 70_000])
-def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: bytes) -> None:
+async def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: bytes) -> None:
     """What is accepted; a body that is far too long is not read."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            message = error(await on.http.post("/v2/repository/index", content=body), 400)
-            assert 'send nothing, or {"ready": true}' in message
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        message = error(await on.http.post("/v2/repository/index", content=body), 400)
+        assert 'send nothing, or {"ready": true}' in message
 
 
-def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> None:
+async def test_the_server_names_the_extensions_that_it_has(tmp_path: Path) -> None:
     """Models are not loaded and unloaded by clients: of that extension there is the index only."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker()
-            for path in ("/v2", "/v2/"):
-                assert told(await on.http.get(path))["extensions"] == [
-                    "binary_tensor_data",
-                    "model_configuration",
-                    "statistics",
-                ]
-            path = "/v2/repository/models/fake/load"
-            assert error(await on.http.post(path), 404).startswith(f"there is no {path} here")
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        for path in ("/v2", "/v2/"):
+            assert told(await on.http.get(path))["extensions"] == [
+                "binary_tensor_data",
+                "model_configuration",
+                "statistics",
+            ]
+        path = "/v2/repository/models/fake/load"
+        assert error(await on.http.post(path), 404).startswith(f"there is no {path} here")

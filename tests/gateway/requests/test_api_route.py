@@ -9,168 +9,132 @@ from typing import Any
 import pytest
 
 from tests.gateway.client import JSON, Client, Connection, Reply, request
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.stage import RULES, Stage, detail
 from uncork_dispatcher.core import Dispatcher
 from uncork_gateway.dialects.base import HandlerResult
 
 
-def test_an_answer_says_where_it_comes_from() -> None:
+async def test_an_answer_says_where_it_comes_from() -> None:
     """A reply has the body, the batch and its times."""
+    stage = Stage()
 
-    async def scenario() -> None:
-        stage = Stage()
+    reply = await stage.reply(b' {"a": 1}')
 
-        reply = await stage.reply(b' {"a": 1}')
-
-        timing = reply.headers.pop("server-timing")
-        assert reply == Reply(
-            200,
-            {
-                "content-type": "application/json",
-                "content-length": "9",
-                "x-batch-id": "gateway-1",
-                "x-batch-size": "1",
-            },
-            b' {"a": 1}',
-        )
-        assert re.fullmatch(r"queue;dur=\d+\.\d\d, batch;dur=\d+\.\d\d", timing)
-        assert stage.counted(200) == 1
-
-    run(scenario())
+    timing = reply.headers.pop("server-timing")
+    assert reply == Reply(
+        200,
+        {
+            "content-type": "application/json",
+            "content-length": "9",
+            "x-batch-id": "gateway-1",
+            "x-batch-size": "1",
+        },
+        b' {"a": 1}',
+    )
+    assert re.fullmatch(r"queue;dur=\d+\.\d\d, batch;dur=\d+\.\d\d", timing)
+    assert stage.counted(200) == 1
 
 
-def test_times_are_told_in_milliseconds() -> None:
+async def test_times_are_told_in_milliseconds() -> None:
     """The time in the queue and the time of the batch."""
+    now = 100.0
 
-    async def scenario() -> None:
-        now = 100.0
+    def reply_after_1500_ms(body: bytes) -> HandlerResult:
+        nonlocal now
+        now += 1.5
+        return HandlerResult(200, body)
 
-        def reply_after_1500_ms(body: bytes) -> HandlerResult:
-            nonlocal now
-            now += 1.5
-            return HandlerResult(200, body)
+    stage = Stage(clock=lambda: now)
+    stage.runner.reply = reply_after_1500_ms
+    stage.runner.gate.clear()
+    first = stage.post(Client(b"1"))
+    await turns()
+    second = stage.post(Client(b"2"))
+    await turns()
+    now += 0.25
+    stage.runner.gate.set()
+    replies = await asyncio.gather(first, second)
 
-        stage = Stage(clock=lambda: now)
-        stage.runner.reply = reply_after_1500_ms
-        stage.runner.gate.clear()
-        first = stage.post(Client(b"1"))
-        await turns()
-        second = stage.post(Client(b"2"))
-        await turns()
-        now += 0.25
-        stage.runner.gate.set()
-        replies = await asyncio.gather(first, second)
-
-        assert [reply and reply.headers["server-timing"] for reply in replies] == [
-            "queue;dur=0.00, batch;dur=1750.00",
-            "queue;dur=1750.00, batch;dur=1500.00",
-        ]
-
-    run(scenario())
+    assert [reply and reply.headers["server-timing"] for reply in replies] == [
+        "queue;dur=0.00, batch;dur=1750.00",
+        "queue;dur=1750.00, batch;dur=1500.00",
+    ]
 
 
-def test_requests_that_come_together_share_a_batch() -> None:
+async def test_requests_that_come_together_share_a_batch() -> None:
     """Each gets its own rows; the size is that of the batch in rows."""
+    stage = Stage(input={"kind": "ndarray", "shape": [1]})
 
-    async def scenario() -> None:
-        stage = Stage(input={"kind": "ndarray", "shape": [1]})
+    single, many = await asyncio.gather(stage.reply(b"[1]"), stage.reply(b"[[2], [3]]"))
 
-        single, many = await asyncio.gather(stage.reply(b"[1]"), stage.reply(b"[[2], [3]]"))
-
-        assert stage.runner.batches == [[b"[1]", b"[2], [3]"]]
-        assert stage.runner.jobs[0].rows == [1, 2]
-        assert (single.body, many.body) == (b"[1]", b"[[2], [3]]")
-        assert single.headers["x-batch-size"] == many.headers["x-batch-size"] == "3"
-        assert single.headers["x-batch-id"] == many.headers["x-batch-id"] == "gateway-1"
-
-    run(scenario())
+    assert stage.runner.batches == [[b"[1]", b"[2], [3]"]]
+    assert stage.runner.jobs[0].rows == [1, 2]
+    assert (single.body, many.body) == (b"[1]", b"[[2], [3]]")
+    assert single.headers["x-batch-size"] == many.headers["x-batch-size"] == "3"
+    assert single.headers["x-batch-id"] == many.headers["x-batch-id"] == "gateway-1"
 
 
-def test_requests_of_different_keys_do_not_share_a_batch() -> None:
+async def test_requests_of_different_keys_do_not_share_a_batch() -> None:
     """Rows of different lengths cannot become one array."""
+    stage = Stage(input={"kind": "ndarray", "shape": [None]})
 
-    async def scenario() -> None:
-        stage = Stage(input={"kind": "ndarray", "shape": [None]})
+    await asyncio.gather(*(stage.reply(body) for body in (b"[1]", b"[1,2]", b"[[3],[4]]")))
 
-        await asyncio.gather(*(stage.reply(body) for body in (b"[1]", b"[1,2]", b"[[3],[4]]")))
-
-        assert stage.runner.batches == [[b"[1]", b"[3],[4]"], [b"[1,2]"]]
-
-    run(scenario())
+    assert stage.runner.batches == [[b"[1]", b"[3],[4]"], [b"[1,2]"]]
 
 
-def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
+async def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
     """The bodies of a batch are counted as they are sent to the worker."""
+    stage = Stage(rules=replace(RULES, max_batch_bytes=6))
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, max_batch_bytes=6))
+    await asyncio.gather(*(stage.reply(body) for body in (b"100", b"200", b"300")))
 
-        await asyncio.gather(*(stage.reply(body) for body in (b"100", b"200", b"300")))
-
-        assert stage.runner.batches == [[b"100", b"200"], [b"300"]]
-
-    run(scenario())
+    assert stage.runner.batches == [[b"100", b"200"], [b"300"]]
 
 
 @pytest.mark.parametrize("pieces", [(b"[1,", b"2", b"]"), (b"", b"[1,2]", b""), (b"[1,2]", b"")])
-def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
+async def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
     """The pieces are joined."""
-
-    async def scenario() -> None:
-        assert (await Stage().reply(*pieces)).body == b"[1,2]"
-
-    run(scenario())
+    assert (await Stage().reply(*pieces)).body == b"[1,2]"
 
 
 @pytest.mark.parametrize(
     "content_type",
     [b"application/json", b"application/json; charset=utf-8", b"Application/JSON ;x=y", b"", None],
 )
-def test_json_is_accepted_under_its_names(content_type: bytes | None) -> None:
+async def test_json_is_accepted_under_its_names(content_type: bytes | None) -> None:
     """With parameters, in any case, or missing."""
+    headers = [] if content_type is None else [(b"content-type", content_type)]
 
-    async def scenario() -> None:
-        headers = [] if content_type is None else [(b"content-type", content_type)]
-
-        assert (await Stage().reply(b"1", headers=headers)).status == 200
-
-    run(scenario())
+    assert (await Stage().reply(b"1", headers=headers)).status == 200
 
 
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/jsonl", "json", "multipart/form-data; x=y"]
 )
-def test_other_content_types_are_refused(content_type: str) -> None:
+async def test_other_content_types_are_refused(content_type: str) -> None:
     """415; the message says what to send. The body is not read."""
+    stage = Stage()
+    client = Client(b"1", headers=[(b"content-type", content_type.encode())], said=True)
 
-    async def scenario() -> None:
-        stage = Stage()
-        client = Client(b"1", headers=[(b"content-type", content_type.encode())], said=True)
+    reply = await stage.post(client)
 
-        reply = await stage.post(client)
-
-        assert reply is not None
-        name = content_type.partition(";")[0]
-        message = f"content type {name!r} is not accepted; send application/json"
-        assert detail(reply, 415) == message
-        assert client.sent == 0
-        assert (stage.counted(415), stage.runner.jobs) == (1, [])
-
-    run(scenario())
+    assert reply is not None
+    name = content_type.partition(";")[0]
+    message = f"content type {name!r} is not accepted; send application/json"
+    assert detail(reply, 415) == message
+    assert client.sent == 0
+    assert (stage.counted(415), stage.runner.jobs) == (1, [])
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"1 2", b"[1],[2]"])
-def test_a_malformed_body_is_refused(body: bytes) -> None:
+async def test_a_malformed_body_is_refused(body: bytes) -> None:
     """400 with the reason, without a worker."""
+    stage = Stage(workers=0)
 
-    async def scenario() -> None:
-        stage = Stage(workers=0)
-
-        assert detail(await stage.reply(body), 400).startswith("the body is not valid JSON: ")
-        assert (stage.counted(400), stage.runner.jobs) == (1, [])
-
-    run(scenario())
+    assert detail(await stage.reply(body), 400).startswith("the body is not valid JSON: ")
+    assert (stage.counted(400), stage.runner.jobs) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -184,92 +148,68 @@ def test_a_malformed_body_is_refused(body: bytes) -> None:
     ],
     ids=["said", "unsaid", "two pieces", "many pieces", "first piece"],
 )
-def test_a_body_over_the_limit_is_refused(pieces: tuple[bytes, ...], said: bool) -> None:
+async def test_a_body_over_the_limit_is_refused(pieces: tuple[bytes, ...], said: bool) -> None:
     """413 as early as possible; the rest is not read, so the connection closes."""
+    stage = Stage()
+    client = Client(*pieces, said=said)
 
-    async def scenario() -> None:
-        stage = Stage()
-        client = Client(*pieces, said=said)
+    reply = await stage.post(client)
 
-        reply = await stage.post(client)
-
-        assert reply is not None
-        assert detail(reply, 413) == "the body is over the limit of 100 bytes"
-        assert reply.headers["connection"] == "close"
-        sizes = itertools.accumulate(map(len, pieces))
-        assert client.sent == (0 if said else 1 + [size > 100 for size in sizes].index(True))
-        assert (stage.counted(413), stage.runner.jobs) == (1, [])
-
-    run(scenario())
+    assert reply is not None
+    assert detail(reply, 413) == "the body is over the limit of 100 bytes"
+    assert reply.headers["connection"] == "close"
+    sizes = itertools.accumulate(map(len, pieces))
+    assert client.sent == (0 if said else 1 + [size > 100 for size in sizes].index(True))
+    assert (stage.counted(413), stage.runner.jobs) == (1, [])
 
 
 @pytest.mark.parametrize("said", [True, False])
 @pytest.mark.parametrize("pieces", [(b"1" * 100,), (b"1" * 60, b"1" * 40)])
-def test_a_body_of_the_limit_is_accepted(pieces: tuple[bytes, ...], said: bool) -> None:
+async def test_a_body_of_the_limit_is_accepted(pieces: tuple[bytes, ...], said: bool) -> None:
     """The limit itself is not over the limit."""
+    reply = await Stage().post(Client(*pieces, said=said))
 
-    async def scenario() -> None:
-        reply = await Stage().post(Client(*pieces, said=said))
-
-        assert reply is not None
-        assert reply.status == 200
-
-    run(scenario())
+    assert reply is not None
+    assert reply.status == 200
 
 
 @pytest.mark.parametrize("value", ["0", "-5", "soon", "", "nan", "5 ms"])
-def test_a_wrong_client_timeout_is_refused(value: str) -> None:
+async def test_a_wrong_client_timeout_is_refused(value: str) -> None:
     """400; the message says what the header must be."""
+    reply = await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value.encode())])
 
-    async def scenario() -> None:
-        reply = await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value.encode())])
-
-        message = f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value!r}"
-        assert detail(reply, 400) == message
-
-    run(scenario())
+    message = f"X-Request-Timeout-Ms must be a number of milliseconds above 0, got {value!r}"
+    assert detail(reply, 400) == message
 
 
 @pytest.mark.parametrize("value", [b"10000", b"2.5e4", b"inf"])
-def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> None:
+async def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> None:
     """The header is ignored."""
-
-    async def scenario() -> None:
-        assert (await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value)])).status == 200
-
-    run(scenario())
+    assert (await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value)])).status == 200
 
 
-def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
+async def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
     """The dispatcher uses costs; clients and metrics count rows."""
+    stage = Stage(cost="n", rules=replace(RULES, max_batch_rows=10))
 
-    async def scenario() -> None:
-        stage = Stage(cost="n", rules=replace(RULES, max_batch_rows=10))
+    replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (6, 4, 1, 50, 9)))
 
-        replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (6, 4, 1, 50, 9)))
-
-        assert [job.costs for job in stage.runner.jobs] == [[6, 4], [1], [50], [9]]
-        assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
-        assert stage.metrics.registry.get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
-
-    run(scenario())
+    assert [job.costs for job in stage.runner.jobs] == [[6, 4], [1], [50], [9]]
+    assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
+    assert stage.metrics.registry.get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
 
 
-def test_a_body_that_cannot_be_weighed_is_refused() -> None:
+async def test_a_body_that_cannot_be_weighed_is_refused() -> None:
     """400 with the reason; other requests are answered."""
+    stage = Stage(cost="n")
 
-    async def scenario() -> None:
-        stage = Stage(cost="n")
+    bad, good = await asyncio.gather(stage.reply(b'{"m": 1}'), stage.reply(b'{"n": 1}'))
 
-        bad, good = await asyncio.gather(stage.reply(b'{"m": 1}'), stage.reply(b'{"n": 1}'))
-
-        assert detail(bad, 400) == "a row lacks the field 'n', by which it is weighed"
-        assert good.status == 200
-
-    run(scenario())
+    assert detail(bad, 400) == "a row lacks the field 'n', by which it is weighed"
+    assert good.status == 200
 
 
-def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dispatcher recognizes returning clients by it."""
     sources = []
     submit = Dispatcher.submit
@@ -280,12 +220,9 @@ def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Dispatcher, "submit", listening)
 
-    async def scenario() -> None:
-        stage = Stage()
-        for connection in (first := Connection(stage.server), Connection(stage.server), first):
-            connection.send(request(b"1"))
-            await turns()
-
-    run(scenario())
+    stage = Stage()
+    for connection in (first := Connection(stage.server), Connection(stage.server), first):
+        connection.send(request(b"1"))
+        await turns()
     one, other, again = sources
     assert one == again != other

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.gateway.client import JSON, Client, Connection, request
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from tests.gateway.stage import RULES, Stage, detail
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
@@ -21,37 +21,31 @@ from uncork_workers.wire.schema import JSON as JSON_TYPE
 
 
 @pytest.mark.parametrize(("status", "told"), [(400, 400), (500, 500), (418, 418), (499, 499)])
-def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
+async def test_the_workers_refusals_are_passed_on(status: int, told: int) -> None:
     """The client gets the worker's status and reason."""
+    stage = Stage()
+    stage.runner.reply = lambda body: HandlerResult(status if body == b"1" else 200, "é".encode())
 
-    async def scenario() -> None:
-        stage = Stage()
-        stage.runner.reply = lambda body: HandlerResult(status if body == b"1" else 200, "é".encode())
+    refused, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
 
-        refused, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
-
-        assert detail(refused, told) == "é"
-        assert "x-batch-id" not in refused.headers
-        assert answered.status == 200
-        assert (stage.counted(told), stage.counted(200)) == (1, 1)
-
-    run(scenario())
+    assert detail(refused, told) == "é"
+    assert "x-batch-id" not in refused.headers
+    assert answered.status == 200
+    assert (stage.counted(told), stage.counted(200)) == (1, 1)
 
 
-def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The worker broke its contract; the log says how. The rest of the batch is answered."""
+    stage = Stage()
+    stage.runner.reply = lambda body: HandlerResult(400 if body == b"1" else 200, b"\xff")
 
-    async def scenario() -> None:
-        stage = Stage()
-        stage.runner.reply = lambda body: HandlerResult(400 if body == b"1" else 200, b"\xff")
+    failed, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
 
-        failed, answered = await asyncio.gather(stage.reply(b"1"), stage.reply(b"2"))
-
-        assert detail(failed, 500).startswith("internal error; error id ")
-        assert (answered.status, answered.body) == (200, b"\xff")
-        assert (stage.counted(500), stage.counted(200)) == (1, 1)
-
-    run(scenario())
+    assert detail(failed, 500).startswith("internal error; error id ")
+    assert (answered.status, answered.body) == (200, b"\xff")
+    assert (stage.counted(500), stage.counted(200)) == (1, 1)
     assert "UnicodeDecodeError" in caplog.text
 
 
@@ -67,217 +61,171 @@ def test_a_reason_that_is_not_utf_8_is_500_for_its_client_alone(caplog: pytest.L
         (HandlerResult(200, b"1"), KeyError("ours"), {500: 1}),
     ],
 )
-def test_an_error_is_counted_as_one(
+async def test_an_error_is_counted_as_one(
     reply: HandlerResult, error: Exception | None, counted: dict[int, int]
 ) -> None:
     """A 5xx that is not the gateway's refusal counts; a client's error does not."""
+    stage = Stage(rules=replace(RULES, idempotent=False))
+    stage.runner.reply, stage.runner.error = lambda body: reply, error
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, idempotent=False))
-        stage.runner.reply, stage.runner.error = lambda body: reply, error
+    await stage.reply(b"1")
 
-        await stage.reply(b"1")
-
-        assert stage.metrics.api("echo").errors == counted
-
-    run(scenario())
+    assert stage.metrics.api("echo").errors == counted
 
 
-def test_a_refusal_is_not_an_error() -> None:
+async def test_a_refusal_is_not_an_error() -> None:
     """503 and the 504 of a client's own deadline do not count; the 504 of a hanging batch does."""
+    impatient = Stage()
+    impatient.runner.gate.clear()
+    running = impatient.post(Client(b"1", headers=[JSON]))
+    await turns()
+    late = await impatient.reply(b"2", headers=[JSON, (b"x-request-timeout-ms", b"1")])
+    nobody = Stage(workers=0)
+    unavailable = await nobody.reply(b"1")
+    hanging = Stage(rules=replace(RULES, timeout_s=0.01))
+    hanging.runner.gate.clear()
+    timed_out = await hanging.reply(b"1")
+    running.cancel()
 
-    async def scenario() -> None:
-        impatient = Stage()
-        impatient.runner.gate.clear()
-        running = impatient.post(Client(b"1", headers=[JSON]))
-        await turns()
-        late = await impatient.reply(b"2", headers=[JSON, (b"x-request-timeout-ms", b"1")])
-        nobody = Stage(workers=0)
-        unavailable = await nobody.reply(b"1")
-        hanging = Stage(rules=replace(RULES, timeout_s=0.01))
-        hanging.runner.gate.clear()
-        timed_out = await hanging.reply(b"1")
-        running.cancel()
-
-        assert [reply.status for reply in (late, unavailable, timed_out)] == [504, 503, 504]
-        counted = [stage.metrics.api("echo").errors for stage in (impatient, nobody, hanging)]
-        assert counted == [{}, {}, {504: 1}]
-
-    run(scenario())
+    assert [reply.status for reply in (late, unavailable, timed_out)] == [504, 503, 504]
+    counted = [stage.metrics.api("echo").errors for stage in (impatient, nobody, hanging)]
+    assert counted == [{}, {}, {504: 1}]
 
 
-def test_a_worker_that_dies_is_502() -> None:
+async def test_a_worker_that_dies_is_502() -> None:
     """The batch may not be repeated."""
+    stage = Stage(rules=replace(RULES, idempotent=False))
+    stage.runner.error = WorkerLost("worker 0 died")
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, idempotent=False))
-        stage.runner.error = WorkerLost("worker 0 died")
-
-        assert detail(await stage.reply(b"1"), 502) == "the worker died while it ran this request"
-
-    run(scenario())
+    assert detail(await stage.reply(b"1"), 502) == "the worker died while it ran this request"
 
 
-def test_a_batch_past_its_timeout_is_504() -> None:
+async def test_a_batch_past_its_timeout_is_504() -> None:
     """The message says whose timeout it was."""
+    stage = Stage(rules=replace(RULES, timeout_s=0.01))
+    stage.runner.gate.clear()
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, timeout_s=0.01))
-        stage.runner.gate.clear()
-
-        assert detail(await stage.reply(b"1"), 504) == "the batch ran past the timeout of this api"
-
-    run(scenario())
+    assert detail(await stage.reply(b"1"), 504) == "the batch ran past the timeout of this api"
 
 
-def test_no_worker_is_503() -> None:
+async def test_no_worker_is_503() -> None:
     """With the time after which it makes sense to try again."""
+    reply = await Stage(workers=0).reply(b"1")
 
-    async def scenario() -> None:
-        reply = await Stage(workers=0).reply(b"1")
-
-        assert detail(reply, 503) == "no worker is ready"
-        assert reply.headers["retry-after"] == "1"
-
-    run(scenario())
+    assert detail(reply, 503) == "no worker is ready"
+    assert reply.headers["retry-after"] == "1"
 
 
-def test_a_full_queue_is_503() -> None:
+async def test_a_full_queue_is_503() -> None:
     """Requests that are queued already are answered."""
+    stage = Stage(rules=replace(RULES, max_queue_rows=1))
+    stage.runner.gate.clear()
+    running = stage.post(Client(b"1"))
+    await turns()
+    queued = stage.post(Client(b"2"))
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, max_queue_rows=1))
-        stage.runner.gate.clear()
-        running = stage.post(Client(b"1"))
-        await turns()
-        queued = stage.post(Client(b"2"))
-        await turns()
+    refused = await stage.reply(b"3")
+    stage.runner.gate.set()
 
-        refused = await stage.reply(b"3")
-        stage.runner.gate.set()
-
-        assert detail(refused, 503) == "overloaded: the queue of this api is full"
-        assert int(refused.headers["retry-after"]) >= 1
-        assert [reply.status for reply in await asyncio.gather(running, queued) if reply] == [200, 200]
-
-    run(scenario())
+    assert detail(refused, 503) == "overloaded: the queue of this api is full"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert [reply.status for reply in await asyncio.gather(running, queued) if reply] == [200, 200]
 
 
-def test_clients_share_a_full_queue_by_a_header() -> None:
+async def test_clients_share_a_full_queue_by_a_header() -> None:
     """The newest request of the largest flow is shed; requests without the header are one flow."""
+    stage = Stage(rules=replace(RULES, max_queue_rows=4, fair=True), fair_by=b"x-tenant")
+    stage.runner.gate.clear()
+    running = stage.post(Client(b"0"))
+    await turns()
+    queued = [stage.post(Client(b"%d" % number)) for number in (1, 2, 3)]
+    queued.append(stage.post(Client(b"4", headers=[JSON, (b"X-Tenant", b"b")])))
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, max_queue_rows=4, fair=True), fair_by=b"x-tenant")
-        stage.runner.gate.clear()
-        running = stage.post(Client(b"0"))
-        await turns()
-        queued = [stage.post(Client(b"%d" % number)) for number in (1, 2, 3)]
-        queued.append(stage.post(Client(b"4", headers=[JSON, (b"X-Tenant", b"b")])))
-        await turns()
+    quiet = stage.post(Client(b"5", headers=[JSON, (b"x-Tenant", b"b")]))
+    await turns()
+    too_many = await stage.reply(b"6", headers=[JSON, (b"x-tenant", b"b")])
+    stage.runner.gate.set()
 
-        quiet = stage.post(Client(b"5", headers=[JSON, (b"x-Tenant", b"b")]))
-        await turns()
-        too_many = await stage.reply(b"6", headers=[JSON, (b"x-tenant", b"b")])
-        stage.runner.gate.set()
-
-        replies = [reply for reply in await asyncio.gather(running, *queued, quiet) if reply]
-        assert [reply.status for reply in replies] == [200, 200, 200, 503, 200, 200]
-        assert too_many.status == 503
-
-    run(scenario())
+    replies = [reply for reply in await asyncio.gather(running, *queued, quiet) if reply]
+    assert [reply.status for reply in replies] == [200, 200, 200, 503, 200, 200]
+    assert too_many.status == 503
 
 
-def test_draining_is_503() -> None:
+async def test_draining_is_503() -> None:
     """A load balancer sends the client elsewhere."""
+    stage = Stage()
+    await stage.dispatcher.drain()
 
-    async def scenario() -> None:
-        stage = Stage()
-        await stage.dispatcher.drain()
-
-        assert detail(await stage.reply(b"1"), 503) == "the server is shutting down"
-
-    run(scenario())
+    assert detail(await stage.reply(b"1"), 503) == "the server is shutting down"
 
 
-def test_a_client_timeout_that_passes_while_queued_is_504() -> None:
+async def test_a_client_timeout_that_passes_while_queued_is_504() -> None:
     """The row is not executed; rows of other requests are."""
+    stage = Stage(rules=replace(RULES, goal_s=50))
+    stage.runner.gate.clear()
+    running = stage.post(Client(b"1"))
+    await turns()
+    queued = stage.post(Client(b"2"))
 
-    async def scenario() -> None:
-        stage = Stage(rules=replace(RULES, goal_s=50))
-        stage.runner.gate.clear()
-        running = stage.post(Client(b"1"))
-        await turns()
-        queued = stage.post(Client(b"2"))
+    hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"20")])
+    stage.runner.gate.set()
+    await asyncio.gather(running, queued)
 
-        hasty = await stage.reply(b"3", headers=[JSON, (b"x-request-timeout-ms", b"20")])
-        stage.runner.gate.set()
-        await asyncio.gather(running, queued)
-
-        assert detail(hasty, 504) == "the time that X-Request-Timeout-Ms allows has passed"
-        assert stage.runner.batches == [[b"1"], [b"2"]]
-
-    run(scenario())
+    assert detail(hasty, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+    assert stage.runner.batches == [[b"1"], [b"2"]]
 
 
-def test_a_client_that_leaves_while_queued_is_taken_out() -> None:
+async def test_a_client_that_leaves_while_queued_is_taken_out() -> None:
     """Its row is not executed, others are answered, and it counts as 499."""
+    stage = Stage()
+    stage.runner.gate.clear()
+    running = stage.post(Client(b"1"))
+    await turns()
+    leaver = Client(b"3")
+    before, leaving, after = (stage.post(client) for client in (Client(b"2"), leaver, Client(b"4")))
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        stage.runner.gate.clear()
-        running = stage.post(Client(b"1"))
-        await turns()
-        leaver = Client(b"3")
-        before, leaving, after = (stage.post(client) for client in (Client(b"2"), leaver, Client(b"4")))
-        await turns()
+    leaver.leave()
+    assert await leaving is None
+    stage.runner.gate.set()
+    replies = await asyncio.gather(running, before, after)
 
-        leaver.leave()
-        assert await leaving is None
-        stage.runner.gate.set()
-        replies = await asyncio.gather(running, before, after)
-
-        assert stage.runner.batches == [[b"1"], [b"2", b"4"]]
-        assert [reply and reply.body for reply in replies] == [b"1", b"2", b"4"]
-        assert (stage.counted(499), stage.counted(200)) == (1, 3)
-
-    run(scenario())
+    assert stage.runner.batches == [[b"1"], [b"2", b"4"]]
+    assert [reply and reply.body for reply in replies] == [b"1", b"2", b"4"]
+    assert (stage.counted(499), stage.counted(200)) == (1, 3)
 
 
-def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
+async def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
     """Its row is executed; the others in the batch get their own replies."""
+    stage = Stage()
+    stage.runner.gate.clear()
+    leaver = Client(b"1")
+    leaving, staying = stage.post(leaver), stage.post(Client(b"2"))
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        stage.runner.gate.clear()
-        leaver = Client(b"1")
-        leaving, staying = stage.post(leaver), stage.post(Client(b"2"))
-        await turns()
+    leaver.leave()
+    assert await leaving is None
+    stage.runner.gate.set()
 
-        leaver.leave()
-        assert await leaving is None
-        stage.runner.gate.set()
-
-        reply = await staying
-        assert reply is not None
-        assert (reply.body, stage.runner.batches) == (b"2", [[b"1", b"2"]])
-        assert (await stage.reply(b"3")).status == 200  # the worker is free again
-
-    run(scenario())
+    reply = await staying
+    assert reply is not None
+    assert (reply.body, stage.runner.batches) == (b"2", [[b"1", b"2"]])
+    assert (await stage.reply(b"3")).status == 200  # the worker is free again
 
 
 @pytest.mark.parametrize("pieces", [(), (b"[1]",), (b"[1]", b"")])
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(pieces: tuple[bytes, ...]) -> None:
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(
+    pieces: tuple[bytes, ...],
+) -> None:
     """Nothing is executed for half a body."""
+    stage = Stage()
+    leaver = Client(*pieces, unfinished=True)
+    leaver.leave()
 
-    async def scenario() -> None:
-        stage = Stage()
-        leaver = Client(*pieces, unfinished=True)
-        leaver.leave()
-
-        assert await stage.post(leaver) is None
-        assert (stage.counted(499), stage.runner.jobs) == (1, [])
-
-    run(scenario())
+    assert await stage.post(leaver) is None
+    assert (stage.counted(499), stage.runner.jobs) == (1, [])
 
 
 class BrokenTally(ApiTally):
@@ -288,20 +236,18 @@ class BrokenTally(ApiTally):
         raise ZeroDivisionError("a secret of ours")
 
 
-def test_a_fault_of_ours_after_the_reply_sends_no_second_reply(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_of_ours_after_the_reply_sends_no_second_reply(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The client would take a second reply for that to its next request."""
+    stage = Stage()
+    stage.route.tally = BrokenTally()
+    connection = Connection(stage.server)
+    connection.send(request(b"1"))
+    await turns()
 
-    async def scenario() -> None:
-        stage = Stage()
-        stage.route.tally = BrokenTally()
-        connection = Connection(stage.server)
-        connection.send(request(b"1"))
-        await turns()
-
-        assert [reply.status for reply in connection.replies()] == [200]
-        assert not connection.closed
-
-    run(scenario())
+    assert [reply.status for reply in connection.replies()] == [200]
+    assert not connection.closed
     assert "ZeroDivisionError: a secret of ours" in caplog.text
 
 
@@ -327,16 +273,12 @@ class BrokenCodec:
         return rows
 
 
-def test_a_fault_of_ours_is_500_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_of_ours_is_500_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
     """The client gets an id and no details; the log has the same id and the traceback."""
-
-    async def scenario() -> str:
-        stage = Stage(codec=BrokenCodec())
-        text = detail(await stage.reply(b"1"), 500)
-        assert stage.counted(500) == 1
-        return text
-
-    told = run(scenario())
+    stage = Stage(codec=BrokenCodec())
+    text = detail(await stage.reply(b"1"), 500)
+    assert stage.counted(500) == 1
+    told = text
 
     match = re.fullmatch(r"internal error; error id (\w{12})", told)
     assert match is not None

@@ -13,51 +13,44 @@ from starlette.types import Receive, Scope, Send
 from tests.gateway.backends.fake_server import Reply as Answer
 from tests.gateway.backends.fake_server import fake_server
 from tests.gateway.proxy_stage import Model, error, proxy, served
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST"])
-def test_a_request_goes_on_as_it_came(method: str) -> None:
+async def test_a_request_goes_on_as_it_came(method: str) -> None:
     """Method, path, query, headers and body are the same, except hop-by-hop headers."""
     target = "/a%2Fb//%7e/ready?x=%20&y=a+b&&z='"
     body = bytes(range(256))
     own = [("X-Two", "1"), ("x-two", "2"), ("Accept-Encoding", "br"), ("Cookie", "a=1"), ("User-Agent", "me")]
     hop = [("Connection", "x-hop, keep-alive"), ("X-Hop", "1"), ("TE", "trailers"), ("Host", "elsewhere")]
 
-    async def scenario() -> None:
-        model = Model(lambda call: Answer(b"done", 200))
-        async with served(model) as url, proxy(url) as on:
-            sent = httpx.Request(method, on.http.base_url, headers=own + hop, content=body)
-            sent.extensions["target"] = target.encode()
-            reply = await on.http.send(sent)
+    model = Model(lambda call: Answer(b"done", 200))
+    async with served(model) as url, proxy(url) as on:
+        sent = httpx.Request(method, on.http.base_url, headers=own + hop, content=body)
+        sent.extensions["target"] = target.encode()
+        reply = await on.http.send(sent)
 
-            assert (reply.status_code, reply.content) == (200, b"done")
-            [call] = model.calls
-            assert (call.method, call.target, call.body) == (method.encode(), target.encode(), body)
-            assert sorted(call.headers) == sorted(
-                [(name.lower().encode(), value.encode()) for name, value in own]
-                + [(b"content-length", b"256"), (b"host", url.removeprefix("http://").encode())]
-            )
-
-    run(scenario())
+        assert (reply.status_code, reply.content) == (200, b"done")
+        [call] = model.calls
+        assert (call.method, call.target, call.body) == (method.encode(), target.encode(), body)
+        assert sorted(call.headers) == sorted(
+            [(name.lower().encode(), value.encode()) for name, value in own]
+            + [(b"content-length", b"256"), (b"host", url.removeprefix("http://").encode())]
+        )
 
 
-def test_a_request_without_a_body_has_none() -> None:
+async def test_a_request_without_a_body_has_none() -> None:
     """No header declares one, either."""
+    model = Model(lambda call: Answer(b"", 200))
+    async with served(model) as url, proxy(url) as on:
+        await on.http.get("/x")
 
-    async def scenario() -> None:
-        model = Model(lambda call: Answer(b"", 200))
-        async with served(model) as url, proxy(url) as on:
-            await on.http.get("/x")
-
-            names = {name for name, _ in model.calls[0].headers}
-            assert not names & {b"content-length", b"transfer-encoding", b"content-type"}
-
-    run(scenario())
+        names = {name for name, _ in model.calls[0].headers}
+        assert not names & {b"content-length", b"transfer-encoding", b"content-type"}
 
 
 @pytest.mark.parametrize("status", [200, 207, 302, 404, 418, 500])
-def test_an_answer_comes_back_as_it_is(status: int) -> None:
+async def test_an_answer_comes_back_as_it_is(status: int) -> None:
     """Status, headers and body are the same; redirects and cookies are relayed."""
     headers = (
         (b"set-cookie", b"a=1"),
@@ -67,75 +60,58 @@ def test_an_answer_comes_back_as_it_is(status: int) -> None:
         (b"x-empty", b""),
     )
 
-    async def scenario() -> None:
-        model = Model(
-            lambda call: Answer(b"\x00\xffnot gzip", status, (*headers, (b"content-length", b"10")))
-        )
-        async with served(model) as url, proxy(url) as on:
-            for _ in range(2):
-                async with on.http.stream("GET", "/x", headers={"cookie": ""}) as reply:
-                    body = b"".join([piece async for piece in reply.aiter_raw()])
-                on.http.cookies.clear()
+    model = Model(lambda call: Answer(b"\x00\xffnot gzip", status, (*headers, (b"content-length", b"10"))))
+    async with served(model) as url, proxy(url) as on:
+        for _ in range(2):
+            async with on.http.stream("GET", "/x", headers={"cookie": ""}) as reply:
+                body = b"".join([piece async for piece in reply.aiter_raw()])
+            on.http.cookies.clear()
 
-                assert (reply.status_code, body) == (status, b"\x00\xffnot gzip")
-                got = [header for header in reply.headers.raw if header[0] not in (b"date", b"server")]
-                assert sorted(got) == sorted([*headers, (b"content-length", b"10")])
-            assert {call.header(b"cookie") for call in model.calls} <= {b"", None}
-
-    run(scenario())
+            assert (reply.status_code, body) == (status, b"\x00\xffnot gzip")
+            got = [header for header in reply.headers.raw if header[0] not in (b"date", b"server")]
+            assert sorted(got) == sorted([*headers, (b"content-length", b"10")])
+        assert {call.header(b"cookie") for call in model.calls} <= {b"", None}
 
 
 @pytest.mark.parametrize(
     ("method", "status", "promised"), [("HEAD", 200, 7), ("HEAD", 404, 0), ("GET", 304, 7), ("GET", 304, 0)]
 )
-def test_an_answer_without_its_body(method: str, status: int, promised: int) -> None:
+async def test_an_answer_without_its_body(method: str, status: int, promised: int) -> None:
     """A reply to HEAD declares the body's length; the connection stays usable."""
+    answer = Answer(b"", status, ((b"etag", b"1"),), missing=promised)
+    async with fake_server(lambda call: answer) as server, proxy(server.url) as on:
+        for _ in range(2):
+            reply = await on.http.request(method, "/x")
 
-    async def scenario() -> None:
-        answer = Answer(b"", status, ((b"etag", b"1"),), missing=promised)
-        async with fake_server(lambda call: answer) as server, proxy(server.url) as on:
-            for _ in range(2):
-                reply = await on.http.request(method, "/x")
-
-                assert (reply.status_code, reply.content) == (status, b"")
-                assert reply.headers["etag"] == "1"
-                assert reply.headers.get("content-length") == (None if status == 304 else str(promised))
-            assert server.calls[0].method == method.encode()
-
-    run(scenario())
+            assert (reply.status_code, reply.content) == (status, b"")
+            assert reply.headers["etag"] == "1"
+            assert reply.headers.get("content-length") == (None if status == 304 else str(promised))
+        assert server.calls[0].method == method.encode()
 
 
-def test_no_content() -> None:
+async def test_no_content() -> None:
     """204 has neither a body nor a length."""
+    model = Model(lambda call: Answer(b"", 204))
+    async with served(model) as url, proxy(url) as on:
+        reply = await on.http.delete("/x")
 
-    async def scenario() -> None:
-        model = Model(lambda call: Answer(b"", 204))
-        async with served(model) as url, proxy(url) as on:
-            reply = await on.http.delete("/x")
-
-            assert (reply.status_code, reply.content) == (204, b"")
-            assert not {"content-length", "transfer-encoding"} & reply.headers.keys()
-
-    run(scenario())
+        assert (reply.status_code, reply.content) == (204, b"")
+        assert not {"content-length", "transfer-encoding"} & reply.headers.keys()
 
 
-def test_spaces_around_values_are_no_reason_to_refuse() -> None:
+async def test_spaces_around_values_are_no_reason_to_refuse() -> None:
     """Some clients send them; they are dropped."""
+    model = Model(lambda call: Answer(b"done", 200))
+    async with served(model) as url, proxy(url) as on:
+        reader, writer = await asyncio.open_connection("127.0.0.1", on.port)
+        writer.write(b"PUT /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\n")
+        writer.write(b"x-a: 1 \t\r\ncontent-length: 2 \r\n\r\nab")
+        reply = await reader.read()
+        writer.close()
+        await writer.wait_closed()
 
-    async def scenario() -> None:
-        model = Model(lambda call: Answer(b"done", 200))
-        async with served(model) as url, proxy(url) as on:
-            reader, writer = await asyncio.open_connection("127.0.0.1", on.port)
-            writer.write(b"PUT /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\n")
-            writer.write(b"x-a: 1 \t\r\ncontent-length: 2 \r\n\r\nab")
-            reply = await reader.read()
-            writer.close()
-            await writer.wait_closed()
-
-            assert reply.startswith(b"HTTP/1.1 200 ")
-            assert (model.calls[0].header(b"x-a"), model.calls[0].body) == (b"1", b"ab")
-
-    run(scenario())
+        assert reply.startswith(b"HTTP/1.1 200 ")
+        assert (model.calls[0].header(b"x-a"), model.calls[0].body) == (b"1", b"ab")
 
 
 # Piece by piece
@@ -171,155 +147,119 @@ class Pieces:
 
 
 @pytest.mark.parametrize("path", ["/v2/models/m/generate_stream", "/v1/chat/completions"])
-def test_an_answer_comes_piece_by_piece(path: str) -> None:
+async def test_an_answer_comes_piece_by_piece(path: str) -> None:
     """Each before the next one is sent."""
-
-    async def scenario() -> None:
-        server = Pieces()
-        async with (
-            served(server) as url,
-            proxy(url) as on,
-            on.http.stream("POST", path, json={"stream": True}) as reply,
-        ):
-            assert reply.headers["content-type"] == "text/event-stream"
-            pieces = reply.aiter_raw()
-            for piece in (b"data: 1\n\n", b"data: 2\n\n"):
-                server.wanted.put_nowait(piece)
-                assert await anext(pieces) == piece
-            server.wanted.put_nowait(b"")
-            assert [piece async for piece in pieces] == []
-
-    run(scenario())
-
-
-def test_a_request_goes_piece_by_piece() -> None:
-    """The server has the first before the client sends the next."""
-
-    async def scenario() -> None:
-        server = Pieces()
+    server = Pieces()
+    async with (
+        served(server) as url,
+        proxy(url) as on,
+        on.http.stream("POST", path, json={"stream": True}) as reply,
+    ):
+        assert reply.headers["content-type"] == "text/event-stream"
+        pieces = reply.aiter_raw()
+        for piece in (b"data: 1\n\n", b"data: 2\n\n"):
+            server.wanted.put_nowait(piece)
+            assert await anext(pieces) == piece
         server.wanted.put_nowait(b"")
-
-        async def body() -> AsyncIterator[bytes]:
-            for piece in (b"one", b"two"):
-                yield piece
-                assert await server.got.get() == piece
-
-        async with served(server) as url, proxy(url) as on:
-            reply = await on.http.post("/x", content=body())
-
-            assert (reply.status_code, reply.content) == (200, b"")
-
-    run(scenario())
+        assert [piece async for piece in pieces] == []
 
 
-def test_a_client_who_leaves_a_stream_has_it_closed() -> None:
+async def test_a_request_goes_piece_by_piece() -> None:
+    """The server has the first before the client sends the next."""
+    server = Pieces()
+    server.wanted.put_nowait(b"")
+
+    async def body() -> AsyncIterator[bytes]:
+        for piece in (b"one", b"two"):
+            yield piece
+            assert await server.got.get() == piece
+
+    async with served(server) as url, proxy(url) as on:
+        reply = await on.http.post("/x", content=body())
+
+        assert (reply.status_code, reply.content) == (200, b"")
+
+
+async def test_a_client_who_leaves_a_stream_has_it_closed() -> None:
     """The server's work would be for nobody."""
-
-    async def scenario() -> None:
-        server = Pieces()
-        async with served(server) as url, proxy(url) as on:
-            async with on.http.stream("GET", "/x") as reply:
-                server.wanted.put_nowait(b"first")
-                assert await anext(reply.aiter_raw()) == b"first"
-            await server.left.wait()
-
-    run(scenario())
+    server = Pieces()
+    async with served(server) as url, proxy(url) as on:
+        async with on.http.stream("GET", "/x") as reply:
+            server.wanted.put_nowait(b"first")
+            assert await anext(reply.aiter_raw()) == b"first"
+        await server.left.wait()
 
 
 @pytest.mark.parametrize("body", [b"", b"content-length: 2\r\n\r\nab"])
-def test_a_client_who_leaves_before_the_answer_has_the_call_closed(body: bytes) -> None:
+async def test_a_client_who_leaves_before_the_answer_has_the_call_closed(body: bytes) -> None:
     """This holds after its body is complete, if it has one."""
+    async with fake_server(lambda call: None) as server, proxy(server.url) as on:
+        _, writer = await asyncio.open_connection("127.0.0.1", on.port)
+        writer.write(b"POST /x HTTP/1.1\r\nhost: a\r\n" + (body or b"\r\n"))
+        await server.called.wait()
+        writer.close()
+        await writer.wait_closed()
+        await server.hung_up.wait()
 
-    async def scenario() -> None:
-        async with fake_server(lambda call: None) as server, proxy(server.url) as on:
-            _, writer = await asyncio.open_connection("127.0.0.1", on.port)
-            writer.write(b"POST /x HTTP/1.1\r\nhost: a\r\n" + (body or b"\r\n"))
-            await server.called.wait()
-            writer.close()
-            await writer.wait_closed()
-            await server.hung_up.wait()
-
-            assert [call.body for call in server.calls] == [body[-2:]]
-
-    run(scenario())
+        assert [call.body for call in server.calls] == [body[-2:]]
 
 
-def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
+async def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
     """The server sees that the body ends early."""
-
-    async def scenario() -> None:
-        server = Pieces()
-        server.wanted.put_nowait(b"")
-        async with served(server) as url, proxy(url) as on:
-            _, writer = await asyncio.open_connection("127.0.0.1", on.port)
-            writer.write(b"PUT /x HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nabc")
-            assert await server.got.get() == b"abc"
-            writer.close()
-            await writer.wait_closed()
-            await server.left.wait()
-
-    run(scenario())
+    server = Pieces()
+    server.wanted.put_nowait(b"")
+    async with served(server) as url, proxy(url) as on:
+        _, writer = await asyncio.open_connection("127.0.0.1", on.port)
+        writer.write(b"PUT /x HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nabc")
+        assert await server.got.get() == b"abc"
+        writer.close()
+        await writer.wait_closed()
+        await server.left.wait()
 
 
 # How it can fail
 
 
-def test_without_a_healthy_server_it_is_503() -> None:
+async def test_without_a_healthy_server_it_is_503() -> None:
     """The error has the form of the servers, with Retry-After."""
+    async with fake_server(lambda call: None) as server:
+        await server.stop()
+        async with proxy(server.url, healthy=False) as on:
+            reply = await on.http.get("/x")
 
-    async def scenario() -> None:
-        async with fake_server(lambda call: None) as server:
-            await server.stop()
-            async with proxy(server.url, healthy=False) as on:
-                reply = await on.http.get("/x")
-
-                assert error(reply, 503) == "no server is healthy"
-                assert reply.headers["retry-after"] == "1"
-
-    run(scenario())
+            assert error(reply, 503) == "no server is healthy"
+            assert reply.headers["retry-after"] == "1"
 
 
-def test_a_server_that_has_gone_is_502() -> None:
+async def test_a_server_that_has_gone_is_502() -> None:
     """The message says what happened."""
+    async with fake_server(lambda call: None) as server, proxy(server.url) as on:
+        await server.stop()
 
-    async def scenario() -> None:
-        async with fake_server(lambda call: None) as server, proxy(server.url) as on:
-            await server.stop()
+        message = error(await on.http.get("/x"), 502)
 
-            message = error(await on.http.get("/x"), 502)
-
-            assert message.startswith("the server does not answer: ConnectError")
-
-    run(scenario())
+        assert message.startswith("the server does not answer: ConnectError")
 
 
-def test_a_silent_server_is_504() -> None:
+async def test_a_silent_server_is_504() -> None:
     """It has the time of a call; then its connection is closed."""
+    async with fake_server(lambda call: None) as server, proxy(server.url, timeout_s=0.02) as on:
+        message = error(await on.http.get("/x"), 504)
+        await server.hung_up.wait()
 
-    async def scenario() -> None:
-        async with fake_server(lambda call: None) as server, proxy(server.url, timeout_s=0.02) as on:
-            message = error(await on.http.get("/x"), 504)
-            await server.hung_up.wait()
-
-            assert message.startswith("the server does not answer: ReadTimeout")
-
-    run(scenario())
+        assert message.startswith("the server does not answer: ReadTimeout")
 
 
 @pytest.mark.parametrize("headers", [(), ((b"connection", b"close"),)])
-def test_an_answer_that_breaks_off_breaks_off(
+async def test_an_answer_that_breaks_off_breaks_off(
     headers: tuple[Any, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client sees that the reply is incomplete; the log says why, without a traceback."""
-
-    async def scenario() -> None:
-        answer = Answer(b"half", 200, headers, missing=4)
-        async with fake_server(lambda call: answer) as server, proxy(server.url) as on:
-            with pytest.raises(httpx.RemoteProtocolError):
-                await on.http.get("/x")
-            await turns()
-
-    run(scenario())
+    answer = Answer(b"half", 200, headers, missing=4)
+    async with fake_server(lambda call: answer) as server, proxy(server.url) as on:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await on.http.get("/x")
+        await turns()
     [said] = [
         record
         for record in caplog.records

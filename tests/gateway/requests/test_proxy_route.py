@@ -26,26 +26,22 @@ from tests.gateway.proxy_stage import (
     rows_body,
     sizes,
 )
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.requests.proxy_route import HeaderRules
 
 # What is merged
 
 
-def test_requests_that_come_together_are_one_call() -> None:
+async def test_requests_that_come_together_are_one_call() -> None:
     """Each gets its own rows, and the same batch id."""
+    async with merging() as (on, model):
+        replies = await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(5)), on.ask(rows_body(3))])
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            replies = await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(5)), on.ask(rows_body(3))])
-
-            assert model.bodies() == [{"instances": [1, 2, 5, 3]}]
-            assert [predictions(reply) for reply in replies] == [[2, 4], [10], [6]]
-            assert {reply.headers["x-batch-size"] for reply in replies} == {"4"}
-            assert len({reply.headers["x-batch-id"] for reply in replies}) == 1
-            assert {"server-timing", "content-type"} < replies[0].headers.keys()
-
-    run(scenario())
+        assert model.bodies() == [{"instances": [1, 2, 5, 3]}]
+        assert [predictions(reply) for reply in replies] == [[2, 4], [10], [6]]
+        assert {reply.headers["x-batch-size"] for reply in replies} == {"4"}
+        assert len({reply.headers["x-batch-id"] for reply in replies}) == 1
+        assert {"server-timing", "content-type"} < replies[0].headers.keys()
 
 
 Ask = tuple[bytes, bytes, tuple[Header, ...]]
@@ -65,26 +61,23 @@ Ask = tuple[bytes, bytes, tuple[Header, ...]]
         ((V1, ((b"x-tenant", b"1"),)), (V1, ((b"X-Tenant", b"2"),))),
     ],
 )
-def test_requests_of_different_keys_are_different_calls(
+async def test_requests_of_different_keys_are_different_calls(
     one: tuple[bytes, tuple[Header, ...]], other: tuple[bytes, tuple[Header, ...]]
 ) -> None:
     """Path, query and keyed headers separate them; each call has those of its requests."""
     rules = HeaderRules(keyed=HeaderRules().keyed | {b"x-tenant"})
 
-    async def scenario() -> None:
-        async with merging(headers=rules) as (on, model):
-            asking = [(1, one), (2, other), (3, one), (4, other)]
-            callers = [on.ask(rows_body(row), target, *headers) for row, (target, headers) in asking]
-            replies = await on.replies(callers)
+    async with merging(headers=rules) as (on, model):
+        asking = [(1, one), (2, other), (3, one), (4, other)]
+        callers = [on.ask(rows_body(row), target, *headers) for row, (target, headers) in asking]
+        replies = await on.replies(callers)
 
-            assert model.bodies() == [{"instances": [1, 3]}, {"instances": [2, 4]}]
-            assert [predictions(reply) for reply in replies] == [[2], [4], [6], [8]]
-            for call, (target, headers) in zip(model.calls, (one, other), strict=True):
-                assert call.target == target
-                for name in (b"authorization", b"x-api-key", b"cookie", b"x-tenant"):
-                    assert call.header(name) == {key.lower(): value for key, value in headers}.get(name)
-
-    run(scenario())
+        assert model.bodies() == [{"instances": [1, 3]}, {"instances": [2, 4]}]
+        assert [predictions(reply) for reply in replies] == [[2], [4], [6], [8]]
+        for call, (target, headers) in zip(model.calls, (one, other), strict=True):
+            assert call.target == target
+            for name in (b"authorization", b"x-api-key", b"cookie", b"x-tenant"):
+                assert call.header(name) == {key.lower(): value for key, value in headers}.get(name)
 
 
 @pytest.mark.parametrize(
@@ -103,77 +96,62 @@ def test_requests_of_different_keys_are_different_calls(
         (V2, infer(1), v2_bodies.request(v2_bodies.ints(1), v2_bodies.ints(1, name="y")).body),
     ],
 )
-def test_bodies_of_different_keys_are_different_calls(target: bytes, one: bytes, other: bytes) -> None:
+async def test_bodies_of_different_keys_are_different_calls(target: bytes, one: bytes, other: bytes) -> None:
     """All but the values of rows separates them; requests of one key share a call."""
 
     def answers(call: Call) -> Answer:
         return Answer(b"as it was asked: " + call.body, 418)
 
-    async def scenario() -> None:
-        async with merging(answers) as (on, model):
-            callers = [on.ask(body, target) for body in (one, other, one, other)]
-            replies = await on.replies(callers)
+    async with merging(answers) as (on, model):
+        callers = [on.ask(body, target) for body in (one, other, one, other)]
+        replies = await on.replies(callers)
 
-            assert len(model.calls) == 2
-            assert [reply.body for reply in replies] == [
-                b"as it was asked: " + call.body for call in model.calls * 2
-            ]
-            assert {reply.status for reply in replies} == {418}
-
-    run(scenario())
+        assert len(model.calls) == 2
+        assert [reply.body for reply in replies] == [
+            b"as it was asked: " + call.body for call in model.calls * 2
+        ]
+        assert {reply.status for reply in replies} == {418}
 
 
-def test_a_merged_call_has_no_headers_of_one_request() -> None:
+async def test_a_merged_call_has_no_headers_of_one_request() -> None:
     """A call has only the passed headers of its first request: the trace, but no request id."""
+    async with merging() as (on, model):
+        private = [(b"x-request-id", b"1"), (b"accept", b"text/html"), (b"x-forwarded-for", b"me")]
+        callers = [on.ask(rows_body(1), V1, (b"traceparent", b"first"), *private), on.ask(rows_body(2))]
+        await on.replies(callers)
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            private = [(b"x-request-id", b"1"), (b"accept", b"text/html"), (b"x-forwarded-for", b"me")]
-            callers = [on.ask(rows_body(1), V1, (b"traceparent", b"first"), *private), on.ask(rows_body(2))]
-            await on.replies(callers)
-
-            [call] = model.calls
-            assert {name for name, _ in call.headers} == {
-                *(b"host", b"content-type", b"content-length", b"accept-encoding", b"traceparent"),
-            }
-            assert call.header(b"traceparent") == b"first"
-
-    run(scenario())
+        [call] = model.calls
+        assert {name for name, _ in call.headers} == {
+            *(b"host", b"content-type", b"content-length", b"accept-encoding", b"traceparent"),
+        }
+        assert call.header(b"traceparent") == b"first"
 
 
-def test_spaces_around_values_are_no_reason_to_refuse() -> None:
+async def test_spaces_around_values_are_no_reason_to_refuse() -> None:
     """Some clients send them; they are dropped."""
+    async with merging() as (on, model):
+        headers = ((b"authorization", b"me \t"), (b"traceparent", b" 1 "))
+        callers = [
+            on.ask(rows_body(1), V1, *headers),
+            on.ask(rows_body(2), V1, (b"authorization", b"me")),
+        ]
+        replies = await on.replies(callers)
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            headers = ((b"authorization", b"me \t"), (b"traceparent", b" 1 "))
-            callers = [
-                on.ask(rows_body(1), V1, *headers),
-                on.ask(rows_body(2), V1, (b"authorization", b"me")),
-            ]
-            replies = await on.replies(callers)
-
-            assert [predictions(reply) for reply in replies] == [[2], [4]]
-            [call] = model.calls
-            assert (call.header(b"authorization"), call.header(b"traceparent")) == (b"me", b"1")
-
-    run(scenario())
+        assert [predictions(reply) for reply in replies] == [[2], [4]]
+        [call] = model.calls
+        assert (call.header(b"authorization"), call.header(b"traceparent")) == (b"me", b"1")
 
 
 @pytest.mark.parametrize("timeout_ms", [b"5000", None])
-def test_the_server_is_told_how_long_somebody_waits(timeout_ms: bytes | None) -> None:
+async def test_the_server_is_told_how_long_somebody_waits(timeout_ms: bytes | None) -> None:
     """The call ends with the last deadline, if all clients have one."""
+    async with merging() as (on, model):
+        name = b"x-request-timeout-ms"
+        headers = [(name, timeout_ms)] if timeout_ms else []
+        await on.replies([on.ask(rows_body(1), V1, *headers), on.ask(rows_body(2), V1, (name, b"9"))][:1])
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            name = b"x-request-timeout-ms"
-            headers = [(name, timeout_ms)] if timeout_ms else []
-            await on.replies([on.ask(rows_body(1), V1, *headers), on.ask(rows_body(2), V1, (name, b"9"))][:1])
-
-            told = model.calls[0].header(name)
-            assert told is None if timeout_ms is None else 9 < int(told or 0) <= 5000
-
-    run(scenario())
+        told = model.calls[0].header(name)
+        assert told is None if timeout_ms is None else 9 < int(told or 0) <= 5000
 
 
 class Row(NamedTuple):
@@ -193,7 +171,7 @@ ROWS = st.builds(Row, *[st.sampled_from(["a", "b"]) for _ in Row._fields])
     most_rows=st.integers(1, 8),
     concurrency=st.integers(1, 3),
 )
-def test_every_caller_gets_the_answers_to_its_own_rows(
+async def test_every_caller_gets_the_answers_to_its_own_rows(
     traffic: list[tuple[Row, int, bool]], most_rows: int, concurrency: int
 ) -> None:
     """No call mixes keys, has too many rows, or identifies one caller."""
@@ -207,23 +185,20 @@ def test_every_caller_gets_the_answers_to_its_own_rows(
         assert not [name for name, _ in call.headers if name.startswith(b"x-")]
         return Answer(json.dumps({"predictions": [text.upper() for text in texts]}).encode())
 
-    async def scenario() -> None:
-        async with merging(shouts, max_batch_rows=most_rows, concurrency=concurrency) as (on, model):
-            callers, expected = [], []
-            for number, (key, count, turn) in enumerate(traffic):
-                rows = [f"{'/'.join(key)}#{number}.{at}" for at in range(count)]
-                target = f"/v1/models/{key.model}:predict".encode()
-                headers = ((b"authorization", key.tenant.encode()), (b"x-request-id", b"%d" % number))
-                callers.append(on.ask(rows_body(*rows, sig=key.signature), target, *headers))
-                expected.append([row.upper() for row in rows])
-                if turn:
-                    await turns(1)
-            replies = await on.replies(callers)
+    async with merging(shouts, max_batch_rows=most_rows, concurrency=concurrency) as (on, model):
+        callers, expected = [], []
+        for number, (key, count, turn) in enumerate(traffic):
+            rows = [f"{'/'.join(key)}#{number}.{at}" for at in range(count)]
+            target = f"/v1/models/{key.model}:predict".encode()
+            headers = ((b"authorization", key.tenant.encode()), (b"x-request-id", b"%d" % number))
+            callers.append(on.ask(rows_body(*rows, sig=key.signature), target, *headers))
+            expected.append([row.upper() for row in rows])
+            if turn:
+                await turns(1)
+        replies = await on.replies(callers)
 
-            assert [predictions(reply) for reply in replies] == expected
-            assert sum(sizes(model)) == sum(count for _, count, _ in traffic)
-
-    run(scenario())
+        assert [predictions(reply) for reply in replies] == expected
+        assert sum(sizes(model)) == sum(count for _, count, _ in traffic)
 
 
 @settings(max_examples=15)
@@ -231,180 +206,144 @@ def test_every_caller_gets_the_answers_to_its_own_rows(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     ids=st.lists(st.sampled_from([None, "same", "own"]), min_size=6, max_size=6),
 )
-def test_ids_come_back_to_those_who_gave_them(counts: list[int], ids: list[str | None]) -> None:
+async def test_ids_come_back_to_those_who_gave_them(counts: list[int], ids: list[str | None]) -> None:
     """This holds also if several ids are the same or missing."""
+    async with merging(reverses, max_batch_rows=4) as (on, _):
+        bodies = []
+        for number, (count, name) in enumerate(zip(counts, ids, strict=False)):
+            told = {} if name is None else {"id": name}
+            bodies.append(infer(*[number * 10 + at for at in range(count)], **told))
+        replies = await on.replies([on.ask(body, V2) for body in bodies])
 
-    async def scenario() -> None:
-        async with merging(reverses, max_batch_rows=4) as (on, _):
-            bodies = []
-            for number, (count, name) in enumerate(zip(counts, ids, strict=False)):
-                told = {} if name is None else {"id": name}
-                bodies.append(infer(*[number * 10 + at for at in range(count)], **told))
-            replies = await on.replies([on.ask(body, V2) for body in bodies])
-
-            for number, (reply, count, name) in enumerate(zip(replies, counts, ids, strict=False)):
-                told = json.loads(reply.body)
-                assert told.get("id") == name
-                [output] = told["outputs"]
-                assert output["data"] == [number * 10 + at for at in range(count)]
-                assert output["shape"] == [count]
-
-    run(scenario())
+        for number, (reply, count, name) in enumerate(zip(replies, counts, ids, strict=False)):
+            told = json.loads(reply.body)
+            assert told.get("id") == name
+            [output] = told["outputs"]
+            assert output["data"] == [number * 10 + at for at in range(count)]
+            assert output["shape"] == [count]
 
 
 # Sizes
 
 
-def test_no_call_is_larger_than_the_limit() -> None:
+async def test_no_call_is_larger_than_the_limit() -> None:
     """20 and 32 rows with a limit of 32 are two calls, not one of 52."""
+    async with merging() as (on, model):
+        asked = [list(range(20)), list(range(32)), [7]]
+        replies = await on.replies([on.ask(rows_body(*rows)) for rows in asked])
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            asked = [list(range(20)), list(range(32)), [7]]
-            replies = await on.replies([on.ask(rows_body(*rows)) for rows in asked])
-
-            assert sorted(sizes(model)) in ([20, 33], [1, 20, 32], [21, 32])
-            assert max(sizes(model)) <= 32
-            assert [predictions(reply) for reply in replies] == [[2 * row for row in rows] for rows in asked]
-
-    run(scenario())
+        assert sorted(sizes(model)) in ([20, 33], [1, 20, 32], [21, 32])
+        assert max(sizes(model)) <= 32
+        assert [predictions(reply) for reply in replies] == [[2 * row for row in rows] for rows in asked]
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_large_request_is_cut_and_joined(concurrency: int) -> None:
+async def test_a_large_request_is_cut_and_joined(concurrency: int) -> None:
     """100 rows with a limit of 32 are four calls, and one reply with the rows in order."""
+    async with merging(concurrency=concurrency) as (on, model):
+        caller = on.ask(rows_body(*range(100)))
+        reply = await caller.reply()
+        await turns(50)
 
-    async def scenario() -> None:
-        async with merging(concurrency=concurrency) as (on, model):
-            caller = on.ask(rows_body(*range(100)))
-            reply = await caller.reply()
-            await turns(50)
-
-            assert sorted(sizes(model)) == [4, 32, 32, 32]
-            assert predictions(reply) == [2 * row for row in range(100)]
-            assert caller.replies() == [reply]
-
-    run(scenario())
+        assert sorted(sizes(model)) == [4, 32, 32, 32]
+        assert predictions(reply) == [2 * row for row in range(100)]
+        assert caller.replies() == [reply]
 
 
-def test_a_cut_request_whose_part_fails_gets_one_error() -> None:
+async def test_a_cut_request_whose_part_fails_gets_one_error() -> None:
     """The other parts are cancelled; other requests are answered."""
+    async with merging() as (on, model):
+        large = on.ask(rows_body(BAD, *range(99)))
+        small = on.ask(rows_body(1))
+        reply = await large.reply()
+        assert predictions(await small.reply()) == [2]
+        await turns(50)
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            large = on.ask(rows_body(BAD, *range(99)))
-            small = on.ask(rows_body(1))
-            reply = await large.reply()
-            assert predictions(await small.reply()) == [2]
-            await turns(50)
-
-            assert error(reply, 400) == "a bad row"
-            assert large.replies() == [reply]
-            assert sizes(model)[0] == 32
-            assert sum(sizes(model)) < 32 + 32 + 2
-
-    run(scenario())
+        assert error(reply, 400) == "a bad row"
+        assert large.replies() == [reply]
+        assert sizes(model)[0] == 32
+        assert sum(sizes(model)) < 32 + 32 + 2
 
 
-def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() -> None:
+async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() -> None:
     """The client gets one 503; the parts that were queued are cancelled."""
+    async with merging(max_queue_rows=70) as (on, model):
+        model.gate.clear()
+        first = on.ask(rows_body(0))
+        await model.called(1)
+        refused = await on.ask(rows_body(*range(100))).reply()
+        model.gate.set()
+        await first.reply()
+        assert predictions(await on.ask(rows_body(1)).reply()) == [2]
 
-    async def scenario() -> None:
-        async with merging(max_queue_rows=70) as (on, model):
-            model.gate.clear()
-            first = on.ask(rows_body(0))
-            await model.called(1)
-            refused = await on.ask(rows_body(*range(100))).reply()
-            model.gate.set()
-            await first.reply()
-            assert predictions(await on.ask(rows_body(1)).reply()) == [2]
-
-            assert error(refused, 503) == "overloaded: the queue of this api is full"
-            assert int(refused.headers["retry-after"]) >= 1
-            assert sizes(model) == [1, 1]
-
-    run(scenario())
+        assert error(refused, 503) == "overloaded: the queue of this api is full"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert sizes(model) == [1, 1]
 
 
-def test_clients_share_a_full_queue_by_a_header() -> None:
+async def test_clients_share_a_full_queue_by_a_header() -> None:
     """The largest flow makes room for a new one."""
+    async with merging(max_queue_rows=2, fair_by=b"x-tenant") as (on, model):
+        model.gate.clear()
+        first = on.ask(rows_body(0))
+        await model.called(1)
+        noisy = [on.ask(rows_body(number)) for number in (1, 2)]
+        await turns()
+        quiet = on.ask(rows_body(3), V1, (b"X-Tenant", b"b"))
+        refused = await noisy[1].reply()
+        model.gate.set()
 
-    async def scenario() -> None:
-        async with merging(max_queue_rows=2, fair_by=b"x-tenant") as (on, model):
-            model.gate.clear()
-            first = on.ask(rows_body(0))
-            await model.called(1)
-            noisy = [on.ask(rows_body(number)) for number in (1, 2)]
-            await turns()
-            quiet = on.ask(rows_body(3), V1, (b"X-Tenant", b"b"))
-            refused = await noisy[1].reply()
-            model.gate.set()
-
-            assert error(refused, 503) == "overloaded: the queue of this api is full"
-            answers = [await one.reply() for one in (first, noisy[0], quiet)]
-            assert [answer.status for answer in answers] == [200] * 3
-
-    run(scenario())
+        assert error(refused, 503) == "overloaded: the queue of this api is full"
+        answers = [await one.reply() for one in (first, noisy[0], quiet)]
+        assert [answer.status for answer in answers] == [200] * 3
 
 
 # Neighbours
 
 
-def test_a_bad_row_does_not_fail_its_neighbours() -> None:
+async def test_a_bad_row_does_not_fail_its_neighbours() -> None:
     """One of 32 callers is rejected, after at most 2 * log2(32) more calls."""
+    async with merging() as (on, model):
+        rows = [*range(13), BAD, *range(14, 32)]
+        replies = await on.replies([on.ask(rows_body(row)) for row in rows])
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            rows = [*range(13), BAD, *range(14, 32)]
-            replies = await on.replies([on.ask(rows_body(row)) for row in rows])
-
-            assert error(replies.pop(13), 400) == "a bad row"
-            assert [predictions(reply) for reply in replies] == [[2 * row] for row in range(32) if row != 13]
-            assert len(model.calls) <= 1 + 2 * 5
-
-    run(scenario())
+        assert error(replies.pop(13), 400) == "a bad row"
+        assert [predictions(reply) for reply in replies] == [[2 * row] for row in range(32) if row != 13]
+        assert len(model.calls) <= 1 + 2 * 5
 
 
 @pytest.mark.parametrize("leaver", [0, 1, 2])
 @pytest.mark.parametrize("running", [False, True])
-def test_a_caller_who_leaves_is_in_nobodys_way(leaver: int, running: bool) -> None:
+async def test_a_caller_who_leaves_is_in_nobodys_way(leaver: int, running: bool) -> None:
     """The others are answered; the rows of the one that left are never sent."""
-
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            model.gate.clear()
-            callers: list[Caller] = []
-            if not running:
-                callers.append(on.ask(rows_body(9)))
-                await model.called(1)
-            group = [on.ask(rows_body(row)) for row in range(3)]
-            await (model.called(1) if running else turns())
-            left = group.pop(leaver)
-            left.leave()
-            model.gate.set()
-            replies = await on.replies(callers + group)
-
-            stayed = [row for row in range(3) if row != leaver]
-            assert [predictions(reply) for reply in replies[len(callers) :]] == [[2 * row] for row in stayed]
-            assert model.bodies()[-1]["instances"] == ([0, 1, 2] if running else stayed)
-            assert left.received == b""
-
-    run(scenario())
-
-
-def test_a_caller_who_leaves_takes_all_its_parts_along() -> None:
-    """Of four parts one is running, and three are never sent."""
-
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            model.gate.clear()
-            large = on.ask(rows_body(*range(100)))
+    async with merging() as (on, model):
+        model.gate.clear()
+        callers: list[Caller] = []
+        if not running:
+            callers.append(on.ask(rows_body(9)))
             await model.called(1)
-            large.leave()
-            small = on.ask(rows_body(1))
-            model.gate.set()
+        group = [on.ask(rows_body(row)) for row in range(3)]
+        await (model.called(1) if running else turns())
+        left = group.pop(leaver)
+        left.leave()
+        model.gate.set()
+        replies = await on.replies(callers + group)
 
-            assert predictions(await small.reply()) == [2]
-            assert sizes(model) == [32, 1]
+        stayed = [row for row in range(3) if row != leaver]
+        assert [predictions(reply) for reply in replies[len(callers) :]] == [[2 * row] for row in stayed]
+        assert model.bodies()[-1]["instances"] == ([0, 1, 2] if running else stayed)
+        assert left.received == b""
 
-    run(scenario())
+
+async def test_a_caller_who_leaves_takes_all_its_parts_along() -> None:
+    """Of four parts one is running, and three are never sent."""
+    async with merging() as (on, model):
+        model.gate.clear()
+        large = on.ask(rows_body(*range(100)))
+        await model.called(1)
+        large.leave()
+        small = on.ask(rows_body(1))
+        model.gate.set()
+
+        assert predictions(await small.reply()) == [2]
+        assert sizes(model) == [32, 1]

@@ -26,7 +26,6 @@ from tests.gateway.proxy_stage import (
     served,
     sizes,
 )
-from tests.gateway.running import run
 
 # Refusals
 
@@ -45,18 +44,14 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("target", "body"), MALFORMED)
-def test_a_malformed_request_is_refused_alone(target: bytes, body: bytes) -> None:
+async def test_a_malformed_request_is_refused_alone(target: bytes, body: bytes) -> None:
     """400 with the reason, and no call; other requests are answered."""
+    async with merging() as (on, model):
+        bad, good = on.ask(body, target), on.ask(rows_body(1))
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            bad, good = on.ask(body, target), on.ask(rows_body(1))
-
-            assert error(await bad.reply(), 400)
-            assert predictions(await good.reply()) == [2]
-            assert len(model.calls) == 1
-
-    run(scenario())
+        assert error(await bad.reply(), 400)
+        assert predictions(await good.reply()) == [2]
+        assert len(model.calls) == 1
 
 
 @st.composite
@@ -75,7 +70,7 @@ def spoilt(draw: st.DrawFn) -> tuple[bytes, bytes]:
 @settings(max_examples=20)
 @given(bad=st.lists(spoilt(), min_size=1, max_size=6))
 @example(bad=[(V1, rows_body(None)), (V1, rows_body({}))])
-def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) -> None:
+async def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) -> None:
     """They get the server's reply or 400; other requests are answered."""
 
     def strict(call: Call) -> Answer:
@@ -86,48 +81,38 @@ def test_spoilt_bytes_are_never_a_fault_of_ours(bad: list[tuple[bytes, bytes]]) 
             return Answer(b"not mine", 422, (JSON,))
         return doubles(call)
 
-    async def scenario() -> None:
-        async with merging(strict) as (on, _):
-            good = [on.ask(rows_body(1))]
-            callers = [on.ask(body, target) for target, body in bad]
-            good.append(on.ask(rows_body(2, 3)))
-            statuses = {reply.status for reply in await on.replies(callers)}
+    async with merging(strict) as (on, _):
+        good = [on.ask(rows_body(1))]
+        callers = [on.ask(body, target) for target, body in bad]
+        good.append(on.ask(rows_body(2, 3)))
+        statuses = {reply.status for reply in await on.replies(callers)}
 
-            assert statuses <= {200, 400, 422}
-            assert [predictions(reply) for reply in await on.replies(good)] == [[2], [4, 6]]
-
-    run(scenario())
+        assert statuses <= {200, 400, 422}
+        assert [predictions(reply) for reply in await on.replies(good)] == [[2], [4, 6]]
 
 
-def test_a_wrong_length_of_the_json_is_refused() -> None:
+async def test_a_wrong_length_of_the_json_is_refused() -> None:
     """The message says what it must be."""
+    async with merging() as (on, model):
+        header = (b"inference-header-content-length", b"9999")
+        reply = await on.ask(infer(1), V2, header).reply()
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            header = (b"inference-header-content-length", b"9999")
-            reply = await on.ask(infer(1), V2, header).reply()
-
-            assert error(reply, 400).startswith("Inference-Header-Content-Length must be a number of bytes")
-            assert model.calls == []
-
-    run(scenario())
+        assert error(reply, 400).startswith("Inference-Header-Content-Length must be a number of bytes")
+        assert model.calls == []
 
 
-def test_a_body_over_the_limit_is_refused() -> None:
+async def test_a_body_over_the_limit_is_refused() -> None:
     """413 as soon as the size is known; a body of exactly the limit is accepted."""
     body = rows_body(1, 2)
 
-    async def scenario() -> None:
-        async with merging(max_body_bytes=len(body)) as (on, model):
-            large = on.ask(rows_body(1, 20))
-            assert predictions(await on.ask(body).reply()) == [2, 4]
+    async with merging(max_body_bytes=len(body)) as (on, model):
+        large = on.ask(rows_body(1, 20))
+        assert predictions(await on.ask(body).reply()) == [2, 4]
 
-            message = f"the body is over the limit of {len(body)} bytes"
-            assert error(await large.reply(), 413) == message
-            assert large.closed
-            assert len(model.calls) == 1
-
-    run(scenario())
+        message = f"the body is over the limit of {len(body)} bytes"
+        assert error(await large.reply(), 413) == message
+        assert large.closed
+        assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -138,42 +123,35 @@ def test_a_body_over_the_limit_is_refused() -> None:
         (Answer(b"<h1>none</h1>", 404, ((b"content-type", b"text/html"),)), {"content-type": "text/html"}),
     ],
 )
-def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, str]) -> None:
+async def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, str]) -> None:
     """All requests of a call get status and body unchanged."""
+    async with merging(lambda call: script) as (on, model):
+        replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
 
-    async def scenario() -> None:
-        async with merging(lambda call: script) as (on, model):
-            replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
-
-            for reply in replies:
-                assert (reply.status, reply.body) == (script.status, script.body)
-                assert headers.items() <= reply.headers.items()
-            assert len(model.calls) == 1
-
-    run(scenario())
+        for reply in replies:
+            assert (reply.status, reply.body) == (script.status, script.body)
+            assert headers.items() <= reply.headers.items()
+        assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize("target", [V1, V2], ids=["merged", "relayed"])
 @pytest.mark.parametrize(("status", "errors"), [(503, 2), (500, 2), (429, 0)])
-def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:
+async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:
     """This holds for a 503, too, which is not the proxy's refusal, and for relayed requests."""
     body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
 
-    async def scenario() -> None:
-        async with merging(lambda call: Answer(b"{}", status, (JSON,))) as (on, _):
-            await on.replies([on.ask(body, target), on.ask(body, target)])
+    async with merging(lambda call: Answer(b"{}", status, (JSON,))) as (on, _):
+        await on.replies([on.ask(body, target), on.ask(body, target)])
 
-            lines = on.proxy.front_end.render_metrics().decode().splitlines()
-            counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
-            assert sum(counted) == errors
-
-    run(scenario())
+        lines = on.proxy.front_end.render_metrics().decode().splitlines()
+        counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
+        assert sum(counted) == errors
 
 
 @pytest.mark.parametrize(
     "nonsense", [b"", b"oops", b"[]", b"{}", b'{"predictions": 1}', b'{"predictions": [1]}']
 )
-def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsense: bytes) -> None:
+async def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsense: bytes) -> None:
     """Each request is relayed unchanged, and its caller gets the server's reply."""
 
     def script(call: Call) -> Answer:
@@ -181,36 +159,29 @@ def test_an_answer_that_cannot_be_dealt_out_is_asked_for_again_one_by_one(nonsen
             return Answer(nonsense, 200, (JSON,))
         return doubles(call)
 
-    async def scenario() -> None:
-        async with merging(script) as (on, model):
-            bodies = [rows_body(1), b'{"instances":[2,  3]}']
-            one, two = await on.replies([on.ask(body, V1, (b"x-me", body)) for body in bodies])
+    async with merging(script) as (on, model):
+        bodies = [rows_body(1), b'{"instances":[2,  3]}']
+        one, two = await on.replies([on.ask(body, V1, (b"x-me", body)) for body in bodies])
 
-            assert (json.loads(one.body), json.loads(two.body)) == (
-                {"predictions": [2]},
-                {"predictions": [4, 6]},
-            )
-            assert [(call.body, call.header(b"x-me")) for call in model.calls[1:]] == [
-                (body, body) for body in bodies
-            ]
-
-    run(scenario())
+        assert (json.loads(one.body), json.loads(two.body)) == (
+            {"predictions": [2]},
+            {"predictions": [4, 6]},
+        )
+        assert [(call.body, call.header(b"x-me")) for call in model.calls[1:]] == [
+            (body, body) for body in bodies
+        ]
 
 
-def test_a_call_that_breaks_twice_is_502() -> None:
+async def test_a_call_that_breaks_twice_is_502() -> None:
     """It is tried once together and once alone; each request gets the reason."""
+    async with (
+        fake_server(lambda call: Answer(b"{", missing=9)) as server,
+        proxy(server.url) as on,
+    ):
+        replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
 
-    async def scenario() -> None:
-        async with (
-            fake_server(lambda call: Answer(b"{", missing=9)) as server,
-            proxy(server.url) as on,
-        ):
-            replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
-
-            assert [bool(error(reply, 502)) for reply in replies] == [True, True]
-            assert sorted(len(json.loads(call.body)["instances"]) for call in server.calls) == [1, 1, 2]
-
-    run(scenario())
+        assert [bool(error(reply, 502)) for reply in replies] == [True, True]
+        assert sorted(len(json.loads(call.body)["instances"]) for call in server.calls) == [1, 1, 2]
 
 
 # What is not merged
@@ -227,93 +198,77 @@ def test_a_call_that_breaks_twice_is_502() -> None:
         (V2, b"\x00\x01", ((b"inference-header-content-length", b"0"),)),
     ],
 )
-def test_what_must_not_be_merged_is_relayed(target: bytes, body: bytes, headers: tuple[Header, ...]) -> None:
+async def test_what_must_not_be_merged_is_relayed(
+    target: bytes, body: bytes, headers: tuple[Header, ...]
+) -> None:
     """Each is relayed alone with its own headers, and the reply has those of the server."""
     answer = Answer(b"\x00as it is", 207, ((b"x-of-the-server", b"1"), (b"content-type", b"text/x")))
 
-    async def scenario() -> None:
-        async with merging(lambda call: answer) as (on, model):
-            own = [((b"x-request-id", b"%d" % number), (b"accept-encoding", b"br")) for number in range(2)]
-            replies = await on.replies([on.ask(body, target, *headers, *each) for each in own])
+    async with merging(lambda call: answer) as (on, model):
+        own = [((b"x-request-id", b"%d" % number), (b"accept-encoding", b"br")) for number in range(2)]
+        replies = await on.replies([on.ask(body, target, *headers, *each) for each in own])
 
-            assert sorted(call.header(b"x-request-id") or b"" for call in model.calls) == [b"0", b"1"]
-            for call in model.calls:
-                assert (call.method, call.target, call.body) == (b"POST", target, body)
-                assert call.header(b"accept-encoding") == b"br"
-                assert set(headers) <= set(call.headers)
-            for reply in replies:
-                assert reply == Reply(
-                    207,
-                    {"x-of-the-server": "1", "content-type": "text/x", "content-length": "9"},
-                    answer.body,
-                )
-
-    run(scenario())
+        assert sorted(call.header(b"x-request-id") or b"" for call in model.calls) == [b"0", b"1"]
+        for call in model.calls:
+            assert (call.method, call.target, call.body) == (b"POST", target, body)
+            assert call.header(b"accept-encoding") == b"br"
+            assert set(headers) <= set(call.headers)
+        for reply in replies:
+            assert reply == Reply(
+                207,
+                {"x-of-the-server": "1", "content-type": "text/x", "content-length": "9"},
+                answer.body,
+            )
 
 
 @pytest.mark.parametrize("target", [V1, V2, b"/x"])
-def test_a_status_that_there_is_not_is_502(target: bytes) -> None:
+async def test_a_status_that_there_is_not_is_502(target: bytes) -> None:
     """The request fails and the next call is made; the same holds for relayed requests."""
     body = rows_body(1) if target == V1 else infer(1, parameters={"sequence_id": 1})
 
-    async def scenario() -> None:
-        model = Model(lambda call: Answer(b"odd", 599))
-        async with fake_server(lambda call: Answer(b"odd", 600)) as server, proxy(server.url) as on:
-            for _ in range(2):
-                for reply in await on.replies([on.ask(body, target), on.ask(body, target)]):
-                    message = "the server answered with the status 600; the last that there is is 599"
-                    assert error(reply, 502) == message
-        async with served(model) as url, proxy(url) as on:
-            last = await on.http.post(target.decode(), content=body)
-            assert (last.status_code, last.content) == (599, b"odd")
-
-    run(scenario())
+    model = Model(lambda call: Answer(b"odd", 599))
+    async with fake_server(lambda call: Answer(b"odd", 600)) as server, proxy(server.url) as on:
+        for _ in range(2):
+            for reply in await on.replies([on.ask(body, target), on.ask(body, target)]):
+                message = "the server answered with the status 600; the last that there is is 599"
+                assert error(reply, 502) == message
+    async with served(model) as url, proxy(url) as on:
+        last = await on.http.post(target.decode(), content=body)
+        assert (last.status_code, last.content) == (599, b"odd")
 
 
-def test_a_relayed_request_whose_server_breaks_off_is_502() -> None:
+async def test_a_relayed_request_whose_server_breaks_off_is_502() -> None:
     """It may have had an effect: it is not sent again."""
+    async with (
+        fake_server(lambda call: Answer(b"{", missing=9)) as server,
+        proxy(server.url) as on,
+    ):
+        reply = await on.ask(infer(1, parameters={"sequence_id": 1}), V2).reply()
 
-    async def scenario() -> None:
-        async with (
-            fake_server(lambda call: Answer(b"{", missing=9)) as server,
-            proxy(server.url) as on,
-        ):
-            reply = await on.ask(infer(1, parameters={"sequence_id": 1}), V2).reply()
-
-            assert error(reply, 502).startswith("the server broke off: ")
-            assert len(server.calls) == 1
-
-    run(scenario())
+        assert error(reply, 502).startswith("the server broke off: ")
+        assert len(server.calls) == 1
 
 
-def test_a_caller_who_leaves_a_relayed_request_has_it_hung_up() -> None:
+async def test_a_caller_who_leaves_a_relayed_request_has_it_hung_up() -> None:
     """The server's work would be for nobody."""
+    async with fake_server(lambda call: None) as server, proxy(server.url) as on:
+        caller = on.ask(infer(1, parameters={"sequence_id": 1}), V2)
+        await server.called.wait()
+        caller.leave()
+        await server.hung_up.wait()
 
-    async def scenario() -> None:
-        async with fake_server(lambda call: None) as server, proxy(server.url) as on:
-            caller = on.ask(infer(1, parameters={"sequence_id": 1}), V2)
-            await server.called.wait()
-            caller.leave()
-            await server.hung_up.wait()
-
-            assert caller.received == b""
-
-    run(scenario())
+        assert caller.received == b""
 
 
-def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
+async def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
     """It is never sent."""
+    async with merging() as (on, model):
+        model.gate.clear()
+        first = on.ask(rows_body(1))
+        await model.called(1)
+        late = await on.ask(rows_body(2), V1, (b"x-request-timeout-ms", b"1")).reply()
+        model.gate.set()
+        await first.reply()
 
-    async def scenario() -> None:
-        async with merging() as (on, model):
-            model.gate.clear()
-            first = on.ask(rows_body(1))
-            await model.called(1)
-            late = await on.ask(rows_body(2), V1, (b"x-request-timeout-ms", b"1")).reply()
-            model.gate.set()
-            await first.reply()
-
-            assert error(late, 504) == "the time that X-Request-Timeout-Ms allows has passed"
-            assert sizes(model) == [1]
-
-    run(scenario())
+        assert error(late, 504) == "the time that X-Request-Timeout-Ms allows has passed"
+        assert sizes(model) == [1]

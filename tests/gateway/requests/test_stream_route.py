@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.client import Connection, request
 from tests.gateway.requests.stream_stage import LIMIT_BYTES, Streaming, StreamStage
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import AnswerHead
 
@@ -19,160 +19,128 @@ def body_of(connection: Connection) -> bytes:
     return connection.received.partition(b"\r\n\r\n")[2]
 
 
-def test_each_piece_is_a_chunk_at_once() -> None:
+async def test_each_piece_is_a_chunk_at_once() -> None:
     """The head comes before the first piece, the last chunk when the handler returns."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    assert connection.received == b""
+    worker.send(b"ab")
+    assert connection.received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert body_of(connection) == b"2\r\nab\r\n"
+    worker.send(b"", b"0123456789abcdef")
+    assert body_of(connection) == b"2\r\nab\r\n10\r\n0123456789abcdef\r\n"
+    assert stage.counted(200) is None
+    worker.end()
+    await turns()
+    assert body_of(connection).endswith(b"\r\n0\r\n\r\n")
+    assert (connection.closed, stage.counted(200)) == (False, 1)
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        assert connection.received == b""
-        worker.send(b"ab")
-        assert connection.received.startswith(b"HTTP/1.1 200 OK\r\n")
-        assert body_of(connection) == b"2\r\nab\r\n"
-        worker.send(b"", b"0123456789abcdef")
-        assert body_of(connection) == b"2\r\nab\r\n10\r\n0123456789abcdef\r\n"
-        assert stage.counted(200) is None
-        worker.end()
-        await turns()
-        assert body_of(connection).endswith(b"\r\n0\r\n\r\n")
-        assert (connection.closed, stage.counted(200)) == (False, 1)
+    connection.send(request(b"2"))
+    await turns()
+    assert stage.running[-1].body == b"2"
+    stage.running[-1].send(b"again")
+    stage.running[-1].end()
+    await turns()
 
-        connection.send(request(b"2"))
-        await turns()
-        assert stage.running[-1].body == b"2"
-        stage.running[-1].send(b"again")
-        stage.running[-1].end()
-        await turns()
-
-        first, second = connection.replies()
-        assert (first.status, first.body, second.body) == (200, b"ab0123456789abcdef", b"again")
-        assert first.headers["transfer-encoding"] == "chunked"
-        assert first.headers["content-type"] == "text/plain"
-        assert (first.headers["x-batch-id"], first.headers["x-batch-size"]) == ("gateway-1", "1")
-        assert first.headers["server-timing"].startswith("queue;dur=")
-
-    run(scenario())
+    first, second = connection.replies()
+    assert (first.status, first.body, second.body) == (200, b"ab0123456789abcdef", b"again")
+    assert first.headers["transfer-encoding"] == "chunked"
+    assert first.headers["content-type"] == "text/plain"
+    assert (first.headers["x-batch-id"], first.headers["x-batch-size"]) == ("gateway-1", "1")
+    assert first.headers["server-timing"].startswith("queue;dur=")
 
 
-def test_the_handler_says_status_and_headers() -> None:
+async def test_the_handler_says_status_and_headers() -> None:
     """The reply has both its own and the gateway's."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.send(b"a", head=AnswerHead(203, "text/event-stream", [("cache-control", "no-cache")]))
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.send(b"a", head=AnswerHead(203, "text/event-stream", [("cache-control", "no-cache")]))
-        worker.end()
-        await turns()
-
-        [reply] = connection.replies()
-        assert (reply.status, reply.headers["cache-control"]) == (203, "no-cache")
-        assert reply.headers["content-type"] == "text/event-stream"
-        assert stage.counted(203) == 1
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert (reply.status, reply.headers["cache-control"]) == (203, "no-cache")
+    assert reply.headers["content-type"] == "text/event-stream"
+    assert stage.counted(203) == 1
 
 
-def test_an_answer_of_no_pieces_is_empty() -> None:
+async def test_an_answer_of_no_pieces_is_empty() -> None:
     """The handler yielded nothing."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.end()
-        await turns()
-
-        [reply] = connection.replies()
-        assert (reply.status, reply.body, reply.headers["x-batch-id"]) == (200, b"", "gateway-1")
-        assert "content-type" not in reply.headers
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert (reply.status, reply.body, reply.headers["x-batch-id"]) == (200, b"", "gateway-1")
+    assert "content-type" not in reply.headers
 
 
-def test_a_client_of_http_1_0_gets_no_chunks() -> None:
+async def test_a_client_of_http_1_0_gets_no_chunks() -> None:
     """The end of the connection ends the reply."""
+    stage = StreamStage()
+    connection, worker = await stage.ask(version=b"1.0")
+    worker.send(b"ab", b"c")
+    assert not connection.closed
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask(version=b"1.0")
-        worker.send(b"ab", b"c")
-        assert not connection.closed
-        worker.end()
-        await turns()
-
-        assert body_of(connection) == b"abc"
-        assert b"transfer-encoding" not in connection.received
-        assert b"connection: close\r\n" in connection.received
-        assert (connection.closed, connection.aborted, stage.counted(200)) == (True, False, 1)
-
-    run(scenario())
+    assert body_of(connection) == b"abc"
+    assert b"transfer-encoding" not in connection.received
+    assert b"connection: close\r\n" in connection.received
+    assert (connection.closed, connection.aborted, stage.counted(200)) == (True, False, 1)
 
 
-def test_a_client_that_wants_the_connection_closed_gets_its_chunks_first() -> None:
+async def test_a_client_that_wants_the_connection_closed_gets_its_chunks_first() -> None:
     """HTTP/1.1 with ``Connection: close``."""
+    stage = StreamStage()
+    connection, worker = await stage.ask(head=[(b"connection", b"close")])
+    worker.send(b"ab")
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask(head=[(b"connection", b"close")])
-        worker.send(b"ab")
-        worker.end()
-        await turns()
-
-        assert body_of(connection) == b"2\r\nab\r\n0\r\n\r\n"
-        assert connection.closed
-
-    run(scenario())
+    assert body_of(connection) == b"2\r\nab\r\n0\r\n\r\n"
+    assert connection.closed
 
 
 @pytest.mark.parametrize(("status", "body"), [(400, b"no"), (500, b"failed; error id 1"), (422, b"no")])
-def test_before_the_first_piece_a_failure_is_an_answer(status: int, body: bytes) -> None:
+async def test_before_the_first_piece_a_failure_is_an_answer(status: int, body: bytes) -> None:
     """As for any other API."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.end(status, body)
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.end(status, body)
-        await turns()
-
-        [reply] = connection.replies()
-        assert reply.status == status
-        assert body in reply.body
-        assert not connection.closed
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert reply.status == status
+    assert body in reply.body
+    assert not connection.closed
 
 
-def test_a_reason_that_is_not_utf_8_is_500(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reason_that_is_not_utf_8_is_500(caplog: pytest.LogCaptureFixture) -> None:
     """The worker broke its contract; the log says how."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.end(400, b"\xff")
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.end(400, b"\xff")
-        await turns()
-
-        [reply] = connection.replies()
-        assert reply.status == 500
-        assert b"internal error; error id " in reply.body
-        assert stage.counted(500) == 1
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert reply.status == 500
+    assert b"internal error; error id " in reply.body
+    assert stage.counted(500) == 1
     assert "UnicodeDecodeError" in caplog.text
 
 
-def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() -> None:
+async def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() -> None:
     """The last chunk is missing, as after any failure."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.send(b"ab")
+    worker.end(500, b"\xff")
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.send(b"ab")
-        worker.end(500, b"\xff")
-        await turns()
-
-        assert body_of(connection) == b"2\r\nab\r\n"
-        assert (connection.closed, stage.counted(500)) == (True, 1)
-
-    run(scenario())
+    assert body_of(connection) == b"2\r\nab\r\n"
+    assert (connection.closed, stage.counted(500)) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,26 +150,22 @@ def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() 
         (AnswerHead(200, "text/\u20ac"), b"internal error; error id "),
     ],
 )
-def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) -> None:
+async def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) -> None:
     """The worker's run is cancelled, later pieces are dropped, and the connection serves the next request."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.send(b"ab", b"c", head=head)
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.send(b"ab", b"c", head=head)
-        worker.end()
-        await turns()
+    [reply] = connection.replies()
+    assert reply.status == 500
+    assert told in reply.body
+    assert (worker.cancelled, stage.counted(500)) == (1, 1)
 
-        [reply] = connection.replies()
-        assert reply.status == 500
-        assert told in reply.body
-        assert (worker.cancelled, stage.counted(500)) == (1, 1)
-
-        connection.send(request(b"2"))
-        await turns()
-        assert stage.running[-1].body == b"2"
-
-    run(scenario())
+    connection.send(request(b"2"))
+    await turns()
+    assert stage.running[-1].body == b"2"
 
 
 def handler_fails(worker: Streaming) -> None:
@@ -227,7 +191,7 @@ def time_passes(worker: Streaming) -> None:
     ],
 )
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
-def test_after_the_first_piece_a_failure_ends_the_connection(
+async def test_after_the_first_piece_a_failure_ends_the_connection(
     happens: Callable[[Streaming], None],
     status: int,
     reason: str,
@@ -235,169 +199,133 @@ def test_after_the_first_piece_a_failure_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The last chunk is missing; HTTP/1.0 has none, so there it is a reset. The log says why."""
+    stage = StreamStage(timeout_s=0.01 if happens is time_passes else 60)
+    connection, worker = await stage.ask(version=version)
+    worker.send(b"ab")
+    happens(worker)
+    await connection.ended.wait()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage(timeout_s=0.01 if happens is time_passes else 60)
-        connection, worker = await stage.ask(version=version)
-        worker.send(b"ab")
-        happens(worker)
-        await connection.ended.wait()
-        await turns()
-
-        assert body_of(connection) == (b"2\r\nab\r\n" if version == b"1.1" else b"ab")
-        assert (connection.closed, connection.aborted) == (True, version == b"1.0")
-        assert stage.counted(status) == 1
-        assert stage.metrics.api("tell").errors == {status: 1}
-
-    run(scenario())
+    assert body_of(connection) == (b"2\r\nab\r\n" if version == b"1.1" else b"ab")
+    assert (connection.closed, connection.aborted) == (True, version == b"1.0")
+    assert stage.counted(status) == 1
+    assert stage.metrics.api("tell").errors == {status: 1}
     [record] = [one for one in caplog.records if one.name == "uncork.gateway"]
     assert record.levelno == logging.ERROR
     assert record.getMessage() == f"the answer of batch gateway-1 was cut short: {reason}"
 
 
-def test_a_worker_that_dies_is_not_replaced_by_another() -> None:
+async def test_a_worker_that_dies_is_not_replaced_by_another() -> None:
     """Sent pieces cannot be withdrawn, and the handler's effects cannot be undone."""
+    stage = StreamStage(workers=2)
+    connection, worker = await stage.ask()
+    worker.fail(WorkerLost("worker 0 died"))
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage(workers=2)
-        connection, worker = await stage.ask()
-        worker.fail(WorkerLost("worker 0 died"))
-        await turns()
-
-        [reply] = connection.replies()
-        assert (reply.status, len(stage.running)) == (502, 1)
-
-    run(scenario())
+    [reply] = connection.replies()
+    assert (reply.status, len(stage.running)) == (502, 1)
 
 
 @pytest.mark.parametrize("pieces", [[], [b"a"]])
-def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]) -> None:
+async def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]) -> None:
     """Also before the first piece; later pieces are dropped."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.send(*pieces)
+    before = connection.received
+    connection.leave()
+    worker.send(b"more")
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.send(*pieces)
-        before = connection.received
-        connection.leave()
-        worker.send(b"more")
-        worker.end()
-        await turns()
-
-        assert (worker.cancelled, connection.received) == (1, before)
-        assert (stage.counted(499), stage.counted(200)) == (1, None)
-
-    run(scenario())
+    assert (worker.cancelled, connection.received) == (1, before)
+    assert (stage.counted(499), stage.counted(200)) == (1, None)
 
 
-def test_a_client_that_leaves_the_queue_cancels_nothing() -> None:
+async def test_a_client_that_leaves_the_queue_cancels_nothing() -> None:
     """No worker has the request."""
+    stage = StreamStage()
+    _, worker = await stage.ask()
+    waiting = Connection(stage.server)
+    waiting.send(request(b"2", headers=()))
+    await turns()
+    waiting.leave()
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        _, worker = await stage.ask()
-        waiting = Connection(stage.server)
-        waiting.send(request(b"2", headers=()))
-        await turns()
-        waiting.leave()
-        worker.end()
-        await turns()
-
-        assert (worker.cancelled, len(stage.running)) == (0, 1)
-
-    run(scenario())
+    assert (worker.cancelled, len(stage.running)) == (0, 1)
 
 
-def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
+async def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
     """The loop has not reported the disconnect yet."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.send(b"a")
+    connection.close()
+    worker.send(b"b")
+    worker.end()
+    await turns()
+    connection.leave()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.send(b"a")
-        connection.close()
-        worker.send(b"b")
-        worker.end()
-        await turns()
-        connection.leave()
-
-        assert body_of(connection) == b"1\r\na\r\n"
-        assert (stage.counted(499), stage.counted(200)) == (1, None)
-
-    run(scenario())
+    assert body_of(connection) == b"1\r\na\r\n"
+    assert (stage.counted(499), stage.counted(200)) == (1, None)
 
 
-def test_a_pipelined_request_waits_for_the_end() -> None:
+async def test_a_pipelined_request_waits_for_the_end() -> None:
     """It starts when the stream before it has ended."""
+    stage = StreamStage(workers=2)
+    connection, worker = await stage.ask()
+    connection.send(request(b"2"))
+    await turns()
+    worker.send(b"a")
+    assert len(stage.running) == 1
+    worker.end()
+    await turns()
+    stage.running[1].send(b"b")
+    stage.running[1].end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage(workers=2)
-        connection, worker = await stage.ask()
-        connection.send(request(b"2"))
-        await turns()
-        worker.send(b"a")
-        assert len(stage.running) == 1
-        worker.end()
-        await turns()
-        stage.running[1].send(b"b")
-        stage.running[1].end()
-        await turns()
-
-        assert [reply.body for reply in connection.replies()] == [b"a", b"b"]
-
-    run(scenario())
+    assert [reply.body for reply in connection.replies()] == [b"a", b"b"]
 
 
-def test_a_client_that_leaves_with_more_requests_has_its_stream_cancelled() -> None:
+async def test_a_client_that_leaves_with_more_requests_has_its_stream_cancelled() -> None:
     """The running request is not the newest."""
+    stage = StreamStage(workers=2)
+    connection, worker = await stage.ask()
+    connection.send(request(b"2"))
+    worker.send(b"a")
+    connection.leave()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage(workers=2)
-        connection, worker = await stage.ask()
-        connection.send(request(b"2"))
-        worker.send(b"a")
-        connection.leave()
-        await turns()
-
-        assert worker.cancelled == 1
-        assert (stage.counted(499), len(stage.running)) == (2, 1)
-
-    run(scenario())
+    assert worker.cancelled == 1
+    assert (stage.counted(499), len(stage.running)) == (2, 1)
 
 
-def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """The limit holds for the unsent bytes, whatever the size of the pieces."""
+    stage = StreamStage()
+    connection, worker = await stage.ask()
+    worker.send(b"a" * 3 * LIMIT_BYTES)
+    connection.unread = LIMIT_BYTES
+    worker.send(b"b")
+    assert not connection.closed
+    connection.unread = LIMIT_BYTES + 1
+    worker.send(b"c", b"d")
+    worker.end()
+    await turns()
 
-    async def scenario() -> None:
-        stage = StreamStage()
-        connection, worker = await stage.ask()
-        worker.send(b"a" * 3 * LIMIT_BYTES)
-        connection.unread = LIMIT_BYTES
-        worker.send(b"b")
-        assert not connection.closed
-        connection.unread = LIMIT_BYTES + 1
-        worker.send(b"c", b"d")
-        worker.end()
-        await turns()
-
-        assert body_of(connection).endswith(b"1\r\nb\r\n")
-        assert (connection.aborted, worker.cancelled, stage.counted(499)) == (True, 1, 1)
-        assert stage.counted(200) is None
-
-    run(scenario())
+    assert body_of(connection).endswith(b"1\r\nb\r\n")
+    assert (connection.aborted, worker.cancelled, stage.counted(499)) == (True, 1, 1)
+    assert stage.counted(200) is None
     assert f"a client of batch gateway-1 lets {LIMIT_BYTES + 1} bytes wait" in caplog.text
 
 
-def test_a_head_that_is_known_is_streamed_to_as_well() -> None:
+async def test_a_head_that_is_known_is_streamed_to_as_well() -> None:
     """Nothing has been parsed on this connection, because the head is known from another."""
-
-    async def scenario() -> None:
-        stage = StreamStage()
-        for _ in range(2):
-            connection, worker = await stage.ask()
-            worker.send(b"a")
-            worker.end()
-            await turns()
-            assert body_of(connection) == b"1\r\na\r\n0\r\n\r\n"
-
-    run(scenario())
+    stage = StreamStage()
+    for _ in range(2):
+        connection, worker = await stage.ask()
+        worker.send(b"a")
+        worker.end()
+        await turns()
+        assert body_of(connection) == b"1\r\na\r\n0\r\n\r\n"

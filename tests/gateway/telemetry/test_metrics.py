@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_dispatcher import (
     ApiRules,
     AsyncDispatcher,
@@ -194,26 +194,22 @@ def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
     assert value(reading, "uncork_batches_total", **API, outcome="worked") == 2
 
 
-def test_batches_that_nobody_answered_are_counted() -> None:
+async def test_batches_that_nobody_answered_are_counted() -> None:
     """Those that went with their worker and those past their timeout; they have no duration."""
+    metrics = Metrics()
 
-    async def main() -> Reading:
-        metrics = Metrics()
+    async def no_answer(job: Job[bytes]) -> BatchResult[bytes]:
+        if job.start.batch == 1:
+            raise WorkerLost
+        never: asyncio.Future[BatchResult[bytes]] = asyncio.get_running_loop().create_future()
+        return await never
 
-        async def no_answer(job: Job[bytes]) -> BatchResult[bytes]:
-            if job.start.batch == 1:
-                raise WorkerLost
-            never: asyncio.Future[BatchResult[bytes]] = asyncio.get_running_loop().create_future()
-            return await never
-
-        dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
-        dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
-        dispatcher.worker_ready(1)
-        dispatcher.worker_ready(2)
-        await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)
-        return read(metrics)
-
-    reading = run(main())
+    dispatcher = AsyncDispatcher(TaskRunner(no_answer), observers=(metrics,))
+    dispatcher.set_api(ApiRules(name="echo", timeout_s=0.001))
+    dispatcher.worker_ready(1)
+    dispatcher.worker_ready(2)
+    await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)
+    reading = read(metrics)
 
     assert value(reading, "uncork_batches_total", **API, outcome="lost") == 1
     assert value(reading, "uncork_batches_total", **API, outcome="timed_out") == 1

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.proxy_stage import V1, merging, rows_body
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.telemetry.traces import Traces
 from uncork_workers.wire.messages import Batch
 
@@ -53,17 +53,13 @@ async def ask_two(on: GatewayStage, *, second: str, status: int = 200) -> tuple[
     return batch, [(await one).status_code for one in asking]
 
 
-def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
+async def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
     """And they to it; it is in the trace of the first, which its worker is told."""
     seen = Seen()
 
-    async def scenario() -> Batch:
-        async with gateway(tmp_path, traces=seen.traces) as on:
-            frame, statuses = await ask_two(on, second=CLIENT)
-            assert statuses == [200, 200]
-            return frame
-
-    frame = run(scenario())
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        frame, statuses = await ask_two(on, second=CLIENT)
+        assert statuses == [200, 200]
 
     requests = seen.named("POST /echo")[1:]
     [batch] = seen.named("batch echo")[1:]
@@ -85,15 +81,12 @@ def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
     assert (asked["uncork.rows"], asked["uncork.batch_id"]) == (1, frame.id)
 
 
-def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
+async def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
     """With the state that goes with it."""
     seen = Seen()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, traces=seen.traces) as on:
-            await ask_two(on, second=CLIENT)
-
-    run(scenario())
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        await ask_two(on, second=CLIENT)
 
     [told] = [span for span in seen.named("POST /echo") if span.parent is not None]
     assert told.context is not None
@@ -103,34 +96,28 @@ def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
     assert told.context.trace_state.get("a") == "b"
 
 
-def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:
+async def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:
     """A batch is for those that are."""
     seen = Seen()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, traces=seen.traces) as on:
-            await ask_two(on, second=UNSAMPLED)
-
-    run(scenario())
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        await ask_two(on, second=UNSAMPLED)
 
     assert len(seen.named("POST /echo")) == 2
     assert len(seen.named("batch echo")) == 2
 
 
-def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> None:
+async def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> None:
     """And so is the request, which was tried twice."""
     seen = Seen()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, traces=seen.traces) as on:
-            workers = [await on.worker(index=index) for index in (0, 1)]
-            asking = on.post("/echo", 0)
-            for worker in workers:
-                await worker.batch()
-                worker.close()
-            assert (await asking).status_code == 502
-
-    run(scenario())
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        workers = [await on.worker(index=index) for index in (0, 1)]
+        asking = on.post("/echo", 0)
+        for worker in workers:
+            await worker.batch()
+            worker.close()
+        assert (await asking).status_code == 502
 
     [request] = seen.named("POST /echo")
     batches = seen.named("batch echo")
@@ -138,30 +125,24 @@ def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> None:
     assert {span.status.status_code for span in (*batches, request)} == {StatusCode.ERROR}
 
 
-def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
+async def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
     """The worker is told of no trace."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            batch, _ = await ask_two(on, second=CLIENT)
-            assert batch.trace is None
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        batch, _ = await ask_two(on, second=CLIENT)
+        assert batch.trace is None
 
 
-def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
+async def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
     """Not of the first request: its trace goes on through the batch."""
     seen = Seen()
 
-    async def scenario() -> bytes:
-        async with merging(traces=seen.traces) as (on, model):
-            await on.ask(rows_body(0)).reply()
-            callers = [on.ask(rows_body(1), V1, (b"traceparent", CLIENT.encode())), on.ask(rows_body(2, 3))]
-            assert {reply.status for reply in await on.replies(callers)} == {200}
-            [_, call] = model.calls
-            return call.header(b"traceparent") or b""
-
-    told = run(scenario()).decode()
+    async with merging(traces=seen.traces) as (on, model):
+        await on.ask(rows_body(0)).reply()
+        callers = [on.ask(rows_body(1), V1, (b"traceparent", CLIENT.encode())), on.ask(rows_body(2, 3))]
+        assert {reply.status for reply in await on.replies(callers)} == {200}
+        [_, call] = model.calls
+        result = call.header(b"traceparent") or b""
+    told = result.decode()
 
     [batch] = seen.named("batch m")
     assert batch.context is not None

@@ -133,26 +133,23 @@ def test_thinking_ends() -> None:
     assert result.measured_s >= 0.01
 
 
-def test_no_server_is_said_clearly() -> None:
+async def test_no_server_is_said_clearly() -> None:
     with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
-        asyncio.run(run_here(replace(PLAN, url=_nowhere())))
+        await run_here(replace(PLAN, url=_nowhere()))
 
 
-def test_a_server_that_goes_away_is_said_clearly() -> None:
-    async def run() -> tuple[ShareResult, Samples]:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.setblocking(False)
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-            loop = asyncio.get_running_loop()
-            driven = loop.create_task(run_here(replace(PLAN, url=url, clients=1)))
-            taken, _ = await loop.sock_accept(listener)
-            await loop.sock_recv(taken, 1000)
-            listener.close()
-            taken.close()
-            with pytest.raises(ConnectionError, match="cannot connect"):
-                await driven
-
-    asyncio.run(run())
+async def test_a_server_that_goes_away_is_said_clearly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        loop = asyncio.get_running_loop()
+        driven = loop.create_task(run_here(replace(PLAN, url=url, clients=1)))
+        taken, _ = await loop.sock_accept(listener)
+        await loop.sock_recv(taken, 1000)
+        listener.close()
+        taken.close()
+        with pytest.raises(ConnectionError, match="cannot connect"):
+            await driven
 
 
 def test_a_server_that_speaks_something_else_ends_the_run() -> None:

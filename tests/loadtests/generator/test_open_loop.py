@@ -256,20 +256,17 @@ def test_what_is_never_answered_is_told() -> None:
     assert (found["sent_s"] >= 0).sum() == 2
 
 
-def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
-    async def run() -> Samples:
-        listening = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
-        traffic = OpenLoop(replace(PLAN, url=f"http://127.0.0.1:{port}/"))
-        await traffic.reach()
-        listening.close()
-        await listening.wait_closed()
-        traffic.begin(asyncio.get_running_loop().time())
-        await traffic.drain(DRAIN_S)
-        await traffic.close()
-        return traffic.answers.recorder.samples()
-
-    assert asyncio.run(run())["status"].tolist() == [LOST] * 20
+async def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
+    listening = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    traffic = OpenLoop(replace(PLAN, url=f"http://127.0.0.1:{port}/"))
+    await traffic.reach()
+    listening.close()
+    await listening.wait_closed()
+    traffic.begin(asyncio.get_running_loop().time())
+    await traffic.drain(DRAIN_S)
+    await traffic.close()
+    assert traffic.answers.recorder.samples()["status"].tolist() == [LOST] * 20
 
 
 def test_a_wrong_answer_is_noticed() -> None:

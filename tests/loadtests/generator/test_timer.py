@@ -81,16 +81,13 @@ def test_a_call_may_ask_for_the_next() -> None:
     assert all(after - before >= 0.0005 for before, after in pairwise(seen))
 
 
-def test_a_closed_timer_calls_nothing() -> None:
+async def test_a_closed_timer_calls_nothing() -> None:
     seen: list[int] = []
 
-    async def play() -> None:
-        timer = Timer()
-        timer.call_at(0.0, partial(seen.append, 1))
-        timer.close()
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    asyncio.run(play())
+    timer = Timer()
+    timer.call_at(0.0, partial(seen.append, 1))
+    timer.close()
+    for _ in range(5):
+        await asyncio.sleep(0)
 
     assert seen == []

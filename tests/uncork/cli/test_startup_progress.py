@@ -82,7 +82,7 @@ def test_the_log_has_a_line_for_each_stage(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("ends", ["ready", "draining"])
-def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
+async def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
     ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal one line changes, which is never wider than that; on none nothing is shown."""
@@ -102,9 +102,9 @@ def test_what_is_shown_goes_when_all_are_ready_or_the_server_stops(
         assert isinstance(on.file, io.StringIO)
         return on.file.getvalue()
 
-    text = asyncio.run(shown(terminal=True))
+    text = await shown(terminal=True)
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert "worker 0: import, 0 s · worker 1: import" in plain
     assert max(map(len, re.split(r"[\r\n]+", plain))) <= 60
     assert text.endswith("\x1b[2K")  # the line is gone
-    assert asyncio.run(shown(terminal=False)) == ""
+    assert await shown(terminal=False) == ""

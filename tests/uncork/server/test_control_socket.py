@@ -81,48 +81,36 @@ def test_no_server_is_wrong_usage() -> None:
     assert "no server of this user listens on port 4711" in result.stderr
 
 
-def test_who_leaves_does_not_wish_it_any_more(folder: Path) -> None:
+async def test_who_leaves_does_not_wish_it_any_more(folder: Path) -> None:
     """As with Ctrl-C; the next one is served."""
-
-    async def scenario() -> None:
-        wishes = Wishes(Outcome(0, "done"))
-        async with listening(PORT, wishes):
-            _, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
-            writer.write(b"reload\n")
-            await wishes.came.wait()
-            writer.close()
-            await wishes.given_up.wait()
-            wishes.gate.set()
-            assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "done")
-
-    asyncio.run(scenario())
+    wishes = Wishes(Outcome(0, "done"))
+    async with listening(PORT, wishes):
+        _, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
+        writer.write(b"reload\n")
+        await wishes.came.wait()
+        writer.close()
+        await wishes.given_up.wait()
+        wishes.gate.set()
+        assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "done")
 
 
-def test_a_server_that_ends_meanwhile_is_told() -> None:
+async def test_a_server_that_ends_meanwhile_is_told() -> None:
     """Whoever waits does not wait for ever."""
-
-    async def scenario() -> None:
-        wishes = Wishes(Outcome(0, "done"))
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(listening(PORT, wishes))
-            asking = asyncio.create_task(asyncio.to_thread(ask_to_reload, PORT))
-            await wishes.came.wait()
-        assert await asking == Outcome(1, "the server has ended")
-
-    asyncio.run(scenario())
+    wishes = Wishes(Outcome(0, "done"))
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(listening(PORT, wishes))
+        asking = asyncio.create_task(asyncio.to_thread(ask_to_reload, PORT))
+        await wishes.came.wait()
+    assert await asking == Outcome(1, "the server has ended")
 
 
-def test_other_wishes_are_refused(folder: Path) -> None:
+async def test_other_wishes_are_refused(folder: Path) -> None:
     """Whatever they are."""
-
-    async def scenario() -> None:
-        async with listening(PORT, Wishes(Outcome(0, "done"))):
-            reader, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
-            writer.write(b"stop\n")
-            assert b"knows only how to reload" in await reader.read()
-            writer.close()
-
-    asyncio.run(scenario())
+    async with listening(PORT, Wishes(Outcome(0, "done"))):
+        reader, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
+        writer.write(b"stop\n")
+        assert b"knows only how to reload" in await reader.read()
+        writer.close()
 
 
 def test_the_socket_of_a_killed_server_makes_room(folder: Path) -> None:
@@ -138,18 +126,14 @@ def test_the_socket_of_a_killed_server_makes_room(folder: Path) -> None:
     assert not left.exists()
 
 
-def test_two_servers_on_a_port_do_not_take_each_others_wishes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_servers_on_a_port_do_not_take_each_others_wishes(caplog: pytest.LogCaptureFixture) -> None:
     """They may listen on different addresses; the second can be reached by SIGHUP."""
-
-    async def scenario() -> None:
-        first, second = Wishes(Outcome(0, "first")), Wishes(Outcome(0, "second"))
-        first.gate.set()
-        async with listening(PORT, first):
-            async with listening(PORT, second):
-                pass
-            assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "first")
-
-    asyncio.run(scenario())
+    first, second = Wishes(Outcome(0, "first")), Wishes(Outcome(0, "second"))
+    first.gate.set()
+    async with listening(PORT, first):
+        async with listening(PORT, second):
+            pass
+        assert await asyncio.to_thread(ask_to_reload, PORT) == Outcome(0, "first")
     assert "SIGHUP does the same" in caplog.text
 
 

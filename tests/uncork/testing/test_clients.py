@@ -408,17 +408,13 @@ class Empty(Service):
         ("service.py:Digits", TypeError, "client.. takes a subclass of uncork.Service, got 'service.py"),
     ],
 )
-def test_a_service_that_cannot_be_run(service: Any, error: type[Exception], message: str) -> None:
+async def test_a_service_that_cannot_be_run(service: Any, error: type[Exception], message: str) -> None:
     """Says why where it is run."""
-
-    async def scenario() -> None:
-        async with async_client(service):
-            pass
-
     with pytest.raises(error, match=message), client(service):
         pass
     with pytest.raises(error, match=message):
-        asyncio.run(scenario())
+        async with async_client(service):
+            pass
 
 
 def test_setup_is_in_the_traceback() -> None:
@@ -444,56 +440,45 @@ def test_what_the_block_raises_passes() -> None:
             raise error
 
 
-def test_asyncio() -> None:
+async def test_asyncio() -> None:
     """Requests that are gathered share a batch, and the loop runs while a handler does."""
+    async with async_client(Digits) as c:
+        gathered = await asyncio.gather(*(c.post("/held", json=n) for n in range(8)))
+        together = await c.post_all("/predict", json=[[n, n] for n in range(5)])
+        with pytest.raises(KeyError, match="the culprit"):
+            await c.post("/echo", json="raise")
 
-    async def scenario() -> None:
-        async with async_client(Digits) as c:
-            gathered = await asyncio.gather(*(c.post("/held", json=n) for n in range(8)))
-            together = await c.post_all("/predict", json=[[n, n] for n in range(5)])
-            with pytest.raises(KeyError, match="the culprit"):
-                await c.post("/echo", json="raise")
-
-        assert isinstance(c, httpx.AsyncClient)
-        assert [reply.json() for reply in gathered] == [8] * 8
-        assert {reply.headers["x-batch-size"] for reply in together} == {"5"}
-
-    asyncio.run(scenario())
+    assert isinstance(c, httpx.AsyncClient)
+    assert [reply.json() for reply in gathered] == [8] * 8
+    assert {reply.headers["x-batch-size"] for reply in together} == {"5"}
 
 
-def test_a_task_that_is_cancelled_leaves_the_queue() -> None:
+async def test_a_task_that_is_cancelled_leaves_the_queue() -> None:
     """As a client that goes: the eighth row is another's."""
-
-    async def scenario() -> None:
-        async with async_client(Digits) as c:
-            leaving = asyncio.create_task(c.post("/held", json=0))
-            while _ONE_IS_HELD not in (await c.get("/metrics")).text:
-                pass
-            leaving.cancel()
-            replies = await c.post_all("/held", json=range(8))
-            assert {reply.headers["x-batch-size"] for reply in replies} == {"8"}
-
-    asyncio.run(scenario())
+    async with async_client(Digits) as c:
+        leaving = asyncio.create_task(c.post("/held", json=0))
+        while _ONE_IS_HELD not in (await c.get("/metrics")).text:
+            pass
+        leaving.cancel()
+        replies = await c.post_all("/held", json=range(8))
+        assert {reply.headers["x-batch-size"] for reply in replies} == {"8"}
 
 
-def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
+async def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
     """Those that are sent together with it are answered."""
 
     async def broken() -> AsyncIterator[bytes]:
         yield b"1"
         raise ValueError("the body ends here")
 
-    async def scenario() -> None:
-        async with async_client(Digits) as c:
-            requests = [
-                c.build_request("POST", "/echo", json=1),
-                c.build_request("POST", "/echo", content=broken()),
-            ]
-            with pytest.raises(ValueError, match="the body ends here"):
-                await c.send_all(requests)
-            assert 'uncork_requests_total{api="echo",status="200"} 1.0' in (await c.get("/metrics")).text
-
-    asyncio.run(scenario())
+    async with async_client(Digits) as c:
+        requests = [
+            c.build_request("POST", "/echo", json=1),
+            c.build_request("POST", "/echo", content=broken()),
+        ]
+        with pytest.raises(ValueError, match="the body ends here"):
+            await c.send_all(requests)
+        assert 'uncork_requests_total{api="echo",status="200"} 1.0' in (await c.get("/metrics")).text
 
 
 def test_uvloop() -> None:
@@ -506,7 +491,7 @@ def test_uvloop() -> None:
     assert [reply.json() for reply in uvloop.run(scenario())] == [3, 3, 3]
 
 
-def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
+async def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
     """Those that are sent together arrive when all are whole."""
 
     async def slow() -> AsyncIterator[bytes]:
@@ -514,18 +499,15 @@ def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
             await asyncio.sleep(0)
             yield piece
 
-    async def scenario() -> None:
-        headers = {"content-type": "application/json"}
-        async with async_client(Digits) as c:
-            requests = [
-                c.build_request("POST", "/echo", json=1),
-                c.build_request("POST", "/echo", content=slow(), headers=headers),
-            ]
-            replies = await c.send_all(requests)
-        assert [reply.json() for reply in replies] == [1, "slow"]
-        assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
-
-    asyncio.run(scenario())
+    headers = {"content-type": "application/json"}
+    async with async_client(Digits) as c:
+        requests = [
+            c.build_request("POST", "/echo", json=1),
+            c.build_request("POST", "/echo", content=slow(), headers=headers),
+        ]
+        replies = await c.send_all(requests)
+    assert [reply.json() for reply in replies] == [1, "slow"]
+    assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
 
 
 class PlainUnittest(unittest.TestCase):
@@ -582,17 +564,13 @@ def test_a_stream_that_fails_raises_what_the_handler_raised() -> None:
         c.post("/tell", json=["a", "raise"])
 
 
-def test_an_asynchronous_client_streams() -> None:
+async def test_an_asynchronous_client_streams() -> None:
     """It reads pieces as they come, and what it leaves is closed."""
-
-    async def scenario() -> None:
-        async with async_client(Telling) as c:
-            before = Telling.closed
-            async with c.stream("POST", "/tell", json=5) as reply:
-                lines = reply.aiter_lines()
-                assert [await anext(lines) for _ in range(2)] == ['{"word":5}', '{"word":6}']
-            # There is one worker: who is answered comes after the end of the one before.
-            assert (await c.post("/tell", json=[])).content == b""
-            assert Telling.closed == before + 2
-
-    asyncio.run(scenario())
+    async with async_client(Telling) as c:
+        before = Telling.closed
+        async with c.stream("POST", "/tell", json=5) as reply:
+            lines = reply.aiter_lines()
+            assert [await anext(lines) for _ in range(2)] == ['{"word":5}', '{"word":6}']
+        # There is one worker: who is answered comes after the end of the one before.
+        assert (await c.post("/tell", json=[])).content == b""
+        assert Telling.closed == before + 2

@@ -87,24 +87,21 @@ async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], obj
     return waiting.result()
 
 
-def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
+async def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
     """Also in new folders, and changes during the caller's work."""
     one, two = tmp_path / "one.py", tmp_path / "sub" / "two.py"
     one.write_text("")
     files = {str(one)}
 
-    async def scenario() -> None:
-        watch = FileWatcher(files)
-        async with asyncio.timeout(PATIENCE_S), aclosing(watch.changes()) as changes:
-            assert await next_change(changes, one.touch) == [str(one)]
-            two.parent.mkdir()
-            two.write_text("")
-            files.add(str(two))
-            watch.changed_files()
-            two.write_text("changed while nobody waited")
-            # The first report may be of an earlier touch.
-            while await anext(changes) != [str(two)]:
-                pass
-            assert await next_change(changes, two.touch) == [str(two)]
-
-    asyncio.run(scenario())
+    watch = FileWatcher(files)
+    async with asyncio.timeout(PATIENCE_S), aclosing(watch.changes()) as changes:
+        assert await next_change(changes, one.touch) == [str(one)]
+        two.parent.mkdir()
+        two.write_text("")
+        files.add(str(two))
+        watch.changed_files()
+        two.write_text("changed while nobody waited")
+        # The first report may be of an earlier touch.
+        while await anext(changes) != [str(two)]:
+            pass
+        assert await next_change(changes, two.touch) == [str(two)]

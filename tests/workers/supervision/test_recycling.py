@@ -24,126 +24,109 @@ def run_batches(on: Crowd, worker: Worker, count: int) -> None:
         on.supervisor.finished_batch(worker.pid)
 
 
-def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await ready(on, 2)
-            recycler = Recycler(on.supervisor, RecyclingLimits(batches=5))
-            run_batches(on, old[0], 4)
-            run_batches(on, old[1], 5)
-            await recycler.check()
-            new = await on.newcomers.get()
-            await recycler.check()
+async def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=2) as on:
+        old = await ready(on, 2)
+        recycler = Recycler(on.supervisor, RecyclingLimits(batches=5))
+        run_batches(on, old[0], 4)
+        run_batches(on, old[1], 5)
+        await recycler.check()
+        new = await on.newcomers.get()
+        await recycler.check()
 
-            assert new.hello.index == 1
-            assert on.took_over == [{new.pid}]
-            assert {worker.pid for worker in on.supervisor.current_workers()} == {old[0].pid, new.pid}
-            assert all(worker.alive() for worker in (*old.values(), new))
-            assert (on.newcomers.empty(), on.exits.empty(), on.supervisor.restarts) == (True, True, 0)
-
-    asyncio.run(scenario())
+        assert new.hello.index == 1
+        assert on.took_over == [{new.pid}]
+        assert {worker.pid for worker in on.supervisor.current_workers()} == {old[0].pid, new.pid}
+        assert all(worker.alive() for worker in (*old.values(), new))
+        assert (on.newcomers.empty(), on.exits.empty(), on.supervisor.restarts) == (True, True, 0)
 
 
-def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await ready(on, 2)
-            for worker in old.values():
-                run_batches(on, worker, 1)
-            await Recycler(on.supervisor, RecyclingLimits(batches=1)).check()
+async def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=2) as on:
+        old = await ready(on, 2)
+        for worker in old.values():
+            run_batches(on, worker, 1)
+        await Recycler(on.supervisor, RecyclingLimits(batches=1)).check()
 
-            assert [len(pids) for pids in on.took_over] == [1, 1]
-            assert {worker.index for worker in on.supervisor.current_workers()} == {0, 1}
-            assert not {worker.pid for worker in on.supervisor.current_workers()} & on.leaving
-
-    asyncio.run(scenario())
+        assert [len(pids) for pids in on.took_over] == [1, 1]
+        assert {worker.index for worker in on.supervisor.current_workers()} == {0, 1}
+        assert not {worker.pid for worker in on.supervisor.current_workers()} & on.leaving
 
 
-def test_a_worker_above_its_memory_is_replaced_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_above_its_memory_is_replaced_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A successor that exceeds the limit before its first batch stays."""
     caplog.set_level(logging.INFO)
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            old = (await ready(on, 1))[0]
-            recycler = Recycler(on.supervisor, RecyclingLimits(memory_bytes=1))
-            await recycler.check()
-            assert on.took_over == []  # it has not run a batch yet
-            run_batches(on, old, 1)
-            await recycler.check()
-            new = await on.newcomers.get()
-            assert on.took_over == [{new.pid}]
-            run_batches(on, new, 1)
-            await recycler.check()
-            assert on.took_over == [{new.pid}]
-
-    asyncio.run(scenario())
+    async with crowd(tmp_path, workers=1) as on:
+        old = (await ready(on, 1))[0]
+        recycler = Recycler(on.supervisor, RecyclingLimits(memory_bytes=1))
+        await recycler.check()
+        assert on.took_over == []  # it has not run a batch yet
+        run_batches(on, old, 1)
+        await recycler.check()
+        new = await on.newcomers.get()
+        assert on.took_over == [{new.pid}]
+        run_batches(on, new, 1)
+        await recycler.check()
+        assert on.took_over == [{new.pid}]
     replaced, warned = [record.getMessage() for record in caplog.records if "takes" in record.getMessage()]
     assert replaced.startswith("worker 0 takes ")
     assert replaced.endswith(" MiB: another has taken over")
     assert "before its first batch, more than the 0 MiB above which workers are replaced" in warned
 
 
-def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            worker = (await ready(on, 1))[0]
-            run_batches(on, worker, 1000)
-            assert resident_bytes(worker.pid) > 2**20
-            await Recycler(on.supervisor, RecyclingLimits(memory_bytes=2**40)).check()
+async def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=1) as on:
+        worker = (await ready(on, 1))[0]
+        run_batches(on, worker, 1000)
+        assert resident_bytes(worker.pid) > 2**20
+        await Recycler(on.supervisor, RecyclingLimits(memory_bytes=2**40)).check()
 
-            assert on.took_over == []
-
-    asyncio.run(scenario())
+        assert on.took_over == []
 
 
-def test_a_worker_goes_on_if_no_other_can_be_started(
+async def test_a_worker_goes_on_if_no_other_can_be_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next attempt follows after a delay."""
+    now = 100.0
+    async with crowd(tmp_path, workers=1) as on:
+        old = (await ready(on, 1))[0]
+        run_batches(on, old, 9)
+        (tmp_path / "echo.py").write_text(BROKEN)
+        recycler = Recycler(on.supervisor, RecyclingLimits(batches=9), clock=lambda: now)
+        await recycler.check()
+        await recycler.check()  # too early
+        assert (on.took_over, old.alive(), len(caplog.records)) == ([], True, 1)
 
-    async def scenario() -> None:
-        now = 100.0
-        async with crowd(tmp_path, workers=1) as on:
-            old = (await ready(on, 1))[0]
-            run_batches(on, old, 9)
-            (tmp_path / "echo.py").write_text(BROKEN)
-            recycler = Recycler(on.supervisor, RecyclingLimits(batches=9), clock=lambda: now)
-            await recycler.check()
-            await recycler.check()  # too early
-            assert (on.took_over, old.alive(), len(caplog.records)) == ([], True, 1)
-
-            (tmp_path / "echo.py").write_text(SERVICE)
-            now += 1.3
-            await recycler.check()
-            new = await on.newcomers.get()
-            assert on.took_over == [{new.pid}]
-
-    asyncio.run(scenario())
+        (tmp_path / "echo.py").write_text(SERVICE)
+        now += 1.3
+        await recycler.check()
+        new = await on.newcomers.get()
+        assert on.took_over == [{new.pid}]
     says = caplog.records[0].getMessage()
     assert says.startswith("worker 0 has run 9 batches and goes on, for it cannot be replaced: new worker 0 ")
 
 
-def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
+async def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
     """The recycled worker may be stuck in its setup, so a reload does not wait for it."""
     slow = SERVICE.replace("def setup(self):", "def setup(self):\n        import time; time.sleep(600)")
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            old = (await ready(on, 1))[0]
-            run_batches(on, old, 1)
-            (tmp_path / "echo.py").write_text(slow)
-            looking = asyncio.create_task(Recycler(on.supervisor, RecyclingLimits(batches=1)).check())
-            stuck = await on.newcomers.get()
-            (tmp_path / "echo.py").write_text(SERVICE)
-            await on.supervisor.replace_all()
-            new = await on.newcomers.get()
-            await looking
+    async with crowd(tmp_path, workers=1) as on:
+        old = (await ready(on, 1))[0]
+        run_batches(on, old, 1)
+        (tmp_path / "echo.py").write_text(slow)
+        looking = asyncio.create_task(Recycler(on.supervisor, RecyclingLimits(batches=1)).check())
+        stuck = await on.newcomers.get()
+        (tmp_path / "echo.py").write_text(SERVICE)
+        await on.supervisor.replace_all()
+        new = await on.newcomers.get()
+        await looking
 
-            assert on.took_over == [{new.pid}]
-            assert new.pid != stuck.pid
-
-    asyncio.run(scenario())
+        assert on.took_over == [{new.pid}]
+        assert new.pid != stuck.pid
 
 
 def test_a_process_that_has_gone_takes_no_memory() -> None:

@@ -17,7 +17,7 @@ from uncork_workers.supervision.cores import usable_cores
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gets its share of the cores; workers that exit by themselves are not killed."""
     monkeypatch.setenv("MKL_NUM_THREADS", "77")
     for name in (
@@ -29,124 +29,103 @@ def test_workers_are_started_and_let_go(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         monkeypatch.delenv(name, raising=False)
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as all_of_them:
-            workers = await all_of_them.workers(2)
-            environment = json.loads(workers[0].hello.service.apis[0].doc)
-            sessions = {worker.hello.pid: os.getsid(worker.hello.pid) for worker in workers.values()}
-            all_of_them.hang_up()
-            await all_of_them.supervisor.stop(grace_s=10 * PATIENCE_S)
+    async with crowd(tmp_path, workers=2) as all_of_them:
+        workers = await all_of_them.workers(2)
+        environment = json.loads(workers[0].hello.service.apis[0].doc)
+        sessions = {worker.hello.pid: os.getsid(worker.hello.pid) for worker in workers.values()}
+        all_of_them.hang_up()
+        await all_of_them.supervisor.stop(grace_s=10 * PATIENCE_S)
 
-            assert sorted(workers) == [0, 1]
-            assert all(pid == session for pid, session in sessions.items())  # Ctrl-C is not for them
-            assert not any(worker.alive() for worker in workers.values())
-            assert all_of_them.supervisor.restarts == 0
-            assert all_of_them.exits.empty()
-            assert left_in_peace(tmp_path) == {worker.hello.pid for worker in workers.values()}
-            share = str(max(1, usable_cores() // 2))
-            assert environment["OMP_NUM_THREADS"] == environment["OPENBLAS_NUM_THREADS"] == share
-            assert environment["NUMEXPR_NUM_THREADS"] == environment["VECLIB_MAXIMUM_THREADS"] == share
-            assert environment["OMP_WAIT_POLICY"] == "passive"
-            assert environment["MKL_NUM_THREADS"] == "77"
-            assert environment["PATH"] == os.environ["PATH"]
-            assert environment["GREETING"] == "hello"
-
-    asyncio.run(scenario())
+        assert sorted(workers) == [0, 1]
+        assert all(pid == session for pid, session in sessions.items())  # Ctrl-C is not for them
+        assert not any(worker.alive() for worker in workers.values())
+        assert all_of_them.supervisor.restarts == 0
+        assert all_of_them.exits.empty()
+        assert left_in_peace(tmp_path) == {worker.hello.pid for worker in workers.values()}
+        share = str(max(1, usable_cores() // 2))
+        assert environment["OMP_NUM_THREADS"] == environment["OPENBLAS_NUM_THREADS"] == share
+        assert environment["NUMEXPR_NUM_THREADS"] == environment["VECLIB_MAXIMUM_THREADS"] == share
+        assert environment["OMP_WAIT_POLICY"] == "passive"
+        assert environment["MKL_NUM_THREADS"] == "77"
+        assert environment["PATH"] == os.environ["PATH"]
+        assert environment["GREETING"] == "hello"
 
 
-def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
+async def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
     """With its index, as another process; workers that exceed the grace period are killed."""
+    async with crowd(tmp_path, workers=2) as all_of_them:
+        first = await all_of_them.workers(2)
+        all_of_them.supervisor.kill(first[1].pid)
+        exited = await all_of_them.exits.get()
+        again = await all_of_them.workers(1)
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as all_of_them:
-            first = await all_of_them.workers(2)
-            all_of_them.supervisor.kill(first[1].pid)
-            exited = await all_of_them.exits.get()
-            again = await all_of_them.workers(1)
+        assert exited == (1, "was killed by SIGKILL")
+        assert not first[1].alive()
+        assert list(again) == [1]
+        assert again[1].hello.pid not in {worker.hello.pid for worker in first.values()}
+        assert all_of_them.supervisor.restarts == 1
+        assert first[0].alive()
 
-            assert exited == (1, "was killed by SIGKILL")
-            assert not first[1].alive()
-            assert list(again) == [1]
-            assert again[1].hello.pid not in {worker.hello.pid for worker in first.values()}
-            assert all_of_them.supervisor.restarts == 1
-            assert first[0].alive()
+        await all_of_them.supervisor.stop(grace_s=0)
 
-            await all_of_them.supervisor.stop(grace_s=0)
-
-            assert not again[1].alive()
-            assert not first[0].alive()
-            assert all_of_them.exits.empty()
-
-    asyncio.run(scenario())
+        assert not again[1].alive()
+        assert not first[0].alive()
+        assert all_of_them.exits.empty()
 
 
-def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            for batches in (0, 0, 2, 0):
-                [worker] = (await on.workers(1)).values()
-                for _ in range(batches):
-                    on.supervisor.finished_batch(worker.pid)
-                on.supervisor.kill(worker.pid)
-            ends = [await on.ends.get() for _ in range(3)]
-            await goes(worker)
-            ends.append(await on.ends.get())
+async def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=1) as on:
+        for batches in (0, 0, 2, 0):
+            [worker] = (await on.workers(1)).values()
+            for _ in range(batches):
+                on.supervisor.finished_batch(worker.pid)
+            on.supervisor.kill(worker.pid)
+        ends = [await on.ends.get() for _ in range(3)]
+        await goes(worker)
+        ends.append(await on.ends.get())
 
-            assert [end.failures for end in ends] == [1, 2, 0, 1]
-            assert [end.retry_s > 0 for end in ends] == [True, True, False, True]
-
-    asyncio.run(scenario())
+        assert [end.failures for end in ends] == [1, 2, 0, 1]
+        assert [end.retry_s > 0 for end in ends] == [True, True, False, True]
 
 
-def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
+async def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
     """It is started again, as its file may appear later."""
+    async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as all_of_them:
+        exited = await all_of_them.exits.get()
+        (tmp_path / "later.py").write_text(SERVICE)
+        again = await all_of_them.workers(1)
+        all_of_them.hang_up()
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as all_of_them:
-            exited = await all_of_them.exits.get()
-            (tmp_path / "later.py").write_text(SERVICE)
-            again = await all_of_them.workers(1)
-            all_of_them.hang_up()
-
-            assert exited == (0, "exited with code 2")
-            assert list(again) == [0]
-            assert await all_of_them.exits.get() == (0, "exited with code 0")
-
-    asyncio.run(scenario())
+        assert exited == (0, "exited with code 2")
+        assert list(again) == [0]
+        assert await all_of_them.exits.get() == (0, "exited with code 0")
 
 
-def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> None:
+async def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> None:
     """After about 0.1 s, 0.2 s and 0.4 s. Here it cannot even be started."""
+    loop = asyncio.get_running_loop()
+    async with crowd(tmp_path, workers=1, target="x" * 200_000) as all_of_them:
+        exits, times = [], []
+        for _ in range(4):
+            exits.append(await all_of_them.exits.get())
+            times.append(loop.time())
 
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        async with crowd(tmp_path, workers=1, target="x" * 200_000) as all_of_them:
-            exits, times = [], []
-            for _ in range(4):
-                exits.append(await all_of_them.exits.get())
-                times.append(loop.time())
-
-            assert {index for index, _ in exits} == {0}
-            assert all(how.startswith("could not be started (") for _, how in exits)
-            assert "Argument list too long" in exits[0][1]
-            waits = [later - earlier for earlier, later in itertools.pairwise(times)]
-            assert all(wait >= least for wait, least in zip(waits, (0.074, 0.149, 0.299), strict=True))
-            assert all_of_them.supervisor.restarts == 3
-
-    asyncio.run(scenario())
+        assert {index for index, _ in exits} == {0}
+        assert all(how.startswith("could not be started (") for _, how in exits)
+        assert "Argument list too long" in exits[0][1]
+        waits = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert all(wait >= least for wait, least in zip(waits, (0.074, 0.149, 0.299), strict=True))
+        assert all_of_them.supervisor.restarts == 3
 
 
-def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as all_of_them:
-            (worker,) = (await all_of_them.workers(1)).values()
-            all_of_them.supervisor.kill(os.getpid())
-            await all_of_them.supervisor.stop(grace_s=0)
-            all_of_them.supervisor.kill(worker.pid)
+async def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=1) as all_of_them:
+        (worker,) = (await all_of_them.workers(1)).values()
+        all_of_them.supervisor.kill(os.getpid())
+        await all_of_them.supervisor.stop(grace_s=0)
+        all_of_them.supervisor.kill(worker.pid)
 
-            assert all_of_them.exits.empty()
-
-    asyncio.run(scenario())
+        assert all_of_them.exits.empty()
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
@@ -167,18 +146,15 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
     run(scenario())
 
 
-def test_workers_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workers_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By index, so a restarted worker gets the same GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=3, gpus=["5", "GPU-8932f937"]) as on:
-            workers = await on.workers(3)
-            seen = {
-                index: json.loads(worker.hello.service.apis[0].doc)["CUDA_VISIBLE_DEVICES"]
-                for index, worker in workers.items()
-            }
+    async with crowd(tmp_path, workers=3, gpus=["5", "GPU-8932f937"]) as on:
+        workers = await on.workers(3)
+        seen = {
+            index: json.loads(worker.hello.service.apis[0].doc)["CUDA_VISIBLE_DEVICES"]
+            for index, worker in workers.items()
+        }
 
-            assert seen == {0: "5", 1: "GPU-8932f937", 2: "5"}
-
-    asyncio.run(scenario())
+        assert seen == {0: "5", 1: "GPU-8932f937", 2: "5"}

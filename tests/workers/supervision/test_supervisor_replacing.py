@@ -9,68 +9,57 @@ from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, le
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
 
-def test_new_workers_take_over_together(tmp_path: Path) -> None:
+async def test_new_workers_take_over_together(tmp_path: Path) -> None:
     """The old ones exit by themselves, which is not a failure; the new ones are restarted from then on."""
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        on.leaving = {worker.pid for worker in old.values()}
+        await on.supervisor.replace_all()
+        new = {one.hello.index: one for one in (await on.newcomers.get(), await on.newcomers.get())}
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await on.workers(2)
-            on.leaving = {worker.pid for worker in old.values()}
-            await on.supervisor.replace_all()
-            new = {one.hello.index: one for one in (await on.newcomers.get(), await on.newcomers.get())}
+        assert sorted(new) == [0, 1]
+        assert on.took_over == [{worker.pid for worker in new.values()}]
+        assert all(worker.alive() for worker in (*old.values(), *new.values()))
+        for worker in old.values():
+            worker.connection.close()
+        on.supervisor.kill(new[1].pid)
+        assert await on.exits.get() == (1, "was killed by SIGKILL")
+        again = await on.workers(1)
+        assert list(again) == [1]
+        assert on.supervisor.restarts == 1
 
-            assert sorted(new) == [0, 1]
-            assert on.took_over == [{worker.pid for worker in new.values()}]
-            assert all(worker.alive() for worker in (*old.values(), *new.values()))
-            for worker in old.values():
-                worker.connection.close()
-            on.supervisor.kill(new[1].pid)
-            assert await on.exits.get() == (1, "was killed by SIGKILL")
-            again = await on.workers(1)
-            assert list(again) == [1]
-            assert on.supervisor.restarts == 1
-
-            on.hang_up()
-            await on.supervisor.stop(grace_s=10 * PATIENCE_S)
-            assert on.exits.empty()
-            assert left_in_peace(tmp_path) >= on.leaving
-            assert not any(worker.alive() for worker in (*old.values(), *new.values(), *again.values()))
-
-    asyncio.run(scenario())
+        on.hang_up()
+        await on.supervisor.stop(grace_s=10 * PATIENCE_S)
+        assert on.exits.empty()
+        assert left_in_peace(tmp_path) >= on.leaving
+        assert not any(worker.alive() for worker in (*old.values(), *new.values(), *again.values()))
 
 
-def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> None:
+async def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> None:
     """They had not connected yet; they are not started again."""
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        on.leaving = {old[0].pid}
+        await on.supervisor.replace_all()
+        await goes(old[1])
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await on.workers(2)
-            on.leaving = {old[0].pid}
+        assert old[0].alive()
+        assert on.exits.empty()
+        assert on.supervisor.restarts == 0
+        assert on.arrivals.empty()
+
+
+async def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=1) as on:
+        workers = [(await on.workers(1))[0]]
+        for _ in range(2):
+            on.leaving = {workers[-1].pid}
             await on.supervisor.replace_all()
-            await goes(old[1])
+            workers.append(await on.newcomers.get())
 
-            assert old[0].alive()
-            assert on.exits.empty()
-            assert on.supervisor.restarts == 0
-            assert on.arrivals.empty()
-
-    asyncio.run(scenario())
-
-
-def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            workers = [(await on.workers(1))[0]]
-            for _ in range(2):
-                on.leaving = {workers[-1].pid}
-                await on.supervisor.replace_all()
-                workers.append(await on.newcomers.get())
-
-            assert all(worker.alive() for worker in workers)
-            assert len({worker.pid for worker in workers}) == 3
-            assert on.exits.empty()
-
-    asyncio.run(scenario())
+        assert all(worker.alive() for worker in workers)
+        assert len({worker.pid for worker in workers}) == 3
+        assert on.exits.empty()
 
 
 @pytest.mark.parametrize(
@@ -80,161 +69,132 @@ def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp_path:
         (SERVICE + "\nEcho.setup = None", "new worker 0 exited with code 1"),
     ],
 )
-def test_new_workers_that_fail_leave_the_old_ones_in_force(tmp_path: Path, change: str, says: str) -> None:
+async def test_new_workers_that_fail_leave_the_old_ones_in_force(
+    tmp_path: Path, change: str, says: str
+) -> None:
     """All new workers are killed, and the next attempt may succeed."""
-
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            old = (await on.workers(1))[0]
-            on.leaving = {old.pid}
-            (tmp_path / "echo.py").write_text(change)
-            with pytest.raises(ReplacementFailed, match=says):
-                await on.supervisor.replace_all()
-
-            assert (on.took_over, on.exits.empty(), old.alive()) == ([], True, True)
-            await only_alive(tmp_path, old)
-
-            (tmp_path / "echo.py").write_text(SERVICE)
+    async with crowd(tmp_path, workers=1) as on:
+        old = (await on.workers(1))[0]
+        on.leaving = {old.pid}
+        (tmp_path / "echo.py").write_text(change)
+        with pytest.raises(ReplacementFailed, match=says):
             await on.supervisor.replace_all()
-            assert len(on.took_over) == 1
-            on.supervisor.kill(old.pid)
-            await goes(old)
-            assert on.exits.empty()  # it is in force no more
 
-    asyncio.run(scenario())
+        assert (on.took_over, on.exits.empty(), old.alive()) == ([], True, True)
+        await only_alive(tmp_path, old)
+
+        (tmp_path / "echo.py").write_text(SERVICE)
+        await on.supervisor.replace_all()
+        assert len(on.took_over) == 1
+        on.supervisor.kill(old.pid)
+        await goes(old)
+        assert on.exits.empty()  # it is in force no more
 
 
-def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
+async def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
     """Either all new workers take over, or none."""
     picky = SERVICE + "\nimport sys\nif sys.argv[sys.argv.index('--index') + 1] == '1': raise OSError"
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await on.workers(2)
-            (tmp_path / "echo.py").write_text(picky)
-            with pytest.raises(ReplacementFailed, match="new worker 1 exited with code 2"):
-                await on.supervisor.replace_all()
-
-            await only_alive(tmp_path, *old.values())
-            assert on.took_over == []
-
-    asyncio.run(scenario())
-
-
-def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            old = (await on.workers(1))[0]
-            on.refusal = "there is no policy 'magic'"
-            with pytest.raises(ReplacementFailed, match="there is no policy 'magic'"):
-                await on.supervisor.replace_all()
-            await only_alive(tmp_path, old)
-
-            on.refusal, on.leaving = None, {old.pid}
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        (tmp_path / "echo.py").write_text(picky)
+        with pytest.raises(ReplacementFailed, match="new worker 1 exited with code 2"):
             await on.supervisor.replace_all()
-            assert old.alive()
 
-    asyncio.run(scenario())
-
-
-def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1, target="x" * 200_000) as on:
-            await on.exits.get()
-            with pytest.raises(ReplacementFailed, match="Argument list too long"):
-                await on.supervisor.replace_all()
-
-    asyncio.run(scenario())
+        await only_alive(tmp_path, *old.values())
+        assert on.took_over == []
 
 
-def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
+async def test_new_workers_that_may_not_take_over_are_ended(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=1) as on:
+        old = (await on.workers(1))[0]
+        on.refusal = "there is no policy 'magic'"
+        with pytest.raises(ReplacementFailed, match="there is no policy 'magic'"):
+            await on.supervisor.replace_all()
+        await only_alive(tmp_path, old)
+
+        on.refusal, on.leaving = None, {old.pid}
+        await on.supervisor.replace_all()
+        assert old.alive()
+
+
+async def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=1, target="x" * 200_000) as on:
+        await on.exits.get()
+        with pytest.raises(ReplacementFailed, match="Argument list too long"):
+            await on.supervisor.replace_all()
+
+
+async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
     """The pending restart is cancelled."""
+    async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as on:
+        for _ in range(2):
+            await on.exits.get()
+        (tmp_path / "later.py").write_text(SERVICE)
+        await on.supervisor.replace_all()
+        new = await on.newcomers.get()
+        on.supervisor.kill(new.pid)
+        again = await on.workers(1)
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as on:
-            for _ in range(2):
-                await on.exits.get()
-            (tmp_path / "later.py").write_text(SERVICE)
-            await on.supervisor.replace_all()
-            new = await on.newcomers.get()
-            on.supervisor.kill(new.pid)
-            again = await on.workers(1)
-
-            assert again[0].pid != new.pid
-            await only_alive(tmp_path, again[0])
-
-    asyncio.run(scenario())
+        assert again[0].pid != new.pid
+        await only_alive(tmp_path, again[0])
 
 
-def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
+async def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
     """New workers are not left behind when the caller is cancelled."""
     slow = SERVICE.replace("def setup(self):", "def setup(self):\n        import time; time.sleep(600)")
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await on.workers(2)
-            (tmp_path / "echo.py").write_text(slow)
-            replacing = asyncio.create_task(on.supervisor.replace_all())
-            new = [await on.newcomers.get() for _ in range(2)]
-            replacing.cancel()
-            await asyncio.gather(replacing, return_exceptions=True)
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        (tmp_path / "echo.py").write_text(slow)
+        replacing = asyncio.create_task(on.supervisor.replace_all())
+        new = [await on.newcomers.get() for _ in range(2)]
+        replacing.cancel()
+        await asyncio.gather(replacing, return_exceptions=True)
 
-            await only_alive(tmp_path, *old.values())
-            assert replacing.cancelled()
-            for worker in new:
-                await goes(worker)
-
-    asyncio.run(scenario())
+        await only_alive(tmp_path, *old.values())
+        assert replacing.cancelled()
+        for worker in new:
+            await goes(worker)
 
 
-def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path: Path) -> None:
+async def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path: Path) -> None:
     """The second caller may have newer code."""
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        on.leaving = {worker.pid for worker in old.values()}
+        await asyncio.gather(on.supervisor.replace_all(), on.supervisor.replace_all())
+        new = [await on.newcomers.get() for _ in range(4)]
 
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await on.workers(2)
-            on.leaving = {worker.pid for worker in old.values()}
-            await asyncio.gather(on.supervisor.replace_all(), on.supervisor.replace_all())
-            new = [await on.newcomers.get() for _ in range(4)]
-
-            assert on.took_over == [{one.pid for one in new[:2]}, {one.pid for one in new[2:]}]
-            assert [one.hello.index for one in new] in (
-                [0, 1, 0, 1],
-                [0, 1, 1, 0],
-                [1, 0, 0, 1],
-                [1, 0, 1, 0],
-            )
-
-    asyncio.run(scenario())
+        assert on.took_over == [{one.pid for one in new[:2]}, {one.pid for one in new[2:]}]
+        assert [one.hello.index for one in new] in (
+            [0, 1, 0, 1],
+            [0, 1, 1, 0],
+            [1, 0, 0, 1],
+            [1, 0, 1, 0],
+        )
 
 
-def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=2) as on:
-            old = await on.workers(2)
-            await on.supervisor.replace(1)
-            new = await on.newcomers.get()
-            await goes(old[1])  # it is not among those that leave by themselves
-            assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)
-            on.supervisor.kill(new.pid)
-            assert await on.exits.get() == (1, "was killed by SIGKILL")
-            on.supervisor.kill(old[0].pid)
-            assert await on.exits.get() == (0, "was killed by SIGKILL")
-            assert sorted(await on.workers(2)) == [0, 1]
-
-    asyncio.run(scenario())
+async def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
+    async with crowd(tmp_path, workers=2) as on:
+        old = await on.workers(2)
+        await on.supervisor.replace(1)
+        new = await on.newcomers.get()
+        await goes(old[1])  # it is not among those that leave by themselves
+        assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)
+        on.supervisor.kill(new.pid)
+        assert await on.exits.get() == (1, "was killed by SIGKILL")
+        on.supervisor.kill(old[0].pid)
+        assert await on.exits.get() == (0, "was killed by SIGKILL")
+        assert sorted(await on.workers(2)) == [0, 1]
 
 
-def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> None:
+async def test_hurry_ends_the_time_that_workers_are_given(tmp_path: Path) -> None:
     """The connections stay open here, so the workers would not exit."""
-
-    async def scenario() -> None:
-        async with crowd(tmp_path, workers=1) as on:
-            [worker] = (await on.workers(1)).values()
-            hurry = asyncio.Event()
-            stopping = asyncio.create_task(on.supervisor.stop(grace_s=10 * PATIENCE_S, hurry=hurry))
-            hurry.set()
-            await stopping
-            assert not worker.alive()
-
-    asyncio.run(scenario())
+    async with crowd(tmp_path, workers=1) as on:
+        [worker] = (await on.workers(1)).values()
+        hurry = asyncio.Event()
+        stopping = asyncio.create_task(on.supervisor.stop(grace_s=10 * PATIENCE_S, hurry=hurry))
+        hurry.set()
+        await stopping
+        assert not worker.alive()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, predictions, proxy, rows_body, served
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.status.document import Event
 
@@ -44,83 +44,67 @@ def ticking() -> bool:
     return any("Feed._tick" in repr(task) for task in asyncio.all_tasks())
 
 
-def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
+async def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
     """Nothing of another server is named, and browsers are told to load nothing from one."""
+    async with gateway(tmp_path) as stage:
+        page = await stage.http.get("/dashboard")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe-eval" not in policy
+        assert "http" not in re.sub(r'data-origin="[^"]*"', "", page.text)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            page = await stage.http.get("/dashboard")
-            assert page.headers["content-type"] == "text/html; charset=utf-8"
-            policy = page.headers["content-security-policy"]
-            assert "default-src 'none'" in policy
-            assert "unsafe-eval" not in policy
-            assert "http" not in re.sub(r'data-origin="[^"]*"', "", page.text)
-
-            loaded = set(re.findall(r'(?:src|href)="(dashboard/[^"]+)"', page.text))
-            assert {url.partition("?")[0].rpartition("/")[2] for url in loaded} == {
-                "icon.svg",
-                "dashboard.css",
-                "plotly.js",
-                "dashboard.js",
-            }
-            for url in loaded:
-                file = await stage.http.get(f"/{url}")
-                assert file.status_code == 200
-                assert "immutable" in file.headers["cache-control"]
-                for module in re.findall(r'from "\./([^"]+)"', file.text[:2000]):
-                    assert (await stage.http.get(f"/dashboard/files/{module}")).status_code == 200
-
-    run(scenario())
+        loaded = set(re.findall(r'(?:src|href)="(dashboard/[^"]+)"', page.text))
+        assert {url.partition("?")[0].rpartition("/")[2] for url in loaded} == {
+            "icon.svg",
+            "dashboard.css",
+            "plotly.js",
+            "dashboard.js",
+        }
+        for url in loaded:
+            file = await stage.http.get(f"/{url}")
+            assert file.status_code == 200
+            assert "immutable" in file.headers["cache-control"]
+            for module in re.findall(r'from "\./([^"]+)"', file.text[:2000]):
+                assert (await stage.http.get(f"/dashboard/files/{module}")).status_code == 200
 
 
-def test_events_tell_what_happens(tmp_path: Path) -> None:
+async def test_events_tell_what_happens(tmp_path: Path) -> None:
     """The status, and a batch that has ended, in the same figures as the metrics."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            worker = await stage.worker()
-            await stage.echo(worker, "/echo", {"a": 1})
-            async with stage.http.stream("GET", EVENTS) as reply:
-                assert reply.headers["content-type"].startswith("text/event-stream")
-                assert reply.headers["cache-control"] == "no-store"
-                event = await anext(events(reply))
-            [api] = event.status.apis
-            [batch] = event.batches
-            assert (event.status.server, event.status.state, api.name) == ("Fake", "ready", "echo")
-            assert api.requests == {"200": 1}
-            assert (batch.api, batch.rows, batch.worker) == ("echo", 1, 0)
-
-    run(scenario())
+    async with gateway(tmp_path) as stage:
+        worker = await stage.worker()
+        await stage.echo(worker, "/echo", {"a": 1})
+        async with stage.http.stream("GET", EVENTS) as reply:
+            assert reply.headers["content-type"].startswith("text/event-stream")
+            assert reply.headers["cache-control"] == "no-store"
+            event = await anext(events(reply))
+        [api] = event.status.apis
+        [batch] = event.batches
+        assert (event.status.server, event.status.state, api.name) == ("Fake", "ready", "echo")
+        assert api.requests == {"200": 1}
+        assert (batch.api, batch.rows, batch.worker) == ("echo", 1, 0)
 
 
-def test_nothing_is_made_after_the_last_viewer_has_left(tmp_path: Path) -> None:
+async def test_nothing_is_made_after_the_last_viewer_has_left(tmp_path: Path) -> None:
     """One leaves, the other goes on; then nobody is there."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            async with stage.http.stream("GET", EVENTS) as one:
-                seen = events(one)
-                await anext(seen)
-                async with stage.http.stream("GET", EVENTS) as other:
-                    await anext(events(other))
-                    assert ticking()
-                await anext(seen)
+    async with gateway(tmp_path) as stage:
+        async with stage.http.stream("GET", EVENTS) as one:
+            seen = events(one)
+            await anext(seen)
+            async with stage.http.stream("GET", EVENTS) as other:
+                await anext(events(other))
                 assert ticking()
-            while ticking():
-                await turns()
+            await anext(seen)
+            assert ticking()
+        while ticking():
+            await turns()
 
-    run(scenario())
 
-
-def test_a_look_at_the_head_of_the_events_costs_nothing(tmp_path: Path) -> None:
+async def test_a_look_at_the_head_of_the_events_costs_nothing(tmp_path: Path) -> None:
     """The page asks so why it got none."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            reply = await stage.http.head(EVENTS)
-            assert (reply.status_code, ticking()) == (200, False)
-
-    run(scenario())
+    async with gateway(tmp_path) as stage:
+        reply = await stage.http.head(EVENTS)
+        assert (reply.status_code, ticking()) == (200, False)
 
 
 async def drained(stage: GatewayStage) -> list[Event]:
@@ -132,79 +116,59 @@ async def drained(stage: GatewayStage) -> list[Event]:
         return [event async for event in seen]
 
 
-def test_a_gateway_that_drains_ends_its_events(tmp_path: Path) -> None:
+async def test_a_gateway_that_drains_ends_its_events(tmp_path: Path) -> None:
     """The last tells why; who asks again is refused, and told when to come back."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as stage:
-            await stage.worker()
-            [last] = await drained(stage)
-            assert last.status.state == "draining"
-            refused = await stage.http.get(EVENTS)
-            assert problem(refused, 503) == "the server is shutting down"
-            assert int(refused.headers["retry-after"]) > 0
-            assert not ticking()
-
-    run(scenario())
+    async with gateway(tmp_path) as stage:
+        await stage.worker()
+        [last] = await drained(stage)
+        assert last.status.state == "draining"
+        refused = await stage.http.get(EVENTS)
+        assert problem(refused, 503) == "the server is shutting down"
+        assert int(refused.headers["retry-after"]) > 0
+        assert not ticking()
 
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/files/view.js"])
-def test_the_page_needs_no_key_but_its_events_do(tmp_path: Path, path: str) -> None:
+async def test_the_page_needs_no_key_but_its_events_do(tmp_path: Path, path: str) -> None:
     """A browser sends no key when it opens a page, and the page tells nothing of the server."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS) as stage:
-            assert (await stage.http.get(path)).status_code == 200
-            assert "API key" in problem(await stage.http.get(EVENTS), 401)
-            assert (await stage.http.head(EVENTS, headers={"x-api-key": KEY})).status_code == 200
-
-    run(scenario())
+    async with gateway(tmp_path, keys=KEYS) as stage:
+        assert (await stage.http.get(path)).status_code == 200
+        assert "API key" in problem(await stage.http.get(EVENTS), 401)
+        assert (await stage.http.head(EVENTS, headers={"x-api-key": KEY})).status_code == 200
 
 
-def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
+async def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
     """Without a key; commands on the page do not name their port, where no api is."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=KEYS, admin=True) as stage, on_admin_port(stage.gateway) as http:
-            await stage.worker()
-            for path in ("/dashboard", EVENTS, "/dashboard/files/view.js"):
-                problem(await stage.http.get(path), 401)
-                problem(await stage.http.get(path, headers={"x-api-key": KEY}), 404)
-                assert (await http.head(path)).status_code == 200
-            assert 'data-origin="http://GATEWAY"' in (await http.get("/dashboard")).text
-
-    run(scenario())
+    async with gateway(tmp_path, keys=KEYS, admin=True) as stage, on_admin_port(stage.gateway) as http:
+        await stage.worker()
+        for path in ("/dashboard", EVENTS, "/dashboard/files/view.js"):
+            problem(await stage.http.get(path), 401)
+            problem(await stage.http.get(path, headers={"x-api-key": KEY}), 404)
+            assert (await http.head(path)).status_code == 200
+        assert 'data-origin="http://GATEWAY"' in (await http.get("/dashboard")).text
 
 
-def test_a_proxy_has_it_too() -> None:
+async def test_a_proxy_has_it_too() -> None:
     """With a model once a server has answered for it."""
-
-    async def scenario() -> None:
-        async with served(Model(doubles)) as url, proxy(url) as stage:
-            for rows in ([1], [1, 2]):
-                predictions(await stage.ask(rows_body(*rows), V1).reply())
-            assert "dashboard.js" in (await stage.http.get("/dashboard")).text
-            async with stage.http.stream("GET", EVENTS) as reply:
-                event = await anext(events(reply))
-            assert (event.status.server, [api.name for api in event.status.apis]) == (
-                "proxy",
-                ["m", "(unknown)"],
-            )
-            assert [(batch.api, batch.rows) for batch in event.batches] == [("(unknown)", 1), ("m", 2)]
-
-    run(scenario())
+    async with served(Model(doubles)) as url, proxy(url) as stage:
+        for rows in ([1], [1, 2]):
+            predictions(await stage.ask(rows_body(*rows), V1).reply())
+        assert "dashboard.js" in (await stage.http.get("/dashboard")).text
+        async with stage.http.stream("GET", EVENTS) as reply:
+            event = await anext(events(reply))
+        assert (event.status.server, [api.name for api in event.status.apis]) == (
+            "proxy",
+            ["m", "(unknown)"],
+        )
+        assert [(batch.api, batch.rows) for batch in event.batches] == [("(unknown)", 1), ("m", 2)]
 
 
-def test_a_proxy_with_an_admin_port_leaves_the_path_to_the_server_behind() -> None:
+async def test_a_proxy_with_an_admin_port_leaves_the_path_to_the_server_behind() -> None:
     """Who has no key gets nothing of that server either."""
-
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, keys=KEYS, admin=True) as stage:
-            for path in ("/dashboard", "/dashboard/files/view.js", EVENTS):
-                error(await stage.http.get(path), 401)
-            assert not [call for call in model.calls if b"dashboard" in call.target]
-            async with on_admin_port(stage.proxy) as http:
-                assert "dashboard.js" in (await http.get("/dashboard")).text
-
-    run(scenario())
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, keys=KEYS, admin=True) as stage:
+        for path in ("/dashboard", "/dashboard/files/view.js", EVENTS):
+            error(await stage.http.get(path), 401)
+        assert not [call for call in model.calls if b"dashboard" in call.target]
+        async with on_admin_port(stage.proxy) as http:
+            assert "dashboard.js" in (await http.get("/dashboard")).text

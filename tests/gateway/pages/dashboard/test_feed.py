@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from tests.dispatcher.virtual_loop import run
 from tests.gateway.running import turns
 from tests.loops import other_tasks
 from uncork_gateway.pages.dashboard.feed import Feed
 from uncork_gateway.pages.status.document import Event, Status
 from uncork_gateway.telemetry.recorder import FinishedBatch
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Gateway:
@@ -90,197 +91,157 @@ async def leave(*viewers: AsyncIterator[bytes]) -> None:
         await viewer.aclose()  # type: ignore[attr-defined]
 
 
-def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second() -> None:
+async def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second() -> None:
     """Batches that ended in between, and no other."""
+    gateway = Gateway()
+    gateway.run(3)
+    viewer = Feed(gateway).frames()
+    loop = asyncio.get_running_loop()
 
-    async def scenario() -> None:
-        gateway = Gateway()
-        gateway.run(3)
-        viewer = Feed(gateway).frames()
-        loop = asyncio.get_running_loop()
-
-        began = loop.time()
-        assert numbers(await anext(viewer)) == [1, 2, 3]
-        assert loop.time() == began
-        gateway.run(2)
-        assert numbers(await anext(viewer)) == [4, 5]
-        assert loop.time() == began + 1
-        assert numbers(await anext(viewer)) == []
-        assert loop.time() == began + 2
-        await leave(viewer)
-
-    run(scenario())
+    began = loop.time()
+    assert numbers(await anext(viewer)) == [1, 2, 3]
+    assert loop.time() == began
+    gateway.run(2)
+    assert numbers(await anext(viewer)) == [4, 5]
+    assert loop.time() == began + 1
+    assert numbers(await anext(viewer)) == []
+    assert loop.time() == began + 2
+    await leave(viewer)
 
 
-def test_nothing_is_made_when_nobody_looks() -> None:
+async def test_nothing_is_made_when_nobody_looks() -> None:
     """Neither before the first viewer nor after the last, and no task is left."""
+    gateway = Gateway()
+    feed = Feed(gateway)
+    await asyncio.sleep(10)
+    assert gateway.asked == 0
 
-    async def scenario() -> None:
-        gateway = Gateway()
-        feed = Feed(gateway)
-        await asyncio.sleep(10)
-        assert gateway.asked == 0
-
-        one, other = feed.frames(), feed.frames()
-        for viewer in (one, other):
-            await anext(viewer)
-        await anext(one)
-        assert gateway.asked == 3
-        await leave(one, other)
-        await asyncio.sleep(10)
-        assert gateway.asked == 3
-        assert other_tasks() == []
-
-    run(scenario())
+    one, other = feed.frames(), feed.frames()
+    for viewer in (one, other):
+        await anext(viewer)
+    await anext(one)
+    assert gateway.asked == 3
+    await leave(one, other)
+    await asyncio.sleep(10)
+    assert gateway.asked == 3
+    assert other_tasks() == []
 
 
-def test_viewers_share_their_frames() -> None:
+async def test_viewers_share_their_frames() -> None:
     """Each is encoded once; one who comes later has its own first."""
-
-    async def scenario() -> None:
-        gateway = Gateway()
-        feed = Feed(gateway)
-        one, other = feed.frames(), feed.frames()
-        await anext(one)
-        gateway.run(2)
-        assert numbers(await anext(other)) == [1, 2]
-        shared = await anext(one)
-        assert numbers(shared) == [1, 2]
-        assert await anext(other) is shared
-        await leave(one)
-        gateway.run(1)
-        assert numbers(await anext(other)) == [3]
-        await leave(other)
-
-    run(scenario())
+    gateway = Gateway()
+    feed = Feed(gateway)
+    one, other = feed.frames(), feed.frames()
+    await anext(one)
+    gateway.run(2)
+    assert numbers(await anext(other)) == [1, 2]
+    shared = await anext(one)
+    assert numbers(shared) == [1, 2]
+    assert await anext(other) is shared
+    await leave(one)
+    gateway.run(1)
+    assert numbers(await anext(other)) == [3]
+    await leave(other)
 
 
-def test_one_who_does_not_read_is_left_behind() -> None:
+async def test_one_who_does_not_read_is_left_behind() -> None:
     """Its stream ends after what it could have read; the other goes on."""
-
-    async def scenario() -> None:
-        feed = Feed(Gateway())
-        reader, sleeper = feed.frames(), feed.frames()
-        await anext(sleeper)
-        for _ in range(50):
-            await anext(reader)
-        assert len([frame async for frame in sleeper]) == 8
+    feed = Feed(Gateway())
+    reader, sleeper = feed.frames(), feed.frames()
+    await anext(sleeper)
+    for _ in range(50):
         await anext(reader)
-        await leave(reader)
+    assert len([frame async for frame in sleeper]) == 8
+    await anext(reader)
+    await leave(reader)
 
-    run(scenario())
 
-
-def test_many_batches_are_thinned_for_each_api() -> None:
+async def test_many_batches_are_thinned_for_each_api() -> None:
     """Evenly, with the latest of each; what is rare is kept whole."""
-
-    async def scenario() -> None:
-        gateway = Gateway()
-        feed = Feed(gateway)
-        viewer = feed.frames()
-        await anext(viewer)
-        gateway.run(100)
-        gateway.run(3, api="rare")
-        gateway.run(101)
-        found = numbers(await anext(viewer))
-        assert [number for number in found if 100 < number <= 103] == [101, 102, 103]
-        common = [number for number in found if not 100 < number <= 103]
-        assert (len(common), common[-1]) == (10, 204)
-        await leave(viewer)
-
-    run(scenario())
+    gateway = Gateway()
+    feed = Feed(gateway)
+    viewer = feed.frames()
+    await anext(viewer)
+    gateway.run(100)
+    gateway.run(3, api="rare")
+    gateway.run(101)
+    found = numbers(await anext(viewer))
+    assert [number for number in found if 100 < number <= 103] == [101, 102, 103]
+    common = [number for number in found if not 100 < number <= 103]
+    assert (len(common), common[-1]) == (10, 204)
+    await leave(viewer)
 
 
-def test_the_past_is_thinned_too() -> None:
+async def test_the_past_is_thinned_too() -> None:
     """A viewer who comes late does not get all that is remembered."""
-
-    async def scenario() -> None:
-        gateway = Gateway()
-        gateway.run(2000)
-        viewer = Feed(gateway).frames()
-        found = numbers(await anext(viewer))
-        assert (len(found), found[-1]) == (500, 2000)
-        await leave(viewer)
-
-    run(scenario())
+    gateway = Gateway()
+    gateway.run(2000)
+    viewer = Feed(gateway).frames()
+    found = numbers(await anext(viewer))
+    assert (len(found), found[-1]) == (500, 2000)
+    await leave(viewer)
 
 
-def test_viewers_are_bounded() -> None:
+async def test_viewers_are_bounded() -> None:
     """One too many gets nothing, until somebody leaves."""
-
-    async def scenario() -> None:
-        feed = Feed(Gateway())
-        viewers = [feed.frames() for _ in range(16)]
-        for viewer in viewers:
-            assert has_room(feed)
-            await anext(viewer)
-        assert not has_room(feed)
-        assert feed.why_no_more == "16 dashboards are open, which is as many as there may be"
-        assert [frame async for frame in feed.frames()] == []
-        await leave(viewers.pop())
+    feed = Feed(Gateway())
+    viewers = [feed.frames() for _ in range(16)]
+    for viewer in viewers:
         assert has_room(feed)
-        await leave(*viewers)
+        await anext(viewer)
+    assert not has_room(feed)
+    assert feed.why_no_more == "16 dashboards are open, which is as many as there may be"
+    assert [frame async for frame in feed.frames()] == []
+    await leave(viewers.pop())
+    assert has_room(feed)
+    await leave(*viewers)
 
-    run(scenario())
 
-
-def test_a_closed_feed_tells_the_last_and_ends() -> None:
+async def test_a_closed_feed_tells_the_last_and_ends() -> None:
     """Whoever looks sees how it ended; nobody can begin to look."""
-
-    async def scenario() -> None:
-        gateway = Gateway()
-        feed = Feed(gateway)
-        viewer = feed.frames()
-        await anext(viewer)
-        gateway.run(1)
-        feed.close()
-        assert [numbers(frame) async for frame in viewer] == [[1]]
-        assert feed.why_no_more == "the server is shutting down"
-        await turns()
-        assert other_tasks() == []
-
-    run(scenario())
+    gateway = Gateway()
+    feed = Feed(gateway)
+    viewer = feed.frames()
+    await anext(viewer)
+    gateway.run(1)
+    feed.close()
+    assert [numbers(frame) async for frame in viewer] == [[1]]
+    assert feed.why_no_more == "the server is shutting down"
+    await turns()
+    assert other_tasks() == []
 
 
-def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureFixture) -> None:
     """Viewers get the next one, with the batches of both; later viewers get events, too."""
+    gateway = Gateway()
+    feed = Feed(gateway)
+    viewer = feed.frames()
+    await anext(viewer)
+    gateway.run(1)
+    gateway.broken = True
+    coming = asyncio.ensure_future(anext(viewer))
+    await asyncio.sleep(1.5)
+    gateway.broken = False
+    gateway.run(1)
+    assert numbers(await coming) == [1, 2]
 
-    async def scenario() -> None:
-        gateway = Gateway()
-        feed = Feed(gateway)
-        viewer = feed.frames()
-        await anext(viewer)
-        gateway.run(1)
-        gateway.broken = True
-        coming = asyncio.ensure_future(anext(viewer))
-        await asyncio.sleep(1.5)
-        gateway.broken = False
-        gateway.run(1)
-        assert numbers(await coming) == [1, 2]
-
-        later = feed.frames()
-        assert numbers(await anext(later)) == [1, 2]
-        assert numbers(await anext(later)) == []
-        await leave(viewer, later)
-
-    run(scenario())
+    later = feed.frames()
+    assert numbers(await anext(later)) == [1, 2]
+    assert numbers(await anext(later)) == []
+    await leave(viewer, later)
     assert len(caplog.records) == 1
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> None:
+async def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> None:
     """A shutdown waits for its viewers to end."""
-
-    async def scenario() -> None:
-        gateway = Gateway()
-        feed = Feed(gateway)
-        viewer = feed.frames()
-        await anext(viewer)
-        gateway.broken = True
-        feed.close()
-        assert [frame async for frame in viewer] == []
-
-    run(scenario())
+    gateway = Gateway()
+    feed = Feed(gateway)
+    viewer = feed.frames()
+    await anext(viewer)
+    gateway.broken = True
+    feed.close()
+    assert [frame async for frame in viewer] == []
 
 
 def test_closing_costs_nothing_when_nobody_looks() -> None:

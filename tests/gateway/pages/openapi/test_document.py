@@ -12,7 +12,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from tests.gateway.gateway_stage import gateway, problem
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.pages.models.metadata import models_of
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_workers.definition.adapters import (
@@ -241,25 +241,21 @@ def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> N
     assert "examples" not in content_of("/v1/models/{model}:explain")["application/json"]
 
 
-def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> None:
+async def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> None:
     """With the outputs that are known by now."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=describe_service(Flowers))
+        await on.echo(worker, "/anything", 7)
+        document = (await on.http.get("/openapi.json")).json()
+        validate(document)
+        described = document["paths"]["/v2/models/{model}"]["get"]["responses"]["200"]
+        examples = described["content"]["application/json"]["examples"]
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=describe_service(Flowers))
-            await on.echo(worker, "/anything", 7)
-            document = (await on.http.get("/openapi.json")).json()
-            validate(document)
-            described = document["paths"]["/v2/models/{model}"]["get"]["responses"]["200"]
-            examples = described["content"]["application/json"]["examples"]
-
-            assert examples.keys() == {"flowers", "flowers.anything", "flowers.predict"}
-            for model, example in examples.items():
-                assert example["value"] == (await on.http.get(f"/v2/models/{model}")).json()
-            [output] = examples["flowers.anything"]["value"]["outputs"]
-            assert output == {"name": "output-0", "datatype": "INT64", "shape": [-1]}
-
-    run(scenario())
+        assert examples.keys() == {"flowers", "flowers.anything", "flowers.predict"}
+        for model, example in examples.items():
+            assert example["value"] == (await on.http.get(f"/v2/models/{model}")).json()
+        [output] = examples["flowers.anything"]["value"]["outputs"]
+        assert output == {"name": "output-0", "datatype": "INT64", "shape": [-1]}
 
 
 def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
@@ -310,20 +306,16 @@ def test_definitions_of_a_schema_become_components() -> None:
     assert body == {"$ref": "#/components/schemas/y.Row"}
 
 
-def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> None:
+async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> None:
     """Before that nobody knows."""
+    async with gateway(tmp_path) as on:
+        assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
+        worker = await on.connect()
+        worker.send(Hello(index=0, pid=1, service=describe_service(Flowers)))
+        async with asyncio.timeout(5):
+            await on.gateway.events.described
+        await turns()
+        reply = await on.http.get("/openapi.json")
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
-            worker = await on.connect()
-            worker.send(Hello(index=0, pid=1, service=describe_service(Flowers)))
-            async with asyncio.timeout(5):
-                await on.gateway.events.described
-            await turns()
-            reply = await on.http.get("/openapi.json")
-
-            assert reply.headers["content-type"] == "application/json"
-            assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()
-
-    run(scenario())
+        assert reply.headers["content-type"] == "application/json"
+        assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()

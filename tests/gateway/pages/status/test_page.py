@@ -11,7 +11,7 @@ import msgspec
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.proxy_stage import V1, Model, doubles, merging, proxy, rows_body, served
-from tests.gateway.running import run, turns
+from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
 from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiSettings
@@ -32,210 +32,168 @@ async def told(on: GatewayStage) -> list[tuple[int, str, str]]:
     return [(one["index"], one["state"], one["doing"].split(", for")[0]) for one in workers]
 
 
-def test_before_the_first_worker_it_says_so(tmp_path: Path) -> None:
+async def test_before_the_first_worker_it_says_so(tmp_path: Path) -> None:
     """It is not known yet what is served."""
+    async with gateway(tmp_path) as on:
+        document = await status(on.http)
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            document = await status(on.http)
-
-            assert (document["state"], document["server"], document["apis"]) == ("starting", None, [])
-            assert (
-                document["sentence"] == "Nothing can be answered: no worker is ready: workers are starting."
-            )
-
-    run(scenario())
+        assert (document["state"], document["server"], document["apis"]) == ("starting", None, [])
+        assert document["sentence"] == "Nothing can be answered: no worker is ready: workers are starting."
 
 
-def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
+async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
     """The first is dead, the second runs a batch, the third is idle, and the fourth is not ready yet."""
+    async with gateway(tmp_path) as on:
+        await on.worker(index=2)
+        busy = await on.worker(index=1)
+        fourth = await on.connect()
+        fourth.send(Hello(index=3, pid=7, service=service()))
+        await on.http.post("/nothing")
+        on.gateway.events.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
+        first, second = on.post("/echo", 1), on.post("/echo", 2)
+        await busy.batch()
 
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            await on.worker(index=2)
-            busy = await on.worker(index=1)
-            fourth = await on.connect()
-            fourth.send(Hello(index=3, pid=7, service=service()))
-            await on.http.post("/nothing")
-            on.gateway.events.worker_exited(0, "was killed by SIGKILL", failures=3, retry_s=60)
-            first, second = on.post("/echo", 1), on.post("/echo", 2)
-            await busy.batch()
-
-            assert await told(on) == [
-                (0, "lost", "worker 0 was killed by SIGKILL (3 times in a row; next try in 60 s)"),
-                (1, "busy", "runs 1 row of echo"),
-                (2, "busy", "runs 1 row of echo"),
-                (3, "starting", "is being set up"),
-            ]
-            document = await status(on.http)
-            assert document["sentence"] == (
-                "2 of 4 workers are ready. Worker 0 was killed by SIGKILL (3 times in a row; next "
-                "try in 60 s). "
-                "Worker 3 is being set up."
-            )
-            assert (document["state"], document["server"], document["restarts"]) == ("ready", "Fake", 4)
-            first.cancel()
-            second.cancel()
-
-    run(scenario())
+        assert await told(on) == [
+            (0, "lost", "worker 0 was killed by SIGKILL (3 times in a row; next try in 60 s)"),
+            (1, "busy", "runs 1 row of echo"),
+            (2, "busy", "runs 1 row of echo"),
+            (3, "starting", "is being set up"),
+        ]
+        document = await status(on.http)
+        assert document["sentence"] == (
+            "2 of 4 workers are ready. Worker 0 was killed by SIGKILL (3 times in a row; next "
+            "try in 60 s). "
+            "Worker 3 is being set up."
+        )
+        assert (document["state"], document["server"], document["restarts"]) == ("ready", "Fake", 4)
+        first.cancel()
+        second.cancel()
 
 
-def test_a_worker_that_is_back_is_not_lost_any_more(tmp_path: Path) -> None:
+async def test_a_worker_that_is_back_is_not_lost_any_more(tmp_path: Path) -> None:
     """Whatever became of it before."""
-
-    async def scenario() -> None:
-        async with gateway(tmp_path) as on:
-            old = await on.worker()
-            old.close()
-            await turns(50)
-            on.gateway.events.worker_exited(0, "exited with code 3")
-            assert await told(on) == [(0, "lost", "worker 0 exited with code 3")]
-            assert (await status(on.http))["state"] == "not_ready"
-            await on.worker()
-            assert await told(on) == [(0, "idle", "waits for a batch")]
-
-    run(scenario())
+    async with gateway(tmp_path) as on:
+        old = await on.worker()
+        old.close()
+        await turns(50)
+        on.gateway.events.worker_exited(0, "exited with code 3")
+        assert await told(on) == [(0, "lost", "worker 0 exited with code 3")]
+        assert (await status(on.http))["state"] == "not_ready"
+        await on.worker()
+        assert await told(on) == [(0, "idle", "waits for a batch")]
 
 
-def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path) -> None:
+async def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path) -> None:
     """In the order in which the service has them."""
+    apis = [
+        json_api("second", ApiSettings(mb_max_latency=50, mb_max_batch_size=8, policy="fixed:0")),
+        json_api("first"),
+    ]
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(*apis))
+        await on.echo(worker, "/second", 5)
+        shown, other = (await status(on.http))["apis"]
 
-    async def scenario() -> None:
-        apis = [
-            json_api("second", ApiSettings(mb_max_latency=50, mb_max_batch_size=8, policy="fixed:0")),
-            json_api("first"),
-        ]
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(*apis))
-            await on.echo(worker, "/second", 5)
-            shown, other = (await status(on.http))["apis"]
-
-            assert (shown["name"], shown["route"], other["name"]) == ("second", "/second", "first")
-            assert (shown["goal_ms"], shown["max_batch_rows"], shown["policy"]) == (50, 8, "fixed:0")
-            assert (shown["requests"], sum(shown["releases"].values())) == ({"200": 1}, 1)
-            assert (shown["too_few_requests"], shown["latency"], shown["rate_rows"]) == (True, None, None)
-            assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
-            [batch] = on.gateway.front_end.board.batches_after(0)
-            assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
-
-    run(scenario())
+        assert (shown["name"], shown["route"], other["name"]) == ("second", "/second", "first")
+        assert (shown["goal_ms"], shown["max_batch_rows"], shown["policy"]) == (50, 8, "fixed:0")
+        assert (shown["requests"], sum(shown["releases"].values())) == ({"200": 1}, 1)
+        assert (shown["too_few_requests"], shown["latency"], shown["rate_rows"]) == (True, None, None)
+        assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
+        [batch] = on.gateway.front_end.board.batches_after(0)
+        assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
 
 
-def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path) -> None:
+async def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path) -> None:
     """For programs, which cannot read it off the sentences."""
+    apis = [
+        json_api("plain"),
+        json_api("weighed", ApiSettings(cost=2.0)),
+        msgspec.structs.replace(json_api("tell", ApiSettings(policy="none")), streams=True),
+    ]
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(*apis))
+        shown = (await status(on.http))["apis"]
 
-    async def scenario() -> None:
-        apis = [
-            json_api("plain"),
-            json_api("weighed", ApiSettings(cost=2.0)),
-            msgspec.structs.replace(json_api("tell", ApiSettings(policy="none")), streams=True),
+        assert [(one["counts"], one["streams"]) for one in shown] == [
+            ("rows", False),
+            ("cost", False),
+            ("rows", True),
         ]
-        async with gateway(tmp_path) as on:
-            await on.worker(serves=service(*apis))
-            shown = (await status(on.http))["apis"]
-
-            assert [(one["counts"], one["streams"]) for one in shown] == [
-                ("rows", False),
-                ("cost", False),
-                ("rows", True),
-            ]
-
-    run(scenario())
 
 
-def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
+async def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
     """A fixed window of a minute, and then the end of the server."""
-
-    async def scenario() -> None:
-        held = json_api("echo", ApiSettings(policy="fixed:60000", mb_max_latency=90_000))
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(held))
-            asking = on.post("/echo", 1)
-            await on.http.get("/livez")
-            [api] = (await status(on.http))["apis"]
-            assert api["queued_requests"] == 1
-            assert api["waits_for"].startswith("the end of its window, for ")
-            on.gateway.front_end.retire()
-            document = await status(on.http)
-            assert document["state"] == "draining"
-            assert document["sentence"].startswith("The server is shutting down: ")
-            asking.cancel()
-            worker.close()
-
-    run(scenario())
+    held = json_api("echo", ApiSettings(policy="fixed:60000", mb_max_latency=90_000))
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(held))
+        asking = on.post("/echo", 1)
+        await on.http.get("/livez")
+        [api] = (await status(on.http))["apis"]
+        assert api["queued_requests"] == 1
+        assert api["waits_for"].startswith("the end of its window, for ")
+        on.gateway.front_end.retire()
+        document = await status(on.http)
+        assert document["state"] == "draining"
+        assert document["sentence"].startswith("The server is shutting down: ")
+        asking.cancel()
+        worker.close()
 
 
-def test_it_is_for_operators(tmp_path: Path) -> None:
+async def test_it_is_for_operators(tmp_path: Path) -> None:
     """Behind the keys, or at a door of its own."""
+    async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
+        assert (await on.http.get("/status")).status_code == 401
+        await status(on.http, **{"x-api-key": KEY})
+        assert on.gateway.front_end.admin_app is None
 
-    async def scenario() -> None:
-        async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
-            assert (await on.http.get("/status")).status_code == 401
-            await status(on.http, **{"x-api-key": KEY})
-            assert on.gateway.front_end.admin_app is None
-
-        (tmp_path / "own").mkdir()
-        async with gateway(tmp_path / "own", admin=True) as on:
-            admin = httpx.ASGITransport(app=on.gateway.front_end.admin_app)  # type: ignore[arg-type]
-            async with httpx.AsyncClient(transport=admin, base_url="http://admin") as http:
-                await status(http)
-            assert (await on.http.get("/status")).status_code != 200
-
-    run(scenario())
+    (tmp_path / "own").mkdir()
+    async with gateway(tmp_path / "own", admin=True) as on:
+        admin = httpx.ASGITransport(app=on.gateway.front_end.admin_app)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=admin, base_url="http://admin") as http:
+            await status(http)
+        assert (await on.http.get("/status")).status_code != 200
 
 
-def test_a_proxy_shows_models_and_calls() -> None:
+async def test_a_proxy_shows_models_and_calls() -> None:
     """A model is there once a server has answered for it; it has no goal unless it was given one."""
+    async with merging(concurrency=2) as (on, _):
+        [reply] = await on.replies([on.front.ask(rows_body(1))])
+        assert reply.status == 200
+        document = await status(on.http)
 
-    async def scenario() -> None:
-        async with merging(concurrency=2) as (on, _):
-            [reply] = await on.replies([on.front.ask(rows_body(1))])
-            assert reply.status == 200
-            document = await status(on.http)
-
-            [model, unknown] = document["apis"]
-            assert unknown["name"] == "(unknown)"
-            assert (model["name"], model["route"], model["goal_ms"]) == ("m", None, None)
-            assert model["requests"] == {"200": 1}
-            assert document["sentence"].startswith("1 server is ready.")
-            workers = [(one["index"], one["state"], one["pid"]) for one in document["workers"]]
-            assert workers == [(0, "idle", None), (1, "idle", None)]
-            assert (document["server"], document["state"]) == ("proxy", "ready")
-
-    run(scenario())
+        [model, unknown] = document["apis"]
+        assert unknown["name"] == "(unknown)"
+        assert (model["name"], model["route"], model["goal_ms"]) == ("m", None, None)
+        assert model["requests"] == {"200": 1}
+        assert document["sentence"].startswith("1 server is ready.")
+        workers = [(one["index"], one["state"], one["pid"]) for one in document["workers"]]
+        assert workers == [(0, "idle", None), (1, "idle", None)]
+        assert (document["server"], document["state"]) == ("proxy", "ready")
 
 
-def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
+async def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
     """With what is wrong; and what runs, with where."""
+    model = Model(doubles)
+    async with served(model) as url, proxy(url, "http://127.0.0.1:9") as on:
+        await on.front.ask(rows_body(1)).reply()
+        model.gate.clear()
+        asking = on.front.ask(rows_body(1))
+        await model.called(2)
+        document = await status(on.http)
 
-    async def scenario() -> None:
-        model = Model(doubles)
-        async with served(model) as url, proxy(url, "http://127.0.0.1:9") as on:
-            await on.front.ask(rows_body(1)).reply()
-            model.gate.clear()
-            asking = on.front.ask(rows_body(1))
-            await model.called(2)
-            document = await status(on.http)
-
-            good, bad = document["workers"]
-            assert (good["url"], good["state"]) == (url, "busy")
-            assert good["doing"].startswith("runs 1 row of m, for ")
-            assert (bad["url"], bad["state"]) == ("http://127.0.0.1:9", "lost")
-            assert "http://127.0.0.1:9: " in document["sentence"]
-            assert document["sentence"].startswith("1 of 2 servers is ready.")
-            model.gate.set()
-            await asking.reply()
-
-    run(scenario())
+        good, bad = document["workers"]
+        assert (good["url"], good["state"]) == (url, "busy")
+        assert good["doing"].startswith("runs 1 row of m, for ")
+        assert (bad["url"], bad["state"]) == ("http://127.0.0.1:9", "lost")
+        assert "http://127.0.0.1:9: " in document["sentence"]
+        assert document["sentence"].startswith("1 of 2 servers is ready.")
+        model.gate.set()
+        await asking.reply()
 
 
-def test_a_proxy_with_a_door_for_operators_leaves_the_path_to_the_servers() -> None:
+async def test_a_proxy_with_a_door_for_operators_leaves_the_path_to_the_servers() -> None:
     """It is the server's, as every path that the proxy does not need."""
-
-    async def scenario() -> None:
-        async with merging(admin=True) as (on, model):
-            await on.http.get("/status")
-            assert [call.target for call in model.calls] == [b"/status"]
-            assert V1 == b"/v1/models/m:predict"
-
-    run(scenario())
+    async with merging(admin=True) as (on, model):
+        await on.http.get("/status")
+        assert [call.target for call in model.calls] == [b"/status"]
+        assert V1 == b"/v1/models/m:predict"
