@@ -10,7 +10,8 @@ from typing import TypeVarTuple
 import pytest
 
 from tests.dispatcher.shell import Workers, calls, dispatcher, fixed, outcomes, shout
-from tests.dispatcher.virtual_loop import VirtualLoop, run
+from tests.dispatcher.virtual_loop import VirtualLoop
+from tests.loops import run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.jobs import BatchResult, Job
 from uncork_dispatcher.tasks import TaskRunner

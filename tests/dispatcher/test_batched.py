@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.dispatcher.virtual_loop import run
+from tests.dispatcher.virtual_loop import VirtualLoop
+from tests.loops import run
 from uncork_dispatcher.batched import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 
@@ -282,8 +283,8 @@ def test_one_event_loop_after_another() -> None:
         assert list(await asyncio.gather(square(2), square(3))) == [4, 9]
         return weakref.ref(asyncio.get_running_loop())
 
-    first = run(main())
-    run(main())
+    first = run(main(), loop_factory=VirtualLoop)
+    run(main(), loop_factory=VirtualLoop)
     gc.collect()
 
     assert squares.lists == [[2, 3], [2, 3]]

@@ -24,7 +24,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.dispatcher.virtual_loop import VirtualLoop, run
+from tests.dispatcher.virtual_loop import VirtualLoop
+from tests.loops import run
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestShed, WorkerLost
 from uncork_dispatcher.jobs import BatchFacts, BatchResult, Job

@@ -6,13 +6,8 @@ For code that waits only for futures and timers; sockets and threads need the re
 from __future__ import annotations
 
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 from tests.loops import CheckedLoop
-from tests.loops import run as run_on
-
-T = TypeVar("T")
 
 
 class _VirtualSelector(selectors.SelectSelector):
@@ -38,8 +33,3 @@ class VirtualLoop(CheckedLoop):
 
     def time(self) -> float:
         return self._virtual.now
-
-
-def run(main: Coroutine[Any, Any, T], *, loop_factory: type[VirtualLoop] = VirtualLoop) -> T:
-    """Run a coroutine on a virtual loop of its own."""
-    return run_on(main, loop_factory=loop_factory)

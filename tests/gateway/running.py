@@ -2,8 +2,6 @@
 
 import asyncio
 
-from tests.loops import run as run
-
 
 async def turns(count: int = 5) -> None:
     """Let the loop run some iterations."""
