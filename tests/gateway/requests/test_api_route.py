@@ -224,5 +224,6 @@ async def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.
     for connection in (first := Connection(stage.server), Connection(stage.server), first):
         connection.send(request(b"1"))
         await turns()
+    assert len(first.replies()) == 2
     one, other, again = sources
     assert one == again != other
