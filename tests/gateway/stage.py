@@ -15,7 +15,7 @@ from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import Metrics
 
-# Release at once: `cork` may hold a request in real time, and a test that ends meanwhile leaves it to a closing loop.
+# Release at once: cork may hold a request in real time, and a test that ends leaves it to a closing loop.
 RULES = ApiRules(name="echo", policy="fixed:0")
 LIMIT_BYTES = 100
 
