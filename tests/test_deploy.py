@@ -118,7 +118,6 @@ def test_the_arguments_start_a_proxy_where_the_pod_says(monkeypatch: pytest.Monk
 
 
 def test_the_proxy_calls_the_server_beside_it() -> None:
-    """Where the server says that it listens."""
     server, proxy = server_and_proxy(POD)
     [port] = server["ports"]
     asked = [server[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe")]
@@ -173,7 +172,6 @@ def test_kserve_leaves_batching_to_the_proxy() -> None:
 
 
 def test_the_image_has_all_of_uncork_and_runs_it_as_a_user() -> None:
-    """Every package of the distribution is copied from the checkout."""
     lines = [line.split() for line in (ROOT / "deploy" / "Containerfile").read_text().splitlines()]
     copied = {source for line in lines if line[:1] == ["COPY"] for source in line[1:-1]} - {"/wheels"}
     here = {source for source in copied if not source.startswith("--")}

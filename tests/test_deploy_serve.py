@@ -93,7 +93,6 @@ def test_the_pod_says_where_it_listens() -> None:
 
 
 def test_the_pod_lives_longer_than_the_server_drains() -> None:
-    """And has cores and memory for its workers."""
     options = read_options(CONTAINER["args"])
 
     assert options["drain_delay"] + options["drain_timeout"] < POD["spec"]["terminationGracePeriodSeconds"]
@@ -103,7 +102,6 @@ def test_the_pod_lives_longer_than_the_server_drains() -> None:
 
 
 def test_the_parts_on_kubernetes_mean_the_same_pods() -> None:
-    """By their labels, and by name."""
     labels = POD["metadata"]["labels"]
     chosen = [
         SERVE[kind]["spec"]["selector"]["matchLabels"] for kind in ("Deployment", "PodDisruptionBudget")

@@ -43,7 +43,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_of_docs_is_reached_from_the_index() -> None:
-    """By links from page to page."""
     reached, ahead = set[Path](), [DOCS / "README.md"]
     while ahead:
         page = ahead.pop()
@@ -56,7 +55,6 @@ def test_every_page_of_docs_is_reached_from_the_index() -> None:
 
 @EACH_PAGE
 def test_python_compiles_and_names_what_there_is(page: Path) -> None:
-    """What it imports from Uncork, Uncork has."""
     for block in blocks(page, "python"):
         code = compile(block.code, str(block), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         for node in ast.walk(code):
@@ -84,7 +82,6 @@ def test_the_code_of_the_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @EACH_PAGE
 def test_documents_parse(page: Path) -> None:
-    """JSON, TOML and YAML."""
     for language, parse in (("json", json.loads), ("toml", tomllib.loads), ("yaml", parse_yaml)):
         for block in blocks(page, language):
             try:
@@ -95,7 +92,6 @@ def test_documents_parse(page: Path) -> None:
 
 @EACH_PAGE
 def test_configurations_have_settings_that_there_are(page: Path, tmp_path: Path) -> None:
-    """TOML is a configuration of one of the commands that serve, or of both."""
     file = tmp_path / "uncork.toml"
     for block in blocks(page, "toml"):
         file.write_text(block.code)
@@ -115,7 +111,6 @@ def test_commands_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["srv"], ["serve", "a.py:A", "--wrokers", "2"], ["reload", "--fast"]])
 def test_wrong_commands_are_noticed(arguments: list[str]) -> None:
-    """By the check above."""
     assert "No such" in refusal_of(arguments)
 
 

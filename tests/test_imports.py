@@ -96,7 +96,6 @@ def is_within(module: str, packages: set[str]) -> bool:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_only_what_the_design_allows(room: str) -> None:
-    """Every import of one of our packages is on the list of its room."""
     files = list(ROOMS[room].rglob("*.py"))
     wrong = [
         f"{file.relative_to(ROOT)} imports {module}"
@@ -183,7 +182,6 @@ def test_the_core_imports_no_clock_loop_or_log() -> None:
 
 
 def test_the_core_does_not_import_its_shell() -> None:
-    """Nothing of the core knows how it is driven."""
     core = [file for file in ROOMS["uncork_dispatcher"].rglob("*.py") if file.name not in SHELL]
     shell = {"uncork_dispatcher.asyncio_dispatcher", "uncork_dispatcher.batched"}
 

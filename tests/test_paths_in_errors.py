@@ -151,7 +151,6 @@ def test_paths_in_bodies_of_v2(kinds: Client, to: str, inputs: Any, path: str) -
 
 
 def test_a_row_of_a_binary_tensor_has_a_number(kinds: Client) -> None:
-    """Its values are nowhere in the JSON."""
     data = np.array([1, 2.5], "<f4").tobytes()
     parameters = {"binary_data_size": len(data)}
     header = json.dumps(
@@ -165,7 +164,6 @@ def test_a_row_of_a_binary_tensor_has_a_number(kinds: Client) -> None:
 
 
 def test_a_place_that_is_not_there_is_told_as_the_worker_says_it() -> None:
-    """The request is answered all the same."""
     asked = DataFrameCodec(columns=None).decode(b'{"columns": ["a"], "data": [[1]]}')
 
     assert asked.path_to(RowPath(0, ("a",))) == "`$.data[0][0]`"
@@ -207,7 +205,6 @@ def test_bytes_are_not_counted_in_what_is_cut_out_of_a_body(
 
 
 def test_neighbours_have_paths_of_their_own(kinds: Client) -> None:
-    """Rows count in each request, not in the batch."""
     replies = kinds.post_all("/array", json=[[1, 2, 3, 4], ["a", 2, 3, 4], [[0] * 4, [0, 0, 0, "a"]]])
 
     assert replies[0].status_code == 200

@@ -61,7 +61,6 @@ def test_a_client_that_has_given_up() -> None:
 
 
 def test_idle_and_empty_takes_anything() -> None:
-    """Whatever the limits and the goal."""
     tiny = api(goal_s=1.0, max_queue_rows=1, max_queue_bytes=1)
 
     assert ask(tiny, slots(idle=1), rows=10**6, size_bytes=2**50) is None
@@ -107,14 +106,12 @@ def test_a_backlog_beyond_the_goal(goal_s: float, reason: str | None) -> None:
 
 @pytest.mark.parametrize(("expires_at", "reason"), [(3.001, None), (2.999, "deadline")])
 def test_a_backlog_beyond_the_clients_patience(expires_at: float, reason: str | None) -> None:
-    """The earlier of goal and patience counts."""
     queue = api(held=1, max_batch_rows=1, goal_s=9.0)
 
     assert ask(queue, slots(busy=1), expires_at=expires_at) == reason
 
 
 def test_four_batches_are_not_enough_to_refuse() -> None:
-    """Five are."""
     assert ask(api(batches=4, held=9, max_batch_rows=1, goal_s=2.0), slots(busy=1)) is None
     assert ask(api(batches=5, held=9, max_batch_rows=1, goal_s=2.0), slots(busy=1)) == "deadline"
 
@@ -189,7 +186,6 @@ def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
 
 
 def test_retry_after_is_a_second_while_nothing_is_known() -> None:
-    """However much is held."""
     assert Admission(api(held=500, batches=0), slots(busy=1)).retry_after_s(rows=1, now=0.0) == 1.0
 
 

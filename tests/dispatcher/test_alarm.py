@@ -78,7 +78,6 @@ def test_it_rings_once_for_the_time_it_was_set_to_last(
 async def test_it_does_not_ring_when_it_is_set_to_never_or_closed(
     kind: Callable[[Callable[[], None]], Alarm],
 ) -> None:
-    """Whatever it was set to before."""
     never, closed, other = Bell(kind), Bell(kind), Bell(kind)
     for bell in (never, closed):
         bell.set(0.0)
@@ -106,8 +105,6 @@ async def test_a_file_is_never_early() -> None:
 
 @needs_linux
 def test_files_are_given_back() -> None:
-    """Also by those whose event loop was closed without them."""
-
     async def scenario() -> int:
         alarm = make_alarm(lambda: None)
         assert isinstance(alarm, FileAlarm)

@@ -36,7 +36,6 @@ def slots() -> Slots:
 
 
 def test_the_view_of_a_queue() -> None:
-    """Sums and extremes of what is held, the slots, the estimate and the rate."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
     api.traffic.arrived(None, 3, 5.0)
@@ -121,7 +120,6 @@ def test_the_view_shows_the_pace_of_the_next_worker() -> None:
 
 
 def test_a_batch_teaches_from_its_start_to_its_end() -> None:
-    """Not from the arrival of its requests."""
     api = Api(RULES)
     api.learn(running(rows=4, started=2.0, arrivals=[0.5, 1.0]), (), 3.0)
 
@@ -156,7 +154,6 @@ def test_changed_rules_come_with_their_policy() -> None:
 
 
 def test_stats_are_a_picture() -> None:
-    """Later changes do not show in it."""
     api = Api(RULES)
     api.backlog.add(entry(1, rows=3, size_bytes=7))
     api.backlog.add(entry(2, rows=2, size_bytes=1))
@@ -192,7 +189,6 @@ def test_one_long_transport_counts_little() -> None:
 
 
 def test_deadlines_do_not_move_with_every_batch() -> None:
-    """Small changes of transport leave them in the order of arrival."""
     api = Api(ApiRules(name="a", goal_s=1.0))
     allowed = []
     for batch in range(100):

@@ -45,7 +45,6 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> list[Hashable]:
 
 
 async def test_the_core_counts_cost_and_everybody_else_rows() -> None:
-    """The runner gets both, the caller and the observer hear of rows."""
     workers, log = Workers(), RowsLog()
     shell = dispatcher(workers, observer=log)
     answers = await asyncio.gather(
@@ -79,7 +78,6 @@ async def test_the_estimate_counts_cost() -> None:
 
 
 async def test_the_core_is_told_who_asks(sources: list[Hashable]) -> None:
-    """Nobody, if the caller does not say."""
     shell = dispatcher(Workers())
     await asyncio.gather(shell.call("a", "x", source=("host", 1)), shell.call("a", "y"))
 

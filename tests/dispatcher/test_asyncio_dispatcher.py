@@ -61,7 +61,6 @@ async def test_a_job_says_how_much_time_is_left() -> None:
 
 
 async def test_a_profile_is_known_before_the_first_call() -> None:
-    """Without a batch."""
     shell = dispatcher(Workers())
     shell.profile("a", 0, [(1, 0.1), (11, 0.2)])
 
@@ -94,7 +93,6 @@ async def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.
 
 
 async def test_callers_that_come_meanwhile_are_held() -> None:
-    """For as long as the worker is busy, and each is told how long that was."""
     workers = Workers()
     shell = dispatcher(workers)
     callers = calls(shell, "x")
@@ -168,7 +166,6 @@ async def test_when_all_have_left_the_worker_is_still_waited_for() -> None:
 
 
 async def test_changed_rules_are_in_force_at_once() -> None:
-    """What the old policy held is released by the new one."""
     shell = dispatcher(Workers(), fixed(9000))
     [caller] = calls(shell, "x")
     await asyncio.sleep(0.1)
@@ -190,7 +187,6 @@ async def test_an_api_is_removed_when_its_requests_are_over() -> None:
 
 
 async def test_stats_are_those_of_now() -> None:
-    """What is held at the moment."""
     shell = dispatcher(Workers(), fixed(250))
     callers = calls(shell, "x", "y")
     await asyncio.sleep(0.1)

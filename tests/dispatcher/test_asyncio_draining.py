@@ -52,7 +52,6 @@ async def test_draining_ends_every_hold() -> None:
 
 
 async def test_draining_ends_when_the_last_caller_leaves() -> None:
-    """Nobody is held any more, nothing runs."""
     shell = dispatcher(Workers(), ApiRules(name="a", goal_s=50.0))
     [caller] = calls(shell, "x")
     await asyncio.sleep(0.02)
@@ -67,7 +66,6 @@ async def test_draining_ends_when_the_last_caller_leaves() -> None:
 
 
 async def test_draining_tells_those_whose_worker_died() -> None:
-    """Even if it died in the very turn in which the drain began."""
     shell = dispatcher(Workers(), ApiRules(name="a", idempotent=False))
     [caller] = calls(shell, "x")
     await asyncio.sleep(0.02)

@@ -157,7 +157,6 @@ async def test_a_waiter_that_raises_costs_nobody_else_anything(
 
 
 async def test_a_waiter_that_raises_on_a_refusal_or_a_timeout_costs_nobody_else_anything() -> None:
-    """All actions of the same turn are carried out."""
     shell = dispatcher(Workers(seconds=9.0), ApiRules(name="a", timeout_s=2.0))
     await asyncio.sleep(0)
     running = calls(shell, "y")
@@ -187,7 +186,6 @@ class BrokenLog(Log):
 
 
 async def test_an_observer_that_raises_costs_nobody_anything() -> None:
-    """Answers, refusals and slots are as without it."""
     shell = dispatcher(Workers(), fixed(0, max_queue_rows=1, max_batch_rows=1), observer=BrokenLog())
     callers = calls(shell, "x", "y")
     await asyncio.sleep(0.02)
@@ -228,7 +226,6 @@ def refusing(error: Exception, *rules: ApiRules, times: int = 1) -> AsyncDispatc
 
 
 async def test_a_batch_that_cannot_be_started_fails_alone() -> None:
-    """The other batches of the same turn start, and both workers get more."""
     shell = refusing(ValueError("too large"))
     callers = calls(shell, "x", "y")
     await asyncio.wait(callers, timeout=1.0)
@@ -242,7 +239,6 @@ async def test_a_batch_that_cannot_be_started_fails_alone() -> None:
 
 
 async def test_a_batch_that_cannot_be_started_because_its_worker_died_runs_elsewhere() -> None:
-    """As if the worker had died a moment later."""
     shell = refusing(WorkerLost())
     callers = calls(shell, "x", "y")
     await asyncio.wait(callers, timeout=1.0)
@@ -251,7 +247,6 @@ async def test_a_batch_that_cannot_be_started_because_its_worker_died_runs_elsew
 
 
 async def test_a_batch_that_cannot_be_abandoned_is_given_up_all_the_same() -> None:
-    """The caller gets the exception."""
     shell = refusing(ValueError(), ApiRules(name="a", timeout_s=0.01), times=0)
     callers = calls(shell, "x")
     await asyncio.wait(callers, timeout=1.0)
@@ -298,7 +293,6 @@ async def test_a_request_that_loses_two_workers_is_lost() -> None:
 
 
 async def test_a_batch_that_may_not_run_twice_is_lost_at_once() -> None:
-    """The api is not idempotent."""
     log, workers = Log(), Workers(then=failing(WorkerLost()))
     shell = dispatcher(workers, ApiRules(name="a", idempotent=False), workers=2, observer=log)
 
@@ -387,7 +381,6 @@ async def test_a_client_that_is_in_a_hurry_is_told_in_time() -> None:
 
 
 async def test_a_refusal_says_why_and_when_to_try_again() -> None:
-    """At the door, in words and in fields."""
     shell = dispatcher(Workers(), workers=0)
     with pytest.raises(RequestShed, match=r"request shed: no_worker; try again in 1\.0 s") as caught:
         await shell.call("a", "x")

@@ -98,8 +98,6 @@ def test_a_timer_that_fires_early_is_taken_at_its_word() -> None:
 
 
 def test_a_timer_is_set_once() -> None:
-    """Those who come while it runs do not set it again."""
-
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, NotingLoop)

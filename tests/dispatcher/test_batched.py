@@ -43,7 +43,6 @@ class Squares:
 
 
 async def test_concurrent_calls_share_a_batch() -> None:
-    """Each gets its own result."""
     squares = Squares()
 
     @batched()
@@ -92,8 +91,6 @@ async def test_the_policy_is_that_asked_for() -> None:
     ],
 )
 def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], message: str) -> None:
-    """When the function is decorated, not when it is called."""
-
     async def square(items: list[int]) -> list[int]:
         return items
 
@@ -113,7 +110,6 @@ async def generator(items: list[int]) -> Any:
 
 @pytest.mark.parametrize("function", [plain, generator])
 def test_only_async_functions_are_taken(function: Callable[..., Any]) -> None:
-    """The message says so and names the one that is not."""
     with pytest.raises(TypeError, match=f"async function of a list, <function {function.__name__}"):
         batched()(function)
 
@@ -130,8 +126,6 @@ def test_the_function_keeps_its_name_and_words() -> None:
 
 
 async def test_a_wrong_number_of_results_is_told() -> None:
-    """To every caller."""
-
     @batched()
     async def first(items: list[int]) -> list[int]:
         return items[:1]
@@ -158,8 +152,6 @@ async def test_a_function_that_returns_no_list_leaves_nobody_waiting(returned: A
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), WorkerLost("of another dispatcher")])
 async def test_what_the_function_raises_goes_to_its_callers(error: Exception) -> None:
-    """And the next batch runs as if nothing had happened."""
-
     @batched()
     async def inverse(items: list[int]) -> list[float]:
         if 0 in items:
@@ -172,7 +164,6 @@ async def test_what_the_function_raises_goes_to_its_callers(error: Exception) ->
 
 
 async def test_a_call_past_its_timeout_is_cancelled() -> None:
-    """The caller gets the exception, and the slot is free again."""
     cancelled = []
 
     @batched(timeout=5)
@@ -192,8 +183,6 @@ async def test_a_call_past_its_timeout_is_cancelled() -> None:
 
 
 async def test_a_call_that_turns_its_cancellation_into_an_error_keeps_the_slot() -> None:
-    """It is over, whatever it says last."""
-
     @batched(timeout=5)
     async def sleep(items: list[float]) -> list[float]:
         try:
@@ -256,7 +245,6 @@ async def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
 
 
 async def test_a_caller_that_leaves_disturbs_nobody() -> None:
-    """The others of its batch get their results."""
     squares = Squares()
 
     @batched()

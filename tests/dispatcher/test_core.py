@@ -39,7 +39,6 @@ def test_a_lone_request_starts_at_once() -> None:
 
 
 def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
-    """It is held, then released in the order in which it came."""
     core, first = busy(api())
     for number in (1, 2, 3):
         core.submit(number, api="a", now=0.1)
@@ -69,7 +68,6 @@ def test_a_batch_keeps_to_its_limits(limits: dict[str, float], expected: list[tu
 
 
 def test_a_key_keeps_requests_apart() -> None:
-    """Only requests of one key share a batch."""
     core = core_with(api(), workers=2)
     for number, key in ((1, "x"), (2, "y"), (3, "x")):
         core.submit(number, api="a", key=key, now=0.0)
@@ -78,7 +76,6 @@ def test_a_key_keeps_requests_apart() -> None:
 
 
 def test_the_policy_none_never_batches() -> None:
-    """Every request alone, also what was held."""
     core, first = busy(api("none"))
     core.submit(1, api="a", now=0.1)
     core.submit(2, api="a", now=0.1)
@@ -112,7 +109,6 @@ def test_no_hold_is_longer_than_the_user_allows() -> None:
 
 
 def test_a_policy_may_hold_shorter_than_the_user_allows() -> None:
-    """Its own end of the hold stands."""
     core = core_with(api("fixed:50", max_hold_s=0.5))
     core.submit(1, api="a", now=1.0)
     core.poll(1.0)
@@ -121,7 +117,6 @@ def test_a_policy_may_hold_shorter_than_the_user_allows() -> None:
 
 
 def test_who_allows_no_hold_gets_none() -> None:
-    """An idle worker starts at once."""
     core = core_with(api("fixed:50", max_hold_s=0.0))
     core.submit(1, api="a", now=1.0)
 
@@ -176,7 +171,6 @@ def test_every_input_moves_time_on(name: str) -> None:
 
 
 def test_an_unknown_api_is_the_callers_mistake() -> None:
-    """Nothing is made up for it."""
     with pytest.raises(KeyError):
         core_with(api()).submit(1, api="b", now=0.0)
 
@@ -245,7 +239,6 @@ def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
 
 
 def test_the_rate_counts_rows() -> None:
-    """Those of every request, also of one that is refused."""
     core = core_with(api())
     core.submit(1, api="a", rows=3, now=1.0)
     core.submit(2, api="a", rows=4, now=1.0, expires_at=0.0)
@@ -254,7 +247,6 @@ def test_the_rate_counts_rows() -> None:
 
 
 def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
-    """Not that its rows took as long as all of it."""
     core = core_with(api())
     core.submit(1, api="a", rows=30, now=0.0)
     [start] = starts(core.poll(0.0))
@@ -334,7 +326,6 @@ def test_changed_rules_hold_for_what_is_held() -> None:
 
 
 def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
-    """Not while one is queued or runs."""
     core = core_with(api(max_batch_rows=1, goal_s=9.0))
     now = teach(core, 0.25)
     first = start_one(core, 0, now=now)
@@ -391,7 +382,6 @@ def test_a_full_batch_starts_before_anything_is_learned_of_the_last() -> None:
 
 @pytest.mark.parametrize(("queued", "is_full"), [(2, True), (1, False)])
 def test_a_batch_that_is_not_full_starts_after_learning(queued: int, is_full: bool) -> None:
-    """The last batch took longer, which matters for it only."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), queued)
     [before] = core.stats(now=1.25)
     core.batch_done(first.batch, status="worked", now=2.25)
@@ -401,7 +391,6 @@ def test_a_batch_that_is_not_full_starts_after_learning(queued: int, is_full: bo
 
 
 def test_a_batch_that_was_given_up_frees_no_slot() -> None:
-    """Its worker is gone."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 3)
     core.worker_lost(first.worker, now=2.0)
 
@@ -412,7 +401,6 @@ def test_a_batch_that_was_given_up_frees_no_slot() -> None:
 
 @pytest.mark.parametrize("at", [2.0, 2.5])
 def test_what_a_batch_teaches_counts_for_the_next_input(at: float) -> None:
-    """Also for one that comes before the poll."""
     core, first = queued_behind(api(max_batch_rows=2, goal_s=9.0), 2)
     [before] = core.stats(now=1.25)
     core.batch_done(first.batch, status="worked", now=2.0)

@@ -49,7 +49,6 @@ def test_a_goal_that_cannot_be_met_does_not_push_ahead() -> None:
 
 
 def test_the_keys_of_one_api_go_by_age() -> None:
-    """Whichever has the oldest request."""
     core = core_with(LOOSE)
     first = start_one(core, 0, now=0.0, api="loose")
     for number, key in enumerate(("x", "y", "x"), 1):
@@ -72,7 +71,6 @@ def test_a_hold_of_one_api_blocks_nobody() -> None:
 
 @pytest.mark.parametrize(("slow_goal_s", "quick_goal_s"), [(0.1, 1.0), (1.0, 0.1)])
 def test_the_earliest_end_of_several_holds_counts(slow_goal_s: float, quick_goal_s: float) -> None:
-    """The core wakes for the first, whatever the order of urgency."""
     slow = ApiRules(name="slow", goal_s=slow_goal_s, policy="fixed:90")
     quick = ApiRules(name="quick", goal_s=quick_goal_s, policy="fixed:20")
     core = core_with(slow, quick)
@@ -85,7 +83,6 @@ def test_the_earliest_end_of_several_holds_counts(slow_goal_s: float, quick_goal
 
 
 def test_a_hold_goes_on_while_another_api_uses_the_worker() -> None:
-    """When the worker is back the hold is over, and the held one goes."""
     holding = ApiRules(name="holding", goal_s=0.5, policy="fixed:50")
     core = core_with(holding, LOOSE)
     core.submit(1, api="holding", now=0.0)
@@ -96,7 +93,6 @@ def test_a_hold_goes_on_while_another_api_uses_the_worker() -> None:
 
 
 def test_idle_workers_go_to_different_queues_in_one_poll() -> None:
-    """As many batches as there are workers, the most urgent first."""
     core = core_with(TIGHT, LOOSE, workers=2)
     core.submit(1, api="loose", key="x", now=0.0)
     core.submit(2, api="loose", key="y", now=0.0)

@@ -33,7 +33,6 @@ def suspects(rules: ApiRules = RULES, *, workers: int = 2) -> Dispatcher:
 
 
 def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
-    """One at a time, however many workers are idle."""
     core = suspects(workers=4)
     seen = []
     for now in (0.5, 0.6, 0.7):
@@ -47,7 +46,6 @@ def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
 
 
 def test_other_workers_go_on_meanwhile() -> None:
-    """With batches that suspects are no part of, of the same key."""
     core = suspects(workers=3)
     core.submit(4, api="a", now=0.5)
     core.submit(5, api="a", now=0.5)
@@ -56,7 +54,6 @@ def test_other_workers_go_on_meanwhile() -> None:
 
 
 def test_suspects_come_behind_what_is_held_when_they_are_put_back() -> None:
-    """And count among what is held."""
     core = running_three()
     core.submit(4, api="a", now=0.1)
     core.worker_lost(0, now=0.5)
@@ -70,7 +67,6 @@ def test_suspects_come_behind_what_is_held_when_they_are_put_back() -> None:
 
 
 def test_on_an_only_worker_suspects_and_others_take_turns() -> None:
-    """Neither waits for all of the other."""
     core = suspects(workers=1)
     core.worker_ready(1, now=1.0)
     for number in range(4, 10):
@@ -99,7 +95,6 @@ def test_suspects_of_two_apis_run_side_by_side() -> None:
 
 
 def test_the_key_of_a_suspect_is_kept() -> None:
-    """Its batch is of that key, and one of another key waits for it."""
     core = core_with(RULES, workers=4)
     for number, key in enumerate("xy"):
         core.submit(number, api="a", key=key, now=0.0)
@@ -138,7 +133,6 @@ def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
 
 
 def test_what_kills_alone_is_lost() -> None:
-    """The others are answered."""
     core = suspects(workers=3)
     core.poll(0.5)
     core.worker_lost(1, now=0.6)
@@ -164,7 +158,6 @@ def test_a_lone_request_is_tried_again_too() -> None:
 
 
 def test_what_may_not_run_twice_is_lost_at_once() -> None:
-    """The api is not idempotent."""
     core = suspects(ApiRules(name="a", idempotent=False))
 
     assert core.poll(0.5) == [Lost(1), Lost(2), Lost(3)]
@@ -184,7 +177,6 @@ def test_who_has_left_is_not_run_again() -> None:
 
 
 def test_nobody_left_nothing_to_run() -> None:
-    """The batch of those who have left is forgotten."""
     core = running_three(workers=2)
     for number in (1, 2, 3):
         core.cancel(number, now=0.2)
@@ -195,7 +187,6 @@ def test_nobody_left_nothing_to_run() -> None:
 
 
 def test_a_suspect_may_leave_while_it_is_held() -> None:
-    """It is not started again."""
     core = suspects(workers=1)
     core.cancel(1, now=0.6)
     core.worker_ready(0, now=0.7)
@@ -246,7 +237,6 @@ def test_a_suspect_is_not_refused_for_being_late() -> None:
 
 
 def test_draining_runs_suspects_one_by_one() -> None:
-    """All of them, and then the core is empty."""
     core = suspects(workers=3)
     core.drain(now=0.5)
     seen = []
@@ -270,7 +260,6 @@ def test_an_abandoned_batch_is_not_run_again() -> None:
 
 
 def test_losing_an_idle_worker_runs_nothing_again() -> None:
-    """The batch of the other goes on."""
     core = running_three(workers=2)
     core.worker_lost(1, now=0.5)
     assert core.poll(0.5) == []

@@ -94,7 +94,6 @@ def test_a_goal_that_can_just_be_met_refuses() -> None:
 
 @pytest.mark.parametrize("rows", [1, 5000])
 def test_a_lone_request_on_an_idle_gateway_is_never_refused(rows: int) -> None:
-    """However large, and however late the prediction says that it will be."""
     core = core_with(ApiRules(name="a", goal_s=0.2, max_batch_rows=10_000, max_queue_rows=10))
     now = teach(core, 0.1)
     assert core.stats(now=now)[0].estimate.seconds(5000) > 1.0
@@ -183,7 +182,6 @@ def test_a_backlog_that_the_next_worker_cannot_answer_in_time_is_not_queued() ->
 
 
 def test_a_client_that_gives_up_before_a_worker_is_due_is_refused_at_once() -> None:
-    """Its own deadline counts when it comes first."""
     core, now = deserted(goal_s=9.0)
 
     refused = core.submit(1, api="a", now=now, expires_at=now + 1.0)
@@ -205,7 +203,6 @@ def test_queued_requests_are_refused_when_their_worker_is_put_off() -> None:
 
 
 def test_a_worker_that_keeps_failing_is_not_waited_for() -> None:
-    """Retry-After still says when it can be ready at the earliest."""
     core, now = deserted(goal_s=9.0)
     core.worker_expected("w", now=now, delay_s=3.0, failures=2)
 
@@ -213,7 +210,6 @@ def test_a_worker_that_keeps_failing_is_not_waited_for() -> None:
 
 
 def test_a_full_queue_is_full_without_workers_too() -> None:
-    """The limits hold."""
     core, now = deserted(goal_s=9.0, max_queue_rows=1)
 
     assert core.submit(1, api="a", now=now) is None
@@ -223,7 +219,6 @@ def test_a_full_queue_is_full_without_workers_too() -> None:
 
 
 def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> None:
-    """However late the goal lets the answer be."""
     core = core_with(ApiRules(name="a", goal_s=1e5, timeout_s=2.0))
     start_one(core, 1, now=0.0)
     core.submit(2, api="a", now=0.5)
@@ -239,7 +234,6 @@ def test_nobody_is_held_without_workers_for_longer_than_a_batch_may_run() -> Non
 
 
 def test_a_worker_that_comes_back_is_waited_for_anew() -> None:
-    """The time without workers is counted from when the last one went."""
     core = core_with(ApiRules(name="a", goal_s=1e5, timeout_s=2.0))
     core.submit(1, api="a", now=0.0)
     core.worker_lost(0, now=0.0)
@@ -292,7 +286,6 @@ def test_a_backlog_that_keeps_it_beyond_the_goal() -> None:
 
 
 def test_a_client_in_a_hurry_is_refused_where_another_is_not() -> None:
-    """Its own deadline counts when it comes first."""
     core, now = taught(goal_s=1.0, max_batch_rows=1)
 
     refused = core.submit(1, api="a", now=now, expires_at=now + 0.15)
@@ -384,7 +377,6 @@ def test_a_large_request_does_not_keep_others_from_being_refused() -> None:
 
 
 def test_only_the_hopeless_are_refused() -> None:
-    """Those that came later still have time."""
     core, now = taught(goal_s=0.5)
     core.submit(1, api="a", now=now)
     core.submit(2, api="a", now=now)

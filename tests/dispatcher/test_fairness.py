@@ -107,7 +107,6 @@ def test_who_was_displaced_may_leave_before_it_is_told() -> None:
 
 
 def test_a_client_in_a_hurry_displaces_nobody_in_vain() -> None:
-    """What it wants is not possible anyway."""
     core = full()
     assert core.submit(5, api="a", now=0.2, flow="quiet", expires_at=0.2) == Shed(
         5, "a", "client_deadline", 1.0
@@ -116,7 +115,6 @@ def test_a_client_in_a_hurry_displaces_nobody_in_vain() -> None:
 
 
 def test_flows_mean_nothing_where_the_api_is_not_fair() -> None:
-    """First come, first served."""
     core = full(fair=False)
     assert core.submit(5, api="a", now=0.2, flow="quiet") == Shed(5, "a", "queue_full", 1.0)
     core.batch_done(1, status="worked", now=0.3)
@@ -125,7 +123,6 @@ def test_flows_mean_nothing_where_the_api_is_not_fair() -> None:
 
 
 def test_a_prediction_counts_what_goes_before() -> None:
-    """The noisy flow is told that it is too late, while the quiet one is not."""
     core = core_with(ApiRules(name="a", goal_s=1.0, max_batch_rows=1, fair=True))
     now = 0.0
     for number in range(6):

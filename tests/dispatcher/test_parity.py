@@ -268,7 +268,6 @@ def patterns(draw: st.DrawFn, *, gaps: Sequence[int] = (0, 0, 1, 4, 9, 16, 40), 
 @PROPERTY
 @given(pattern=patterns())
 def test_simulator_and_shell_take_the_same_decisions(policy: str, pattern: Pattern) -> None:
-    """Batch for batch, to the last bit of every time."""
     told = live(pattern.scenario(policy), pattern.rows)
 
     assert told == simulated(pattern.scenario(policy))
@@ -304,7 +303,6 @@ def deaths(draw: st.DrawFn) -> tuple[Loss, ...]:
 @PROPERTY
 @given(pattern=patterns(), losses=deaths())
 def test_they_survive_the_same_deaths(policy: str, pattern: Pattern, losses: tuple[Loss, ...]) -> None:
-    """What is run again, and when, and what is lost."""
     losses = tuple(loss._replace(worker=loss.worker % pattern.workers) for loss in losses)
     told = live(pattern.scenario(policy, losses=losses), pattern.rows)
 

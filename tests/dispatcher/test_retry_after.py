@@ -81,7 +81,6 @@ class Population:
 
 @pytest.mark.parametrize(("workers", "think_s"), [(1, 1.0), (2, 4.0)])
 def test_nearly_all_who_obey_get_through_at_the_second_try(workers: int, think_s: float) -> None:
-    """And the workers have as much to do as they can."""
     ran = Population(workers=workers, think_s=think_s).run()
 
     assert ran.tried[2] > 100

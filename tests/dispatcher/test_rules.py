@@ -21,7 +21,6 @@ NUMBERS = (
 @pytest.mark.parametrize("field", NUMBERS)
 @pytest.mark.parametrize("value", [0, -1, math.nan])
 def test_limits_are_positive(field: str, value: float) -> None:
-    """The message names the api, the field and the value."""
     wrong: dict[str, Any] = {field: value}
     with pytest.raises(ValueError, match=rf"api 'digits': {field} must be positive, got {value}"):
         ApiRules(name="digits", **wrong)
@@ -29,7 +28,6 @@ def test_limits_are_positive(field: str, value: float) -> None:
 
 @pytest.mark.parametrize("field", NUMBERS)
 def test_one_is_enough_of_everything(field: str) -> None:
-    """The smallest whole limit is allowed."""
     least: dict[str, Any] = {field: 1}
 
     assert getattr(ApiRules(name="a", **least), field) == 1
@@ -37,7 +35,6 @@ def test_one_is_enough_of_everything(field: str) -> None:
 
 @pytest.mark.parametrize("value", [-1, math.nan])
 def test_a_hold_is_not_negative(value: float) -> None:
-    """None at all is allowed."""
     with pytest.raises(ValueError, match=rf"api 'digits': max_hold_s must be 0 or more, got {value}"):
         ApiRules(name="digits", max_hold_s=value)
 
@@ -45,7 +42,6 @@ def test_a_hold_is_not_negative(value: float) -> None:
 
 
 def test_the_policy_is_checked() -> None:
-    """The message names the api and lists what there is."""
     with pytest.raises(
         ValueError, match=r"api 'digits': policy: there is no policy 'clever'; there are cork"
     ):

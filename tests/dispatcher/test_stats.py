@@ -37,7 +37,6 @@ def test_what_a_policy_waits_for_is_told_with_its_reason() -> None:
 
 
 def test_a_suspect_that_runs_is_waited_for() -> None:
-    """However long that takes."""
     core = core_with(ApiRules(name="a", policy="none"), workers=3)
     for number in (1, 2):
         core.submit(number, api="a", now=0.0)
@@ -99,7 +98,6 @@ def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    """Of an api that nobody has asked."""
     [api] = core_with(fixed(max_batch_rows=7)).stats(now=0.0)
 
     assert (api.limit_rows, api.rules.name, api.clients, api.smallest_rows) == (7, "a", 0, 0)

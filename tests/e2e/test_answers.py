@@ -58,7 +58,6 @@ def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.Monkey
 
 
 def test_many_rows_are_answered_in_the_same_form(probe: Server) -> None:
-    """One row gets one result, many rows get a list, also of one."""
     assert post(probe, "/add", [1, 2]).json() == 3
     assert post(probe, "/add", [[1, 2], [3, 4]]).json() == [3, 7]
     assert post(probe, "/add", [[1, 2]]).json() == [3]
@@ -113,7 +112,6 @@ def test_malformed_requests_do_not_disturb_their_neighbours(probe: Server) -> No
 
 
 def test_a_handler_that_raises_answers_with_an_id_and_nothing_else(probe: Server) -> None:
-    """The traceback is in the log under the id, not in the answer."""
     reply = post(probe, "/fail", 1)
 
     assert reply.status_code == 500
@@ -161,7 +159,6 @@ def test_a_client_that_gives_up_early_gets_504(probe: Server) -> None:
 
 
 def test_reply_headers_say_where_the_time_went(probe: Server) -> None:
-    """Server-Timing has the held time and the batch time in milliseconds."""
     timing = post(probe, "/sleep", 0.05).headers["server-timing"]
 
     parts = dict(part.strip().split(";dur=") for part in timing.split(","))

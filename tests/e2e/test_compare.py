@@ -12,7 +12,6 @@ BRIEF = ("--clients", "4", "--shape", "2", "--seconds", "0.4", "--warmup-seconds
 
 
 def test_policies_are_compared(tmp_path: Path) -> None:
-    """Each is measured in both rounds, and only one of them makes batches."""
     picture, file = tmp_path / "p.png", tmp_path / "f.json"
     done = run_uncork(
         "compare", PROBE, "--policies", "cork,none", "--rounds", "2", *BRIEF,
@@ -31,7 +30,6 @@ def test_policies_are_compared(tmp_path: Path) -> None:
 
 
 def test_a_wrong_path_is_wrong_usage() -> None:
-    """The message has the right ones."""
     done = run_uncork("compare", PROBE, "--policies", "cork,none", *BRIEF, "--path", "/nowhere")
 
     assert done.returncode == 2

@@ -130,7 +130,6 @@ def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
 
 
 def test_tables_for_people(place: Path) -> None:
-    """A line for each setting, without colours where nobody looks."""
     table = run_uncork("config", "serve", "--policy", "aimd").stdout.splitlines()
 
     assert table[0].split() == ["uncork", "serve", "value", "from"]

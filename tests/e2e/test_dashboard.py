@@ -171,7 +171,6 @@ def test_the_page_fits_and_can_be_read(
 
 
 def test_numbers_as_people_read_them(browser: Browser, server: Server) -> None:
-    """A rate that has faded away is nothing, and not a hundred digits."""
     with looking(browser, server) as page:
         shown = page.evaluate(
             """async (values) => {
@@ -236,7 +235,6 @@ def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server
 
 
 def test_behind_api_keys_the_page_says_where_to_look(browser: Browser, tmp_path: Path) -> None:
-    """It has nothing to show, and does not speak of what it shows."""
     keys = tmp_path / "keys"
     keys.write_text("0123456789abcdef0123456789abcdef\n")
     with serving(PROBE, "--api-key-file", str(keys)) as server, browser.new_context() as context:

@@ -83,7 +83,6 @@ def test_thumbnails_are_small_images() -> None:
 
 
 def test_whole_requests_are_answered_each_in_its_form() -> None:
-    """JSON with a header, text by the query, a refusal."""
     json_type = "application/json"
     with serving(f"{EXAMPLES / 'cortex_style/service.py'}:Sentiment") as server:
         good = post(server, "/handle_post", b'{"text": "a good wine"}', content_type=json_type)

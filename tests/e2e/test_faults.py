@@ -94,8 +94,6 @@ def test_requests_wait_for_the_next_worker_if_it_will_be_in_time() -> None:
 
 
 def test_what_must_not_run_twice_gets_502_at_once() -> None:
-    """A batch of an api that is not idempotent is not tried again."""
-
     async def run(server: Server) -> httpx.Response:
         async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
             waiting = asyncio.create_task(http.post("/sleep_once", json=20))
@@ -131,8 +129,6 @@ def test_a_stopped_worker_is_replaced() -> None:
 
 
 def test_a_client_that_leaves_is_taken_out_of_the_queue() -> None:
-    """What it asked for is not run, and those around it are answered."""
-
     async def run(server: Server) -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
             busy = asyncio.create_task(http.post("/sleep", json=3))

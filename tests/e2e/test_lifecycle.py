@@ -63,7 +63,6 @@ def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_usage_errors(arguments: list[str], says: str) -> None:
-    """Wrong values fail at start with a message that names them."""
     result = run_uncork("serve", PROBE, "--port", "0", *arguments)
 
     assert result.returncode == 2
@@ -197,8 +196,6 @@ def test_ctrl_c_reaches_only_the_gateway() -> None:
 
 
 def test_a_second_signal_ends_the_wait() -> None:
-    """Whoever does not want to wait for a slow batch need not."""
-
     async def run(server: Server) -> int:
         async with httpx.AsyncClient(base_url=server.base, timeout=30) as http:
             slow = asyncio.create_task(http.post("/sleep", json=25))
@@ -243,7 +240,6 @@ def test_a_drain_follows_its_delay() -> None:
 
 
 def test_a_drain_is_bounded() -> None:
-    """What is not done in time gets an honest answer."""
     with serving(PROBE, "--drain-timeout", "0.5") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
         slow = pool.submit(httpx.post, f"{server.base}/sleep", json=25, timeout=30)
@@ -257,7 +253,6 @@ def test_a_drain_is_bounded() -> None:
 
 
 def test_a_server_whose_workers_are_starting_can_be_stopped(tmp_path: Path) -> None:
-    """Also at once."""
     (tmp_path / "slow.py").write_text(SLOW_SETUP)
     with serving(f"{tmp_path}/slow.py:Slow", wait=False) as server:
         server.wait_for_address()
@@ -272,7 +267,6 @@ def test_a_server_whose_workers_are_starting_can_be_stopped(tmp_path: Path) -> N
 
 
 def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
-    """Neither one that waits for a batch nor one that is inside a handler."""
     with serving(PROBE, "--workers", "2") as server, ThreadPoolExecutor(1) as pool:
         workers = server.workers()
         assert len(workers) == 2
@@ -287,7 +281,6 @@ def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
 
 
 def test_help_shows_the_defaults() -> None:
-    """Every option of serve is explained with its default."""
     result = run_uncork("serve", "--help")
 
     assert result.returncode == 0

@@ -14,7 +14,6 @@ KEY = "a-key-of-the-tests"
 
 
 def test_only_who_has_certificate_and_key_is_answered(tmp_path: Path) -> None:
-    """Operators, on a port of their own, need neither."""
     authority, of_clients = trustme.CA(), trustme.CA()
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     of_clients.cert_pem.write_to_path(tmp_path / "clients.pem")

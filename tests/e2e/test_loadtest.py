@@ -68,7 +68,6 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     ],
 )
 def test_a_strict_service_accepts_random_rows(path: str, random: dict[str, Any]) -> None:
-    """They are of numbers that its OpenAPI document asks for."""
     done = run_uncork(
         "loadtest", STRICT, "--path", path, "--rate", "100", "--shape", "2", *BRIEF, "--json", "-"
     )
@@ -114,7 +113,6 @@ def test_a_service_that_only_streams_has_nothing_to_tune() -> None:
 
 
 def test_a_server_behind_tls(tmp_path: Path) -> None:
-    """It asks for the client's certificate."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -147,7 +145,6 @@ def test_processes_share_the_schedule(url: str) -> None:
 
 
 def test_clients_that_wait_for_their_answers(url: str) -> None:
-    """A closed loop over two processes."""
     done = run_uncork(
         "loadtest", url, "--clients", "5", "--processes", "2", "--shape", "2", *BRIEF, "--json", "-"
     )
@@ -158,7 +155,6 @@ def test_clients_that_wait_for_their_answers(url: str) -> None:
 
 
 def test_a_wrong_answer_fails_the_run(url: str, tmp_path: Path) -> None:
-    """The table says so, and the message what it was."""
     bodies, answers = tmp_path / "bodies", tmp_path / "answers"
     bodies.write_text("[1, 2]\n[3, 4]\n")
     answers.write_text("3.0\n8.0\n")
@@ -181,7 +177,6 @@ def test_refused_requests_are_no_good_answers(url: str) -> None:
 
 
 def test_nobody_there() -> None:
-    """The message has the address."""
     done = run_uncork("loadtest", "http://127.0.0.1:1/x", "--rate", "5", "--shape", "1")
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -189,7 +184,6 @@ def test_nobody_there() -> None:
 
 
 def test_a_target_that_cannot_be_served() -> None:
-    """What serve says is passed on."""
     done = run_uncork("loadtest", "nowhere.py:Nothing", "--rate", "5", "--shape", "1")
 
     assert (done.returncode, done.stdout) == (1, "")

@@ -79,7 +79,6 @@ def test_it_measures_callers_that_wait_for_their_answers(digits: Server, concurr
 
 
 def test_it_measures_requests_of_several_rows(digits: Server) -> None:
-    """They count as rows."""
     output = measure(digits, "digits", "-b", "4")
 
     assert loads_of_table(output, "Concurrency") == [1]
@@ -88,14 +87,12 @@ def test_it_measures_requests_of_several_rows(digits: Server) -> None:
 
 
 def test_it_measures_rates(digits: Server) -> None:
-    """From one to another."""
     output = measure(digits, "digits.predict_proba", "--request-rate-range", "20:40:20")
 
     assert loads_of_table(output, "Request Rate") == [20, 40]
 
 
 def test_it_measures_rows_of_a_shape_that_it_is_given() -> None:
-    """For an input that takes several."""
     with serving(f"{SERVICES / 'models.py'}:Models") as server:
         output = measure(server, "models.sums", "--shape", "input-0:5", "-b", "2")
 

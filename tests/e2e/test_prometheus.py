@@ -147,7 +147,6 @@ def test_the_dashboard_shows_errors_and_the_goal(prometheus: Prometheus) -> None
 
 
 def test_the_dashboard_finds_what_there_is_to_choose(prometheus: Prometheus) -> None:
-    """Jobs, instances and apis."""
     variables = [one for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
     assert [one["name"] for one in variables] == ["job", "instance", "api"]
     for variable in variables:
@@ -171,7 +170,6 @@ def test_dashboard_and_alerts_name_only_metrics_that_there_are(server: Server) -
 
 
 def test_alerts_are_evaluated(prometheus: Prometheus) -> None:
-    """None of them fails."""
     reply = prometheus.http.get("/api/v1/rules").json()
     rules = [rule for group in reply["data"]["groups"] for rule in group["rules"]]
 
@@ -238,7 +236,6 @@ def test_an_alert_fires_when_it_should(
 
 
 def test_promtool_finds_nothing_wrong(server: Server) -> None:
-    """Neither with what is exposed nor with the alerts."""
     exposed = httpx.get(f"{server.base}/metrics").content
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=exposed, capture_output=True, check=False

@@ -52,7 +52,6 @@ def post(server: Server, path: str, body: object) -> httpx.Response:
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_tritons_client_is_answered(server: Server, binary: bool) -> None:
-    """The same values as from our own route, several rows at a time."""
     assert infer(server, ROWS[:3], binary=binary).tolist() == DOUBLED[:3]
     assert post(server, "/predict", ROWS[:3]).json() == DOUBLED[:3]
 
@@ -71,7 +70,6 @@ def test_values_that_json_has_no_word_for_come_back_in_bytes(server: Server) -> 
 
 
 def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
-    """As of a server of its own."""
     with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
         assert client.is_server_live()
         assert client.is_server_ready()
@@ -205,7 +203,6 @@ def told(kind: str, reply: httpx.Response) -> list[float]:
 
 
 def test_clients_of_all_protocols_share_batches(server: Server) -> None:
-    """Whatever form they send and take, each gets its own rows back."""
     kinds = ("native", "npy", "v1", "v2", "tensorflow", "binary", "binary in")
     rows = ROWS[: 3 * len(kinds)]
 
@@ -225,8 +222,6 @@ def test_clients_of_all_protocols_share_batches(server: Server) -> None:
 
 
 def test_one_bad_row_fails_alone(server: Server) -> None:
-    """Its neighbours in the batch are answered, whatever they speak."""
-
     def ask(item: str) -> httpx.Response:
         return post(server, "/v1/models/models.texts:predict", {"instances": [item]})
 

@@ -49,7 +49,6 @@ def ask_all(server: Server, items: list[str]) -> list[httpx.Response]:
 
 
 def test_concurrent_clients_are_merged_and_each_gets_its_own(model_server: Server, proxy: Server) -> None:
-    """The server behind sees a few calls, for as many rows."""
     before = model_server.metric("uncork_requests_total")
     items = [f"item {number}" for number in range(64)]
     replies = ask_all(proxy, items)
@@ -131,7 +130,6 @@ def test_a_proxy_has_nothing_to_reload(model_server: Server) -> None:
 
 
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
-    """Other paths, methods and errors of the server."""
     for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):
         ours, theirs = (httpx.get(server.base + path) for server in (proxy, model_server))
         assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
@@ -140,7 +138,6 @@ def test_everything_else_is_passed_through(model_server: Server, proxy: Server) 
 
 
 def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
-    """Its calls are made again at the other one, which then gets all."""
     with (
         serving(MODELS, *UNBATCHED) as one,
         serving(MODELS, *UNBATCHED) as other,

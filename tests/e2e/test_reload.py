@@ -144,7 +144,6 @@ def test_a_file_that_was_missing_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_change_during_a_reload_is_not_forgotten(tmp_path: Path) -> None:
-    """There is another reload afterwards."""
     write(tmp_path, "one")
     (tmp_path / "answers.py").write_text("ANSWER = 'a'")
     with serving(f"{tmp_path}/service.py:Echo", "--reload") as server:
@@ -155,7 +154,6 @@ def test_a_change_during_a_reload_is_not_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_server_can_be_stopped_while_it_reloads(tmp_path: Path) -> None:
-    """New workers that are not ready yet are ended with the rest."""
     write(tmp_path, "one")
     (tmp_path / "answers.py").write_text("ANSWER = 'a'")
     with serving(f"{tmp_path}/service.py:Echo", "--reload") as server:
@@ -180,7 +178,6 @@ def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gpus_that_are_none_are_a_usage_error() -> None:
-    """The message says what is accepted."""
     result = run_uncork("serve", "service.py:Echo", "--gpus", "all")
 
     assert result.returncode == 2

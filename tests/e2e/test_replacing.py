@@ -54,7 +54,6 @@ def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
 
 
 def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
-    """It does not wait for the next try of the workers that fail."""
     write(tmp_path, "bad", setup="raise OSError('no weights')")
     with serving(service, wait=False) as server:
         server.wait_for_address()

@@ -58,7 +58,6 @@ async def burst(server: Server, path: str, body: Any, *, times: int) -> int:
 
 
 def test_idle(server: Server) -> None:
-    """Nobody asks, and nothing is wrong."""
     document = status(server)
 
     unasked = of(document, "unasked")
@@ -170,7 +169,6 @@ def test_operators_see_what_exceptions_say() -> None:
 
 
 def test_figures_agree_with_metrics(server: Server) -> None:
-    """While all that happened is recent."""
     ask(server, "/slow", 1, times=20)
     ask(server, "/capped", [1, 2], times=40)
     document, text = status(server), httpx.get(f"{server.base}/metrics").text

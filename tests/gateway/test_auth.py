@@ -29,7 +29,6 @@ WITH_KEY = {"authorization": f"Bearer {KEY}"}
     ],
 )
 def test_a_key_may_come_in_either_header(header: tuple[bytes, bytes]) -> None:
-    """Names of headers and of the scheme are in any case."""
     assert KEYS.admit([(b"host", b"here"), header])
 
 
@@ -41,7 +40,6 @@ def test_nothing_else_is_a_key(name: bytes, value: bytes) -> None:
 
 
 def test_a_file_has_a_key_a_line(tmp_path: Path) -> None:
-    """With remarks, empty lines, and the line ends of every system."""
     file = tmp_path / "keys"
     file.write_bytes(b"# of the team\r\n\r\n" + KEY.encode() + b"\r\n  another-key-of-the-tests \n")
 
@@ -63,7 +61,6 @@ def test_a_file_has_a_key_a_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_without_the_key(tmp_path: Path, text: str, complaint: str) -> None:
-    """The message is for logs too."""
     file = tmp_path / "keys"
     file.write_text(text, encoding="utf-8")
 
@@ -115,7 +112,6 @@ async def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
 
 
 async def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
-    """Heads are known by all their bytes."""
     async with gateway(tmp_path, keys=KEYS) as on:
         worker = await on.worker(serves=service(json_api("echo")))
         for _ in range(2):
@@ -188,7 +184,6 @@ async def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) 
 
 
 async def test_the_operators_door_of_a_proxy_leaves_the_servers_metrics_to_clients(tmp_path: Path) -> None:
-    """A path that the proxy does not need itself is the server's."""
     model = Model(doubles)
     async with (
         served(model) as url,

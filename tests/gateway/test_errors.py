@@ -44,7 +44,6 @@ from uncork_gateway.errors import (
 def test_every_error_has_its_status_and_headers(
     error: GatewayError, status: int, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    """The message is what the client reads."""
     assert (error.status, error.headers(), str(error)) == (status, headers, "x")
 
 
@@ -93,7 +92,6 @@ def test_a_request_that_was_shed_may_come_again(reason: ShedReason, message: str
 def test_every_end_in_the_dispatcher_has_its_error(
     error: DispatchError, kind: type[GatewayError], message: str
 ) -> None:
-    """None of them tells a client about the inside."""
     told = from_dispatcher(error, executor="worker")
 
     assert type(told) is kind

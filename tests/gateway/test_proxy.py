@@ -112,8 +112,6 @@ async def test_only_kserve_s_answers_name_their_batch(protocol: Any, target: byt
 
 
 async def test_columns_are_merged() -> None:
-    """A server that answers in columns is understood."""
-
     def server(call: Call) -> Reply:
         columns = json.loads(call.body)["inputs"]
         return Reply(json.dumps({"outputs": {name: columns[name] for name in columns}}).encode())
@@ -166,7 +164,6 @@ async def test_no_number_of_models_keeps_a_new_one_from_being_merged(monkeypatch
 
 
 async def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is another model that makes room."""
     monkeypatch.setattr(known_models, "_MOST", 2)
 
     async with served(Model(dumb)) as url, proxy(url) as on:
@@ -193,7 +190,6 @@ async def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", [b"%1b", b"a" * 257, b"(unknown)", b"%28unknown%29"])
 async def test_names_that_cannot_be_shown_are_passed_through(name: bytes) -> None:
-    """In a log or as a label of metrics."""
     model = Model(lambda call: Reply(b'{"predictions":[1]}', 200, ((b"content-length", b"19"),)))
     async with served(model) as url, proxy(url) as on:
         reply = await on.ask(ROWS, b"/v1/models/%b:predict" % name).reply()
@@ -212,7 +208,6 @@ async def test_a_request_is_held_no_longer_than_is_said() -> None:
 
 
 async def test_a_full_call_is_not_held() -> None:
-    """The last row that fits sets it off."""
     model = Model(doubles)
     settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600, "max_batch_rows": 3}
     async with served(model) as url, proxy(url, **settings) as on:
@@ -273,7 +268,6 @@ async def test_only_a_goal_refuses_those_who_are_late() -> None:
 
 @pytest.mark.parametrize("target", [V1, V2])
 async def test_without_a_healthy_server_it_is_503(target: bytes) -> None:
-    """At once, in the form of the protocol."""
     async with fake_server(dumb) as server:
         await server.stop()
         async with proxy(server.url, healthy=False) as on:
@@ -311,7 +305,6 @@ async def test_what_is_held_at_the_end_is_answered() -> None:
 
 
 async def test_a_proxy_is_alive_whatever_its_servers_are() -> None:
-    """The process works."""
     async with fake_server(dumb) as server:
         await server.stop()
         async with proxy(server.url, healthy=False) as on:
@@ -392,6 +385,5 @@ async def test_metrics_are_by_model() -> None:
     ],
 )
 async def test_wrong_settings_are_refused(urls: list[str], settings: dict[str, Any], message: str) -> None:
-    """Before anything is started."""
     with pytest.raises(ValueError, match=message):
         Proxy(urls, ProxySettings(**settings))

@@ -131,7 +131,6 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
 
 
 async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
-    """It is served again, and counted from zero."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
 
     async with replacing(tmp_path) as on:
@@ -173,8 +172,6 @@ async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path
 async def test_a_goal_out_of_reach_is_told_once_for_a_service(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """New workers of the same service are no news."""
-
     def warnings() -> int:
         """How often the log says so."""
         return sum("goal" in record.getMessage() for record in caplog.records)
@@ -202,7 +199,6 @@ async def test_a_goal_out_of_reach_is_told_once_for_a_service(
 async def test_workers_that_cannot_take_over_change_nothing(
     tmp_path: Path, serves: list[ServiceDescription], says: str
 ) -> None:
-    """The old ones go on with what they serve."""
     async with replacing(tmp_path) as on:
         old = await on.worker()
         for index, description in enumerate(serves):
@@ -269,7 +265,6 @@ async def test_an_old_worker_that_does_not_go_is_killed(
 
 
 async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
-    """Where nothing is ever replaced."""
     async with gateway(tmp_path) as on:
         path = str(tmp_path / "s2")
         await on.gateway.listen(path, standby=True)

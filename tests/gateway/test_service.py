@@ -15,7 +15,6 @@ from uncork_workers.wire.schema import ApiSettings
 
 
 async def test_a_gateway_is_alive_at_once(tmp_path: Path) -> None:
-    """Whatever its workers do."""
     async with gateway(tmp_path) as on:
         alive = await on.http.get("/livez")
 
@@ -24,7 +23,6 @@ async def test_a_gateway_is_alive_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
 async def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: str) -> None:
-    """Not before, not when the last one has gone, and not while it shuts down."""
     async with gateway(tmp_path) as on:
         assert problem(await on.http.get(path), 503) == "no worker is ready: workers are starting"
         assert not on.gateway.front_end.ready.is_set()
@@ -68,7 +66,6 @@ async def test_an_unknown_route_is_404(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
-    """With the methods that are allowed."""
     async with gateway(tmp_path) as on:
         await on.worker()
         for method in ("GET", "PUT", "DELETE", "OPTIONS"):
@@ -124,7 +121,6 @@ async def test_batch_ids_are_of_this_gateway(tmp_path: Path) -> None:
 
 
 async def test_every_api_has_its_route_and_its_limits(tmp_path: Path) -> None:
-    """The worker is told which api, and the limit of that one."""
     serves = service(
         json_api("one", ApiSettings(mb_max_batch_size=11)), json_api("two", ApiSettings(mb_max_batch_size=22))
     )
@@ -137,7 +133,6 @@ async def test_every_api_has_its_route_and_its_limits(tmp_path: Path) -> None:
 
 
 async def test_a_batch_of_a_worker_that_dies_is_run_by_another(tmp_path: Path) -> None:
-    """The client does not notice."""
     async with gateway(tmp_path) as on:
         workers = [await on.worker(index=index) for index in range(2)]
         asking = on.post("/echo", 5)
@@ -186,7 +181,6 @@ async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
 
 
 async def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
-    """And refuses what comes then."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         running = on.post("/echo", 1)
@@ -246,7 +240,6 @@ async def test_what_is_not_answered_in_a_drain_is_refused_at_its_end(tmp_path: P
 
 
 async def test_a_worker_that_talks_nonsense_is_killed(tmp_path: Path) -> None:
-    """Its batch is run by another."""
     async with gateway(tmp_path) as on:
         bad = await on.worker()
         asking = on.post("/echo", 1)

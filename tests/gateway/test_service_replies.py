@@ -17,7 +17,6 @@ from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 
 async def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
-    """With the settings that are in force, before the worker is ready."""
     async with gateway(tmp_path) as on:
         (await on.connect()).send(Hello(index=0, pid=1, service=service()))
 
@@ -46,7 +45,6 @@ async def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["mb_max_batch_size", "mb_max_batch_bytes"])
 async def test_a_batch_has_at_most_the_rows_and_bytes_in_force(tmp_path: Path, limit: str) -> None:
-    """The override holds for the dispatcher, too."""
     async with gateway(tmp_path, overrides={limit: 2}) as on:
         worker = await on.worker()
         asking = [on.post("/echo", value) for value in range(5)]
@@ -77,7 +75,6 @@ async def test_the_worker_is_told_the_batch_sizes_in_force(tmp_path: Path, overr
 
 
 async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
-    """The size of a body, and the rows that are held."""
     async with gateway(tmp_path, max_body_bytes=5, max_queue_rows=1) as on:
         worker = await on.worker()
         assert problem(await on.http.post("/echo", json="too long"), 413)
@@ -111,7 +108,6 @@ async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
 async def test_wrong_settings_make_the_service_unusable(
     tmp_path: Path, settings: dict[str, Any], overrides: dict[str, Any], message: str
 ) -> None:
-    """The message names the api, the argument and what there is."""
     async with gateway(tmp_path, overrides=overrides) as on:
         serves = service(json_api(settings=ApiSettings(**settings)))
         (await on.connect()).send(Hello(index=0, pid=1, service=serves))
@@ -123,7 +119,6 @@ async def test_wrong_settings_make_the_service_unusable(
 
 
 async def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusable(tmp_path: Path) -> None:
-    """As from a worker of another version."""
     api = ApiDescription(name="see", route="/see", input={"kind": "hologram"})
 
     async with gateway(tmp_path) as on:
@@ -230,7 +225,6 @@ async def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) 
 
 
 async def test_the_worker_is_told_how_much_time_is_left(tmp_path: Path) -> None:
-    """Of the goal, or as the client says."""
     async with gateway(tmp_path, overrides={"mb_max_latency": 60_000}) as on:
         worker = await on.worker()
         asking = [on.post("/echo", 1)]

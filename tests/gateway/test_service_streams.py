@@ -40,7 +40,6 @@ async def streamed(on: GatewayStage, worker: FakeWorker, *pieces: bytes, whole: 
 
 
 async def test_pieces_go_through(tmp_path: Path) -> None:
-    """From the worker's socket to the client's, before the end."""
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=service(streaming_api()))
 
@@ -84,7 +83,6 @@ async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_leaves_stops_the_worker(tmp_path: Path) -> None:
-    """Which is free for the next when it has said so."""
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=service(streaming_api()))
 
@@ -105,7 +103,6 @@ async def test_a_client_that_leaves_stops_the_worker(tmp_path: Path) -> None:
 async def test_a_worker_that_dies_leaves_an_answer_that_is_not_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Clients can tell."""
     with caplog.at_level(logging.ERROR):
         async with gateway(tmp_path) as on:
             worker = await on.worker(serves=service(streaming_api()))
@@ -140,7 +137,6 @@ async def test_requests_for_an_api_that_streams_no_more_are_refused(
 
 
 async def test_what_streams_is_no_model(tmp_path: Path) -> None:
-    """The only other api is the service's."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=service(streaming_api("predict"), json_api()))
 

@@ -68,7 +68,6 @@ def test_the_rate_decays_when_arrivals_stall() -> None:
 
 
 def test_a_rate_that_steps_up_is_followed() -> None:
-    """Two seconds after the step the old rate is forgotten."""
     rate = ArrivalRate()
     for i in range(100):
         rate.arrived(1, now=i / 10)
@@ -79,7 +78,6 @@ def test_a_rate_that_steps_up_is_followed() -> None:
 
 
 def test_asking_changes_nothing() -> None:
-    """The same question has the same answer, also after a later one."""
     rate = ArrivalRate()
     rate.arrived(3, now=0.0)
     rate.arrived(3, now=0.4)

@@ -33,7 +33,6 @@ def test_an_estimate_is_a_line() -> None:
 
 
 def test_the_upper_bound_adds_deviations() -> None:
-    """The spread is relative to the prediction."""
     estimate = Estimate(1.0, 0.5, spread=0.25)
 
     assert estimate.upper(2) == 3.0
@@ -294,7 +293,6 @@ def test_a_profile_of_a_model_that_is_no_line_is_taken_as_it_is() -> None:
 
 
 def test_a_profile_gives_the_line_exactly() -> None:
-    """It is forgotten as batches of traffic are."""
     estimator = BatchTimeEstimator()
     estimator.observe_profile([(rows, model(rows)) for rows in (1, 2, 4, 8)])
     assert estimator.estimate.seconds(100) == pytest.approx(model(100))
@@ -306,7 +304,6 @@ def test_a_profile_gives_the_line_exactly() -> None:
 
 
 def test_a_profile_of_nothing_says_nothing() -> None:
-    """As of a worker whose sizes are all beyond the limit."""
     estimator = BatchTimeEstimator()
     estimator.observe_profile([])
 

@@ -178,7 +178,6 @@ def test_a_change_is_learned() -> None:
 
 
 def test_who_is_back_is_not_expected_any_more() -> None:
-    """One by one, with the rows that each had."""
     returns = taught(0.001)
     returns.answered([("a", 1.0), ("b", 2.0), ("c", 4.0)], now=NOW)
     seen = [returns.forecast(now=NOW).expected_rows(1.0)]
@@ -190,7 +189,6 @@ def test_who_is_back_is_not_expected_any_more() -> None:
 
 
 def test_who_is_back_is_back_once() -> None:
-    """A second request of it before the next answer is news."""
     returns = group(taught(0.001))
 
     assert returns.arrived((NOW, 0), now=NOW + 0.001)
@@ -209,7 +207,6 @@ def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
 
 
 def test_asking_changes_nothing() -> None:
-    """The same question has the same answer, also after a later one."""
     returns = group(taught(*between(0.0005, 0.001)))
     first = (
         returns.forecast(now=NOW).expected_rows(0.0007),
@@ -333,7 +330,6 @@ def test_moments_lie_ahead(happened: list[Step], later: float) -> None:
 @PROPERTY
 @given(steps)
 def test_after_a_silence_nobody_is_expected(happened: list[Step]) -> None:
-    """Those of the last two seconds included, once the next batch is answered."""
     returns, _, now = play(happened)
     now += GONE_S + 0.001
     returns.answered([], now=now)

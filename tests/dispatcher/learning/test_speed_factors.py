@@ -24,13 +24,11 @@ def after(factors: dict[int, float], *, rounds: int, noise: float = 0.0, seed: i
 
 
 def test_a_worker_never_seen_is_average() -> None:
-    """So is one that has not been seen often."""
     assert SpeedFactors().slowdown(3) == 1.0
     assert after({0: 1.0, 1: 3.0}, rounds=4).slowdown(1) == 1.0
 
 
 def test_a_slow_worker_is_known_after_five_batches() -> None:
-    """Factors are relative to the geometric mean of all."""
     learned = after({0: 1.0, 1: 4.0}, rounds=5)
 
     assert learned.slowdown(0) == pytest.approx(0.5)
@@ -45,7 +43,6 @@ def test_what_all_workers_share_is_no_difference() -> None:
 
 
 def test_one_worker_alone_is_the_average() -> None:
-    """There is nobody to compare it with."""
     assert after({0: 3.0}, rounds=20).slowdown(0) == 1.0
 
 
@@ -97,7 +94,6 @@ def test_a_worker_that_is_replaced_starts_anew() -> None:
 @settings(max_examples=100, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.just(0.0) | st.floats(1e-9, 1e6)), max_size=60))
 def test_a_pace_is_positive_and_finite(batches: list[tuple[int, float]]) -> None:
-    """Whatever was measured."""
     learned = SpeedFactors()
     for worker, seconds in batches:
         learned.observe(worker, seconds=seconds, average_s=0.01, spread=0.3)

@@ -73,7 +73,6 @@ def test_the_cap_begins_at_one_and_rises_by_one() -> None:
 
 
 def test_a_batch_below_the_cap_does_not_raise_it() -> None:
-    """It says nothing about larger ones."""
     policy = grown(8)
     policy.observe(done(7, 0.1))
 
@@ -146,7 +145,6 @@ def test_a_request_that_is_larger_by_itself_does_not_lower_it() -> None:
 
 
 def test_the_cap_never_falls_below_one() -> None:
-    """And rises again from there when the model recovers."""
     policy = grown(3)
     for _ in range(50):
         policy.observe(done(1, 9.0))
@@ -157,7 +155,6 @@ def test_the_cap_never_falls_below_one() -> None:
 
 
 def test_the_cap_never_rises_above_the_limit() -> None:
-    """That of the user."""
     policy = grown(4, limit_rows=4)
     policy.observe(done(4, 0.1))
 
@@ -165,7 +162,6 @@ def test_the_cap_never_rises_above_the_limit() -> None:
 
 
 def test_a_changed_goal_counts_from_the_next_decision() -> None:
-    """The policy and its cap stay when the goal of the api is changed."""
     policy = grown(20)
     policy.decide(view(goal_s=0.2))
     policy.observe(done(20, 0.5))

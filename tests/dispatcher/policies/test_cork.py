@@ -55,7 +55,6 @@ def test_a_full_batch_goes() -> None:
 @pytest.mark.parametrize("rate", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize("rows", [1, 31])
 def test_with_no_busy_worker_nothing_is_held(rate: float, rows: int) -> None:
-    """There is nothing to wait for."""
     assert decide(busy_until=(), rows=rows, new_client_rate=rate) == Release(32, "idle")
 
 
@@ -224,7 +223,6 @@ def test_the_deadline_ends_a_hold() -> None:
 
 
 def test_at_the_last_moment_for_the_deadline_it_releases() -> None:
-    """A little before it still holds."""
     assert decide(busy_until=(10.5,), new_client_rate=8.0, deadline=11.2) == Release(32, "deadline")
     assert until(busy_until=(10.5,), new_client_rate=8.0, deadline=11.21) == pytest.approx(10.01)
 
@@ -252,7 +250,6 @@ def test_a_goal_about_to_bind_is_used_to_the_last_moment() -> None:
 
 
 def test_batches_teach_it_nothing() -> None:
-    """What it needs is in the view."""
     policy = CorkPolicy(limit_rows=32)
     policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
 

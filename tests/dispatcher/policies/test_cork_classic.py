@@ -31,7 +31,6 @@ def until(policy: CorkClassicPolicy, **changes: object) -> float:
 
 
 def test_before_the_first_batch_nothing_is_held() -> None:
-    """There is nothing to compare with."""
     assert CorkClassicPolicy(limit_rows=32).decide(view()) == Release(32, "not_worth_waiting")
 
 
@@ -75,7 +74,6 @@ def test_the_slope_is_fitted_over_requests() -> None:
 
 
 def test_it_is_fitted_every_five_seconds() -> None:
-    """What comes in between counts at the next fit."""
     policy = taught(queued_s=0.1, at=10.0)
     policy.observe(done(14.99, 1, queued_s=0.3))
     assert until(policy, newest=10.0) == pytest.approx(10.069)
@@ -85,7 +83,6 @@ def test_it_is_fitted_every_five_seconds() -> None:
 
 
 def test_it_forgets_all_but_fifty_batches() -> None:
-    """The long hold of the first is gone with the fiftieth after it."""
     policy = taught(queued_s=1000.0, at=10.0)
     for i in range(49):
         policy.observe(done(15.0 + i, 1 + i % 4, queued_s=0.1))

@@ -14,7 +14,6 @@ def policy() -> FixedPolicy:
 
 
 def test_a_full_batch_goes(policy: FixedPolicy) -> None:
-    """Even if everybody came just now."""
     assert policy.decide(view(full=True)) == Release(32, "full")
 
 
@@ -25,20 +24,17 @@ def test_an_idle_worker_does_not_make_it_hurry(policy: FixedPolicy) -> None:
 
 
 def test_the_wait_counts_from_the_oldest(policy: FixedPolicy) -> None:
-    """Later arrivals do not prolong it."""
     assert policy.decide(view(now=10.125, oldest=10.0, newest=10.125, rows=2, requests=2)) == Hold(
         10.25, "window"
     )
 
 
 def test_when_the_wait_is_over_what_there_is_goes(policy: FixedPolicy) -> None:
-    """At the very moment, and later."""
     assert policy.decide(view(now=10.25, oldest=10.0)) == Release(32, "deadline")
     assert policy.decide(view(now=11.0, oldest=10.0)) == Release(32, "deadline")
 
 
 def test_batches_teach_it_nothing(policy: FixedPolicy) -> None:
-    """It is as fixed as it says."""
     policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
 
     assert policy.decide(view(now=10.125, oldest=10.0)) == Hold(10.25, "window")

@@ -78,7 +78,6 @@ def test_the_wait_stands_behind_the_colon_in_milliseconds(name: str, until: floa
     ],
 )
 def test_an_unknown_name_is_refused(name: str) -> None:
-    """The message lists the names that there are."""
     with pytest.raises(
         ValueError, match=r"cork, cork-classic, fixed, aimd, none .*fixed:MS or fixed:MS:ROWS"
     ):
@@ -100,7 +99,6 @@ def test_a_new_policy_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_file_of_the_folder_registers_its_policy() -> None:
-    """None of them has to be named anywhere."""
     folder = Path(base.__file__).parent
     modules = {cls.__module__.rpartition(".")[2] for cls in base.REGISTERED.values()}
 

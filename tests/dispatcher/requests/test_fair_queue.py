@@ -51,7 +51,6 @@ def test_flows_take_turns() -> None:
 
 
 def test_turns_go_on_from_batch_to_batch() -> None:
-    """Each batch has room for one."""
     queue = Filled()
     queue.add("a", 3)
     queue.add("b", 3)
@@ -95,7 +94,6 @@ def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
 
 
 def test_within_a_flow_the_most_urgent_goes_first() -> None:
-    """And one that leaves is passed over."""
     queue = Filled()
     queue.add("a", deadline=9.0)
     leaver = queue.add("a", deadline=7.0)
@@ -107,7 +105,6 @@ def test_within_a_flow_the_most_urgent_goes_first() -> None:
 
 
 def test_take_keeps_to_rows_and_bytes_and_takes_one_at_least() -> None:
-    """Nobody overtakes a request that does not fit."""
     queue = Filled()
     queue.add("a", rows=50, size_bytes=500)
     assert flows(queue.take(rows=10, size_bytes=100)) == "a"
@@ -143,7 +140,6 @@ def test_only_those_with_more_than_their_share_of_a_batch_make_room() -> None:
 
 
 def test_a_full_queue_displaces_the_newest_of_the_largest_flow() -> None:
-    """One or more, in rows, in requests or in bytes."""
     queue = Filled()
     queue.add("a", 60)
     queue.add("b", 40)
@@ -155,7 +151,6 @@ def test_a_full_queue_displaces_the_newest_of_the_largest_flow() -> None:
 
 
 def test_displacing_goes_on_with_the_next_largest() -> None:
-    """When the largest has come down to it."""
     queue = Filled()
     queue.add("a", 52)
     queue.add("b", 48)

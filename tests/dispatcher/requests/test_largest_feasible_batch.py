@@ -64,7 +64,6 @@ def test_the_hopeless_are_left_behind_for_those_that_are_not() -> None:
 
 
 def test_where_nobody_is_in_time_all_go() -> None:
-    """Late, but answered."""
     assert chosen(held(0.1, 0.2, 0.3)) == Choice(0, 100)
 
 

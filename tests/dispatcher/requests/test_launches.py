@@ -17,7 +17,6 @@ def after(*startups_s: float) -> Launches:
 
 
 def test_nothing_is_due_before_a_first_worker_was_ready() -> None:
-    """How long a start takes is not known."""
     launches = after()
     launches.expect("x", at=0.0)
 
@@ -50,7 +49,6 @@ def test_each_launch_is_due_by_itself() -> None:
 
 
 def test_a_late_worker_is_due_at_any_moment_for_as_long_again() -> None:
-    """Then it is not counted on."""
     launches = after(2.0)
     launches.expect("x", at=4.0)
 
@@ -61,7 +59,6 @@ def test_a_late_worker_is_due_at_any_moment_for_as_long_again() -> None:
 
 @pytest.mark.parametrize(("failures", "due"), [(1, [6.0]), (2, [])])
 def test_a_worker_that_fails_again_and_again_is_not_counted_on(failures: int, due: list[float]) -> None:
-    """But no other can be ready before it."""
     launches = after(2.0)
     launches.expect("x", at=4.0, failures=failures)
 

@@ -34,7 +34,6 @@ def test_an_empty_queue_is_false_and_counts_nothing() -> None:
 
 
 def test_totals_follow_what_is_appended_taken_and_removed() -> None:
-    """Requests, rows and bytes always add up to what is inside."""
     first, second, third = (entry(n, rows=n, size_bytes=10 * n) for n in (1, 2, 3))
     queue = filled(first, second, third)
     assert (len(queue), queue.rows, queue.size_bytes) == (3, 6, 60)
@@ -78,7 +77,6 @@ def test_take_always_takes_the_first() -> None:
 
 
 def test_nobody_overtakes_a_request_that_does_not_fit() -> None:
-    """A small request behind a large one waits for its turn."""
     queue = filled(entry(1), entry(2, rows=9), entry(3))
 
     assert numbers(queue.take(rows=9, size_bytes=100)) == [1]
@@ -86,7 +84,6 @@ def test_nobody_overtakes_a_request_that_does_not_fit() -> None:
 
 
 def test_the_oldest_is_at_the_head() -> None:
-    """And the next one after that has been taken."""
     queue = filled(entry(1, arrival=1.0), entry(2, arrival=2.0))
     assert queue.oldest.request == 1
 
@@ -95,7 +92,6 @@ def test_the_oldest_is_at_the_head() -> None:
 
 
 def test_the_newest_arrival_is_remembered() -> None:
-    """Also when it has been taken."""
     queue = filled(entry(1, arrival=1.0), entry(2, arrival=3.0, deadline=0.5))
     queue.take(rows=1, size_bytes=0)
 
@@ -103,7 +99,6 @@ def test_the_newest_arrival_is_remembered() -> None:
 
 
 def test_the_most_urgent_has_the_earliest_deadline() -> None:
-    """Wherever it stands, and whoever left before."""
     first, second, third = (entry(n, deadline=d) for n, d in ((1, 5.0), (2, 3.0), (3, 4.0)))
     queue = filled(first, second, third)
     assert queue.most_urgent is second
@@ -150,7 +145,6 @@ def test_a_queue_keeps_nothing_of_requests_that_left(kind: type[RequestQueue]) -
 
 
 def test_all_are_taken_by_urgency() -> None:
-    """What the limits allow, and the queue is as good as new."""
     queue = filled(*(entry(n, rows=2, size_bytes=5, deadline=4.0 - n) for n in (1, 2, 3)))
 
     assert numbers(queue.take(rows=6, size_bytes=15)) == [3, 2, 1]

@@ -22,7 +22,6 @@ def queued() -> tuple[RequestQueues, Api, Entry]:
 
 
 def test_a_request_is_queued_then_runs_then_ends() -> None:
-    """The totals count what is queued."""
     queues, api, request = queued()
     assert (request.state, api.backlog) == (RequestState.QUEUED, Backlog(1, 3.0, 7))
 
@@ -35,7 +34,6 @@ def test_a_request_is_queued_then_runs_then_ends() -> None:
 
 
 def test_a_request_is_quarantined_then_retried() -> None:
-    """In another queue."""
     queues, api, request = queued()
     first = request.queue
     queues.take(first, rows=3, size_bytes=7)
@@ -49,7 +47,6 @@ def test_a_request_is_quarantined_then_retried() -> None:
 
 @pytest.mark.parametrize("runs", [False, True])
 def test_a_cancelled_request_stays_cancelled(runs: bool) -> None:
-    """Also when its batch ends."""
     queues, api, request = queued()
     if runs:
         queues.take(request.queue, rows=3, size_bytes=7)
@@ -61,7 +58,6 @@ def test_a_cancelled_request_stays_cancelled(runs: bool) -> None:
 
 
 def test_a_shed_request_is_not_queued() -> None:
-    """Nor is its queue kept."""
     queues, _, request = queued()
     queues.shed(request)
 

@@ -22,7 +22,6 @@ def counts(slots: Slots) -> tuple[int, int, int]:
 
 
 def test_a_slot_is_taken_occupied_and_given_back() -> None:
-    """A worker is idle, or runs one batch."""
     slots = slots_with(2)
     assert counts(slots) == (2, 2, 0)
 
@@ -47,7 +46,6 @@ def test_the_worker_idle_longest_is_taken_first() -> None:
 
 
 def test_adding_a_known_worker_changes_nothing() -> None:
-    """A busy worker that says it is ready does not get a second batch."""
     slots = slots_with(1)
     slots.add(0)
     assert counts(slots) == (1, 1, 0)
@@ -58,7 +56,6 @@ def test_adding_a_known_worker_changes_nothing() -> None:
 
 
 def test_losing_an_idle_worker_loses_no_batch() -> None:
-    """Its slot is gone."""
     slots = slots_with(2)
     other = running(batch=1, worker=next_worker(slots))
     slots.occupy(other)
@@ -68,7 +65,6 @@ def test_losing_an_idle_worker_loses_no_batch() -> None:
 
 
 def test_losing_a_busy_worker_returns_its_own_batch() -> None:
-    """And the batch is not known any more."""
     slots = slots_with(2)
     second = running(batch=2, worker=1)
     slots.occupy(running(batch=1, worker=0))
@@ -89,7 +85,6 @@ def test_losing_an_unknown_worker_is_harmless() -> None:
 
 
 def test_finishing_an_unknown_batch_gives_no_slot() -> None:
-    """A slot comes back once."""
     slots = slots_with(1)
     slots.occupy(running(batch=1, worker=next_worker(slots)))
     slots.finish(1)
@@ -132,7 +127,6 @@ def test_predicted_finishes_are_sorted_and_never_past() -> None:
 
 
 def test_idle_workers_are_free_now() -> None:
-    """Busy ones when they are predicted to finish."""
     slots = slots_with(3)
     slots.occupy(running(worker=next_worker(slots), started=0.0, predicted_s=8.0))
 
@@ -140,7 +134,6 @@ def test_idle_workers_are_free_now() -> None:
 
 
 def test_a_slot_that_is_not_there_cannot_be_taken() -> None:
-    """The core asks first."""
     with pytest.raises(StopIteration):
         next_worker(slots_with(0))
     with pytest.raises(KeyError):
@@ -148,7 +141,6 @@ def test_a_slot_that_is_not_there_cannot_be_taken() -> None:
 
 
 def test_the_fastest_idle_worker_is_next() -> None:
-    """Whoever has been idle longest among those that are equally fast."""
     slots = slots_with(4)
     slowdowns = {0: 2.0, 1: 1.0, 2: 0.5, 3: 0.5}
     order = []

@@ -42,7 +42,6 @@ closed_cells = st.builds(
 
 
 def test_milliseconds_become_seconds() -> None:
-    """The model of a cell is that of a simulation."""
     cell = Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.3, load=0.5)
 
     assert cell.service == ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.3)
@@ -60,7 +59,6 @@ def test_milliseconds_become_seconds() -> None:
     ],
 )
 def test_its_name_says_what_it_is(cell: Cell, name: str) -> None:
-    """The model, the workers and the traffic."""
     assert str(cell) == name
 
 
@@ -86,7 +84,6 @@ def test_its_name_says_what_it_is(cell: Cell, name: str) -> None:
     ],
 )
 def test_a_cell_that_cannot_be_is_refused(changes: dict[str, float | None], message: str) -> None:
-    """With the name of what is wrong."""
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(OPEN, **changes)  # type: ignore[arg-type]
 

@@ -117,7 +117,6 @@ def test_19_of_20_intervals_hold_the_truth(count: int) -> None:
 @PROPERTY
 @given(st.lists(positive, min_size=2, max_size=12))
 def test_the_ratio_to_itself_is_exactly_1(measured: list[float]) -> None:
-    """And known without doubt."""
     assert ratio(measured, measured) == (1.0, 1.0, 1.0)
     assert ratio(measured, measured).margin == 0.0
 
@@ -153,7 +152,6 @@ def test_one_pair_has_no_interval() -> None:
 
 
 def test_pairs_must_be_pairs() -> None:
-    """A seed that is missing on one side is an error."""
     with pytest.raises(ValueError, match="shorter"):
         ratio([1.0, 2.0], [1.0])
 
@@ -182,7 +180,6 @@ def test_policies_are_compared_seed_by_seed() -> None:
 
 
 def test_the_base_compared_with_itself_is_exactly_1() -> None:
-    """Whichever it is."""
     for base in ("fixed:0", "none"):
         [found] = run_cells([CELL], ["fixed:0", "none"], [1, 2], base=base, requests=300)
         same = found.of(base)
@@ -230,7 +227,6 @@ def test_nobody_answered_under_one_policy() -> None:
 
 
 def test_the_base_must_be_measured() -> None:
-    """And a result that is asked for too."""
     with pytest.raises(ValueError, match="base policy 'fixed:0' is not among those measured: cork, none"):
         compared(CELL, {"cork": [SEEN], "none": [SEEN]}, base="fixed:0")
     with pytest.raises(KeyError, match="aimd"):

@@ -79,7 +79,6 @@ def test_several_workers_are_kept_out_of_step(load: float) -> None:
 
 @pytest.mark.parametrize("kind", ["gamma:4", "onoff"])
 def test_bursts_are_not_held_to_their_harm(kind: str) -> None:
-    """The hold ends when arrivals stall."""
     mean, p99 = against_free(STEADY, workers=4, load=0.5, kind=kind)
 
     assert mean < 1.0
@@ -161,11 +160,9 @@ def test_the_loss_of_workers_does_not_mislead() -> None:
 )
 @pytest.mark.parametrize("sources", ["clients", "pool"])
 def test_clients_that_come_back_are_waited_for(workers: int, clients: int, gain: float, sources: str) -> None:
-    """Known by their connections, also if a proxy deals these out anew."""
     assert throughput_against_free(STEADY, workers=workers, clients=clients, sources=sources) > gain
 
 
 @pytest.mark.parametrize("clients", [1, 4])
 def test_as_many_clients_as_workers_lose_nothing(clients: int) -> None:
-    """Each has a worker for itself."""
     assert throughput_against_free(STEADY, workers=4, clients=clients) > 0.98

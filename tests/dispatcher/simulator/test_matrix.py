@@ -59,7 +59,6 @@ def test_the_open_matrix_is_complete() -> None:
 
 
 def test_the_closed_matrix_is_complete() -> None:
-    """Each model with each noise, workers, number of clients and think time."""
     declared = set(
         itertools.product(itertools.product(MODELS, NOISES, WORKERS), [1, 4, 16, 64, 256], [0.0, 5.0])
     )
@@ -95,7 +94,6 @@ def test_where_it_counts() -> None:
 
 
 def test_the_quick_ones_are_some_of_all() -> None:
-    """As many open ones as closed ones."""
     cells = quick_cells()
 
     assert len(set(cells) & set(open_cells())) == 8
@@ -136,7 +134,6 @@ def test_the_matrices_have_names() -> None:
 
 
 def test_all_policies_can_be_made() -> None:
-    """The fixed one with three waits."""
     assert ALL_POLICIES == ("cork", "cork-classic", "fixed:0", "fixed:5", "fixed:20", "aimd", "none")
     for name in ALL_POLICIES:
         assert make_policy(name, limit_rows=64).limit_rows >= 1
@@ -186,7 +183,6 @@ def test_what_is_given_twice_is_measured_once() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_no_cells_no_results(processes: int) -> None:
-    """Whatever the processes."""
     assert run_cells([], FEW, [1], processes=processes) == []
 
 

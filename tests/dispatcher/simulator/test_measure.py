@@ -86,14 +86,12 @@ def test_every_measured_request_is_counted_once(
 
 
 def test_a_closed_loop_counts_every_request_once_too() -> None:
-    """Those that were sent after the warm-up."""
     seen = measure(Cell(intercept_ms=5, slope_ms=0.1, workers=2, clients=20), "fixed:0", 1, requests=777)
 
     assert (seen.answered, seen.shed, seen.shed_share, seen.inside_goal) == (777, 0, 0.0, 1.0)
 
 
 def test_as_many_batches_as_were_asked_for() -> None:
-    """On each worker, when nothing is held."""
     for cell in (
         Cell(intercept_ms=5, slope_ms=0.1, workers=2, load=0.8),
         Cell(intercept_ms=5, slope_ms=1, workers=1, load=0.95),
@@ -147,7 +145,6 @@ def test_what_was_learned_in_the_warm_up_stays() -> None:
 @pytest.mark.parametrize("load", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize("policy", ["cork", "fixed:0", "none"])
 def test_workers_are_busy_for_the_share_that_was_offered(policy: str, load: float) -> None:
-    """Averaged over time, when all batches are full, as those of one row are."""
     seen = measure(dataclasses.replace(ROW_BY_ROW, load=load), policy, 1, requests=4000)
 
     assert seen.utilisation == pytest.approx(load, rel=0.05)
@@ -212,7 +209,6 @@ def test_what_comes_within_the_goal_is_goodput() -> None:
 
 
 def test_a_goal_that_nobody_meets_leaves_no_goodput() -> None:
-    """It is served all the same."""
     seen = measure(dataclasses.replace(ROW_BY_ROW, goal_ms=9), "fixed:0", 1, requests=500)
 
     assert (seen.answered, seen.inside_goal, seen.goodput_per_s) == (500, 0.0, 0.0)
@@ -248,6 +244,5 @@ def test_what_cannot_be_measured_is_refused(cell: Cell, policy: str, requests: i
 
 
 def test_a_recording_that_is_not_there(tmp_path: Path) -> None:
-    """Is an error of the file system."""
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         measure(dataclasses.replace(ROW_BY_ROW, arrivals=f"replay:{tmp_path / 'none.csv'}"), "cork", 1)

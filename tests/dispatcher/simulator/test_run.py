@@ -212,7 +212,6 @@ def test_the_same_seed_gives_the_same_run(policy: str) -> None:
 
 @pytest.mark.parametrize("sources", SOURCES)
 def test_the_same_seed_gives_the_same_closed_loop(sources: Sources) -> None:
-    """The clients' pauses come from it."""
     scenario = Scenario(service=SERVICE, arrivals=Clients(count=8), requests=300, sources=sources)
 
     assert simulate(scenario) == simulate(scenario)
@@ -328,7 +327,6 @@ def test_rows_are_drawn_for_each_request() -> None:
 
 
 def test_a_batch_takes_what_its_worker_takes() -> None:
-    """Speed, change and padding reach the run."""
     service = ServiceTime(
         intercept_s=0.010, slope_s=0.001, speeds=(1.0, 2.0), buckets=(4,), changes=((1.0, 3.0),)
     )
@@ -380,7 +378,6 @@ def test_a_coarse_timer_delays_nothing_else() -> None:
 
 
 def test_a_timer_that_is_due_at_a_multiple_is_on_time() -> None:
-    """Not a whole quantum late."""
     run = simulate(Scenario(service=SERVICE, arrivals=[0.017], policy="fixed:2", timer_quantum_s=0.001))
 
     assert run.batches[0].started == pytest.approx(0.019)
@@ -491,7 +488,6 @@ def test_a_batch_that_was_cut_off_wakes_nobody(polled: list[float]) -> None:
 
 
 def test_a_worker_may_be_gone_for_good() -> None:
-    """The other one does the rest."""
     losses = (Loss(0, at=0.005, back_at=math.inf),)
     run = simulate(
         Scenario(service=SERVICE, arrivals=[0.0, 0.5, 0.5], workers=2, policy="none", losses=losses)
@@ -554,7 +550,6 @@ def test_the_faster_of_two_idle_workers_is_preferred() -> None:
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object], message: str) -> None:
-    """When it is made, with what is wrong."""
     with pytest.raises(ValueError, match=message):
         Scenario(**({"service": SERVICE, "arrivals": [0.0]} | wrong))  # type: ignore[arg-type]
 
@@ -563,7 +558,6 @@ def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object], message:
     "wrong", [{"policy": "corked"}, {"goal_s": 0.0}, {"goal_s": math.nan}, {"limit_rows": 0}]
 )
 def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
-    """By the core, as for any api."""
     scenario = Scenario(**({"service": SERVICE, "arrivals": [0.0]} | wrong))  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match=r"api 'simulated': "):

@@ -50,7 +50,6 @@ def test_noise_keeps_the_mean_and_has_its_width(cv: float) -> None:
 
 
 def test_the_same_seed_draws_the_same_noise() -> None:
-    """And another seed another."""
     service = ServiceTime(intercept_s=0.010, slope_s=0.001, noise_cv=0.3)
 
     assert draw(service, seed=7) == draw(service, seed=7)
@@ -66,7 +65,6 @@ def test_a_batch_is_padded_to_its_bucket(rows: int, padded: int) -> None:
 
 
 def test_workers_have_their_speeds_in_turn() -> None:
-    """The third of two speeds is the first again."""
     service = ServiceTime(intercept_s=0.010, slope_s=0.001, speeds=(1.0, 3.0))
 
     assert [draw(service, worker=worker) / LINE.mean(5) for worker in range(4)] == pytest.approx([1, 3, 1, 3])
@@ -74,7 +72,6 @@ def test_workers_have_their_speeds_in_turn() -> None:
 
 @pytest.mark.parametrize(("now", "factor"), [(0.0, 1.0), (9.999, 1.0), (10.0, 2.0), (99.0, 2.0)])
 def test_a_change_counts_from_its_time_on(now: float, factor: float) -> None:
-    """A batch that starts at that very time takes longer already."""
     service = ServiceTime(intercept_s=0.010, slope_s=0.001, changes=((10.0, 2.0),))
 
     assert draw(service, now=now) == pytest.approx(factor * LINE.mean(5))
@@ -135,6 +132,5 @@ def test_capacity_is_that_of_full_batches() -> None:
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, float], message: str) -> None:
-    """With what is wrong and what was given."""
     with pytest.raises(ValueError, match=message):
         ServiceTime(**({"intercept_s": 0.010, "slope_s": 0.001} | wrong))  # type: ignore[arg-type]

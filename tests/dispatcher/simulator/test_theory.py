@@ -99,7 +99,6 @@ def test_a_batch_that_just_meets_the_goal_counts(goal_s: float, rows: int) -> No
 
 
 def test_rows_that_cost_nothing_fill_every_batch() -> None:
-    """Without a slope the goal is met by any batch or by none."""
     flat = ServiceTime(intercept_s=1.0, slope_s=0.0)
 
     assert largest_batch_within(flat, goal_s=1.0, limit_rows=LIMIT) == 64

@@ -49,7 +49,6 @@ def test_the_rate_is_the_average_over_time(kind: str, rate: float) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrivals_rise_from_zero(kind: str) -> None:
-    """No arrival lies before the one before, or before the start."""
     times = arrive(kind, count=2000)
 
     assert times == sorted(times)
@@ -106,7 +105,6 @@ def test_the_step_is_fivefold_and_half_way() -> None:
 
 
 def test_constant_gaps_are_even() -> None:
-    """The first arrival is at once."""
     assert arrive("constant", rate=4.0, count=5) == [0, 0.25, 0.5, 0.75, 1.0]
 
 
@@ -130,7 +128,6 @@ def test_the_spike_is_fivefold_and_in_the_middle() -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "constant"])
 def test_arrivals_of_a_time_are_those_before_its_end(kind: str) -> None:
-    """None comes later, and as many as the rate says."""
     times = open_loop_for(kind, rate=1000.0, seconds=40.0, random_=random.Random(1))
 
     assert times == sorted(times)
@@ -139,7 +136,6 @@ def test_arrivals_of_a_time_are_those_before_its_end(kind: str) -> None:
 
 
 def test_a_trace_without_a_rate_comes_as_it_was_recorded(trace: Path) -> None:
-    """From its first time on, and once more when there is time left."""
     times = open_loop_for(f"replay:{trace}", rate=None, seconds=14.0, random_=random.Random(1))
 
     assert recorded_rate(trace) == pytest.approx(0.3)
@@ -147,7 +143,6 @@ def test_a_trace_without_a_rate_comes_as_it_was_recorded(trace: Path) -> None:
 
 
 def test_other_arrivals_need_a_rate() -> None:
-    """Only a trace has one of its own."""
     with pytest.raises(ValueError, match="poisson arrivals need a rate"):
         open_loop_for("poisson", rate=None, seconds=1.0, random_=random.Random(1))
 
@@ -188,7 +183,6 @@ def test_a_trace_has_the_rate_that_is_asked_for(
     ],
 )
 def test_a_bad_trace_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """With its name and what is wrong with it."""
     path = tmp_path / "bad.csv"
     path.write_text(text)
 
@@ -197,7 +191,6 @@ def test_a_bad_trace_is_refused(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """By the operating system's own error."""
     with pytest.raises(FileNotFoundError):
         arrive(f"replay:{tmp_path / 'none.csv'}")
 
@@ -206,7 +199,6 @@ def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
     "kind", ["", "poison", "gamma", "gamma:", "gamma:-1", "gamma:x", "onoff:2", "replay"]
 )
 def test_there_are_no_other_kinds(kind: str) -> None:
-    """And the message lists those there are."""
     with pytest.raises(
         ValueError,
         match=r"there are no arrivals .*poisson, gamma:CV, constant, onoff, ramp, step, spike, replay:FILE",
@@ -217,7 +209,6 @@ def test_there_are_no_other_kinds(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
 def test_the_rate_must_be_positive(kind: str, rate: float) -> None:
-    """Whatever the kind."""
     with pytest.raises(ValueError, match="rate must be positive"):
         arrive(kind, rate=rate)
 

@@ -18,7 +18,6 @@ def retry_after(value: bytes) -> float:
 
 
 def test_headers_of_a_connection_stay_with_it() -> None:
-    """Also those that the Connection header names, in whatever case."""
     headers = [
         (b"Connection", b"close, X-Private"),
         (b"X-PRIVATE", b"1"),
@@ -60,13 +59,11 @@ def test_retry_after_is_seconds_or_a_date(value: bytes, seconds: float) -> None:
 
 
 def test_no_retry_after_is_none() -> None:
-    """The server says nothing of when."""
     assert retry_after_s([(b"date", b"Thu, 29 Feb 2024 12:00:12 GMT")], now=NOW) == 0
 
 
 @given(st.integers(-100, 100), st.integers(-12, 12))
 def test_a_date_means_the_same_as_seconds(seconds: int, zone: int) -> None:
-    """In every zone."""
     when = (NOW + timedelta(seconds=seconds)).astimezone(tz=_zone(zone))
     assert retry_after(format_datetime(when).encode()) == min(max(seconds, 0), 30)
 
@@ -91,13 +88,11 @@ def test_addresses_are_read_once_each() -> None:
     ],
 )
 def test_what_is_no_address_is_told(text: str) -> None:
-    """With what is accepted."""
     with pytest.raises(ValueError, match=r"is not the address of a server; http://HOST:PORT or https"):
         read_addresses([text])
 
 
 def test_there_must_be_a_server() -> None:
-    """Nothing can be proxied to nobody."""
     with pytest.raises(ValueError, match="at least one server"):
         read_addresses([])
 

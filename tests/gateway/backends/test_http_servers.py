@@ -78,7 +78,6 @@ async def test_connections_are_kept_and_nothing_else_is() -> None:
 
 
 async def test_each_place_has_a_connection_of_its_own() -> None:
-    """Two calls at a time go over two connections."""
     async with fake_server(lambda call: None) as server, stage(server.url, concurrency=2) as on:
         calls = [asyncio.ensure_future(on.call(slot)) for slot in await on.slots.number(2)]
         while len(server.calls) < 2:
@@ -107,7 +106,6 @@ async def test_a_connection_that_breaks_is_a_worker_lost(reply: Reply) -> None:
 
 
 async def test_a_server_that_is_gone_is_a_worker_lost() -> None:
-    """Its other slots are taken back, and come again when it is there again."""
     async with fake_server(echo) as server, stage(server.url, concurrency=3) as on:
         first = await on.slots.number(3)
         await server.stop()
@@ -121,7 +119,6 @@ async def test_a_server_that_is_gone_is_a_worker_lost() -> None:
 
 
 async def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogCaptureFixture) -> None:
-    """The log says so, once."""
     server = FakeServer(echo)
     await server.start()
     await server.stop()
@@ -136,8 +133,6 @@ async def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogC
 
 
 async def test_a_check_does_not_wait_for_calls() -> None:
-    """However many run, there is a connection for it."""
-
     def script(call: Call) -> Reply | None:
         return Reply() if call.method == b"GET" else None
 
@@ -166,7 +161,6 @@ async def test_a_check_does_not_wait_for_calls() -> None:
     ],
 )
 async def test_arguments_that_make_no_sense_are_told(wrong: dict[str, Any], message: str) -> None:
-    """With their name."""
     arguments: dict[str, Any] = {"concurrency": 1, "timeout_s": 1.0, **wrong}
     with pytest.raises(ValueError, match=message):
         HttpServers(["http://a"], listener=Slots(), **arguments)

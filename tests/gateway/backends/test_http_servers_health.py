@@ -41,8 +41,6 @@ async def test_a_server_that_says_it_is_ill_gets_nothing_until_it_is_well(
 
 
 async def test_a_check_that_gets_no_answer_finds_a_server_ill() -> None:
-    """After five seconds."""
-
     async def never(request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(1e9)
         raise AssertionError
@@ -111,7 +109,6 @@ async def test_a_server_that_asks_for_rest_gets_it(
 
 
 async def test_the_longest_rest_counts() -> None:
-    """Of what several calls are told, in whatever order."""
     answered_at = {"/2": 0, "/9": 0.5, "/1": 1}
 
     async def overloaded(host: str, path: str) -> httpx.Response:
@@ -171,8 +168,6 @@ async def test_a_connection_that_was_closed_while_idle_costs_nothing(
 
 
 async def test_calls_that_break_together_are_one_failure() -> None:
-    """The server is looked at at once all the same."""
-
     async def breaks(host: str, path: str) -> httpx.Response:
         await asyncio.sleep(1)
         raise httpx.ReadError("")
@@ -187,8 +182,6 @@ async def test_calls_that_break_together_are_one_failure() -> None:
 
 @pytest.mark.parametrize("status", [200, 500, 502])
 async def test_retry_after_means_nothing_elsewhere(status: int) -> None:
-    """Only a server that is overloaded is left alone."""
-
     async def script(host: str, path: str) -> httpx.Response:
         return httpx.Response(status, headers={"retry-after": "7"})
 

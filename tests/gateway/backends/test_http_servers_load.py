@@ -113,7 +113,6 @@ async def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() ->
 
 
 async def test_a_slot_that_was_dropped_cannot_be_given_back() -> None:
-    """There is one in its place already."""
     async with VirtualServers(ok).stage("a") as on:
         (slot,) = await on.slots.number(1)
         on.servers.take(slot)

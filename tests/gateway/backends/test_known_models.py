@@ -73,7 +73,6 @@ class Stage:
 
 
 async def test_names_that_no_server_answered_for_share_one_api() -> None:
-    """However many there are."""
     on = Stage()
     for number in range(1000):
         model = f"invented-{number}"
@@ -141,7 +140,6 @@ async def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.M
 
 
 async def test_a_model_is_not_forgotten_while_it_has_requests() -> None:
-    """Queued or running, for however long."""
     on = Stage()
     for model in ("runs", "queued"):
         on.known.add(model)

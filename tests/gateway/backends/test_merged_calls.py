@@ -48,7 +48,6 @@ async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], h
 
 @pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405, 429, 502, 503, 504])
 async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) -> None:
-    """As it is, but without headers that are about the call."""
     async with stage() as on:
         ran = await on.run(sent("a"), sent(str(status)), sent("b"))
 
@@ -58,7 +57,6 @@ async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) ->
 
 
 async def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
-    """When to come back, who to be, and how to read the body."""
     kept = (
         (b"content-type", b"application/octet-stream"),
         (b"inference-header-content-length", b"2"),
@@ -126,8 +124,6 @@ async def test_a_part_of_a_request_is_asked_for_alone() -> None:
 
 
 async def test_a_part_that_is_refused_alone_gets_that_answer() -> None:
-    """Like any other request."""
-
     def script(call: Call) -> Reply:
         return Reply(b"", 200) if b"\n" in call.body else shout(call)
 
@@ -148,7 +144,6 @@ async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
 
 
 async def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
-    """There is another slot as soon as the server is found healthy."""
     async with stage(lambda call: Reply(b"A", missing=1)) as on:
         with pytest.raises(WorkerLost, match="RemoteProtocolError"):
             await on.run(sent("a"))
@@ -158,7 +153,6 @@ async def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
 
 
 async def test_a_connection_that_breaks_in_a_search_loses_the_batch() -> None:
-    """It is run again as a whole."""
     async with stage() as on:
         batch = [sent("a"), sent("400")]
         on.server.script = lambda call: Reply(b"", missing=1) if b"\n" not in call.body else shout(call)
@@ -167,8 +161,6 @@ async def test_a_connection_that_breaks_in_a_search_loses_the_batch() -> None:
 
 
 async def test_a_fault_of_ours_ends_the_batch() -> None:
-    """The runner goes on."""
-
     class BrokenWire:
         def merge(self, requests: Sequence[Any]) -> Content:
             raise KeyError("ours")
@@ -193,7 +185,6 @@ async def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
 
 
 async def test_a_batch_that_is_abandoned_hangs_up() -> None:
-    """Its end is not told, and there is another slot."""
     async with stage(lambda call: None) as on:
         ended = on.start(sent("a"))
         await on.server.called.wait()
@@ -208,7 +199,6 @@ async def test_a_batch_that_is_abandoned_hangs_up() -> None:
 
 
 async def test_a_batch_can_be_abandoned_before_it_has_begun() -> None:
-    """Its slot is not forgotten."""
     async with stage() as on:
         ended = on.start(sent("a"))
         on.merged.abandon(7, 1)
@@ -219,7 +209,6 @@ async def test_a_batch_can_be_abandoned_before_it_has_begun() -> None:
 
 
 async def test_closing_cancels_what_runs() -> None:
-    """Nobody is told."""
     async with stage(lambda call: None) as on:
         ended = on.start(sent("a"))
         await on.server.called.wait()

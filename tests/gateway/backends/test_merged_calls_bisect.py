@@ -34,7 +34,6 @@ async def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None
 
 
 async def test_a_bad_request_alone_gets_its_answer() -> None:
-    """With one call."""
     async with stage() as on:
         ran = await on.run(sent("400"))
         assert ran == BatchResult([Relayed(400, (TEXT,), b"no: 400")], "failed")
@@ -50,7 +49,6 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
 
 
 async def test_what_is_not_idempotent_is_not_searched() -> None:
-    """All get the answer to the batch."""
     async with stage(idempotent=False) as on:
         ran = await on.run(sent("a"), sent("500"))
         assert bodies(ran.results) == ["500 no: 500"] * 2
@@ -58,8 +56,6 @@ async def test_what_is_not_idempotent_is_not_searched() -> None:
 
 
 async def test_a_search_ends_where_it_is_nobodys_fault() -> None:
-    """A group that gets another kind of answer keeps it."""
-
     def script(call: Call) -> Reply:
         return Reply(b"slower", 429) if call.body == b"a\n400" else shout(call)
 
@@ -75,7 +71,6 @@ def _refusal(number: int) -> Relayed:
 
 @given(st.integers(1, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
 async def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> None:
-    """Wherever it is and however many there are."""
     count, culprit = case
     asked: list[range] = []
 

@@ -68,8 +68,6 @@ async def ask(dispatcher: AsyncDispatcher[Sent, CallResult], *texts: str) -> lis
 
 
 async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
-    """The batch is run once more elsewhere, and the callers notice nothing."""
-
     def die(call: Call) -> Reply:
         dying.refuse()
         return Reply(b"A", missing=1)
@@ -85,7 +83,6 @@ async def test_a_server_that_dies_in_a_call_is_replaced_by_another() -> None:
 
 
 async def test_a_batch_that_breaks_two_servers_fails() -> None:
-    """Once more is enough."""
     async with (
         fake_server(lambda call: Reply(missing=1)) as one,
         fake_server(lambda call: Reply(missing=1)) as two,
@@ -96,7 +93,6 @@ async def test_a_batch_that_breaks_two_servers_fails() -> None:
 
 
 async def test_a_batch_that_takes_too_long_is_given_up_and_the_server_used_again() -> None:
-    """By the dispatcher's clock."""
     async with (
         fake_server(lambda call: None) as server,
         dispatching(server.url, timeout_s=0.01) as (dispatcher, _),

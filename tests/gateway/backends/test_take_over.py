@@ -41,7 +41,6 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path) -> None:
-    """As one that was to take over."""
     async with stage(tmp_path) as on:
         failed = Failed(index=2, stage="load", message="no model")
         worker = await FakeWorker.connect(on.standby_path)
@@ -85,7 +84,6 @@ async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) -> None:
-    """Its answer counts, and it is let go then."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         running = on.execute(number)
@@ -176,7 +174,6 @@ async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
 
 
 async def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
-    """Those of other indexes, and those that have not said theirs yet."""
     async with stage(tmp_path) as on:
         old, number = await on.ready(index=0, pid=1)
         stays, other = await on.ready(index=1, pid=3)

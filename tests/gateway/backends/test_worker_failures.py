@@ -20,14 +20,12 @@ def on() -> Watched:
 
 
 def test_at_first_workers_start(on: Watched) -> None:
-    """Nothing is wrong with that."""
     assert on.text() == "workers are starting"
     on.setting_up(0)
     assert on.text() == "workers are starting"
 
 
 def test_a_long_setup_is_told(on: Watched) -> None:
-    """Of the worker that is longest in it."""
     on.setting_up(1)
     on.now += 300
     on.setting_up(0)
@@ -77,7 +75,6 @@ def test_a_crash_loop_is_told_with_its_next_try(on: Watched) -> None:
 
 @pytest.mark.parametrize(("in_setup", "where"), [(True, " in setup"), (False, "")])
 def test_a_worker_that_ends_without_a_word_is_told(on: Watched, in_setup: bool, where: str) -> None:
-    """With where it was, and to the log too."""
     if in_setup:
         on.setting_up(3)
     reason = f"worker 3 was killed by SIGSEGV{where}"
@@ -97,7 +94,6 @@ def test_a_ready_worker_ends_all_trouble(on: Watched) -> None:
 
 
 def test_why_a_new_worker_could_not_take_over_is_told_once(on: Watched) -> None:
-    """It is no trouble of those that there are."""
     on.failed(2, "new worker 2 failed in load: no module", standby=True)
     assert on.text() == "workers are starting"
     assert on.why_no_standby(1) is None

@@ -32,7 +32,6 @@ async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> 
 
 
 async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
-    """The first batch is predicted already."""
     async with stage(tmp_path) as on:
         worker = await on.connect()
         worker.send(Hello(index=3, pid=1, service=service()))
@@ -44,7 +43,6 @@ async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_ba
 
 
 async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
-    """Not of one that stands by, whose start nobody waits for."""
     async with stage(tmp_path) as on:
         worker = await on.connect()
         worker.send(Hello(index=3, pid=1, service=service()))
@@ -121,7 +119,6 @@ async def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
 
 
 async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
-    """Frames are put together."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         executing = on.execute(number)
@@ -135,7 +132,6 @@ async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_dies_in_the_middle_loses_its_batch(tmp_path: Path) -> None:
-    """The runner and the listener are both told."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready(index=4)
         executing = on.execute(number)
@@ -176,7 +172,6 @@ async def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -
 
 
 async def test_a_worker_that_was_given_up_may_die(tmp_path: Path) -> None:
-    """As it does when it is killed for its timeout."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         executing = on.execute(number)
@@ -189,7 +184,6 @@ async def test_a_worker_that_was_given_up_may_die(tmp_path: Path) -> None:
 
 
 async def test_closing_lets_the_workers_go(tmp_path: Path) -> None:
-    """All connections are closed, and no new ones are taken."""
     async with stage(tmp_path) as on:
         worker, _ = await on.ready()
         starting = await on.connect()
@@ -208,7 +202,6 @@ async def test_closing_before_listening_does_nothing() -> None:
 
 
 async def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
-    """A hung worker is dropped before a batch is released to it."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready(index=4)
         on.pool.ping_idle()
@@ -222,7 +215,6 @@ async def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path
 
 
 async def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
-    """A worker that answers every ping is kept."""
     async with stage(tmp_path) as on:
         worker, _ = await on.ready(index=4)
         for _ in range(3):

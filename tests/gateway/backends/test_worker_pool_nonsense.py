@@ -68,7 +68,6 @@ async def test_a_worker_that_talks_nonsense_is_dropped(
 async def test_an_answer_without_a_batch_is_nonsense(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also a second answer to a batch that has been answered."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         executing = on.execute(number)
@@ -87,7 +86,6 @@ async def test_an_answer_without_a_batch_is_nonsense(
 async def test_forms_of_other_answers_are_nonsense(
     tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There is one for all answers, or one for each."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         executing = on.execute(number)
@@ -107,7 +105,6 @@ async def test_forms_of_other_answers_are_nonsense(
 async def test_pieces_out_of_order_are_nonsense(
     tmp_path: Path, nonsense: list[Piece], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What has come before is passed on."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         pieces: list[bytes] = []

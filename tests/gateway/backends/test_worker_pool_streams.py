@@ -77,7 +77,6 @@ async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Pat
 
 
 async def test_a_worker_may_die_in_the_middle(tmp_path: Path) -> None:
-    """What it had said has been heard."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         pieces: Pieces = []

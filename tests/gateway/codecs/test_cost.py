@@ -46,7 +46,6 @@ def test_a_row_weighs_its_bytes(body: bytes, cost: int) -> None:
 
 @given(value=VALUES, data=st.data())
 def test_a_value_weighs_its_bytes(value: object, data: st.DataObject) -> None:
-    """All that is sent, but for the white space around it."""
     body = data.draw(written(value))
 
     assert JsonCodec(make_weigh("bytes")).decode(body).cost == len(body.strip())
@@ -101,7 +100,6 @@ def test_a_field_that_is_no_weight_is_refused(value: str) -> None:
 
 
 def test_a_number_without_end_is_refused() -> None:
-    """And not repeated at length."""
     with pytest.raises(BadRequest, match=r"got 9{40}$"):
         BY_FIELD.decode(b'{"n": %b}' % (b"9" * 100_000))
 

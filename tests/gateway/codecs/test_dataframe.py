@@ -75,7 +75,6 @@ def test_rows_are_counted_and_travel_with_their_fields(
 
 @given(table=tables(plain=True))
 def test_rows_without_quotes_travel_as_they_came(table: tuple[list[str], list[list[str]], bytes]) -> None:
-    """With their line ends made one kind."""
     names, rows, body = table
 
     assert read_table(body) == (
@@ -172,7 +171,6 @@ FORMS = [
 
 @pytest.mark.parametrize("body", FORMS)
 def test_json_of_any_form_becomes_the_same_rows(body: bytes) -> None:
-    """Values keep their text, and all share batches."""
     for codec, key in ((AB, None), (ANY, ("a", "b"))):
         marshalled = codec.decode(body)
         assert (marshalled.rows, marshalled.key, marshalled.single) == (2, key, False)
@@ -180,7 +178,6 @@ def test_json_of_any_form_becomes_the_same_rows(body: bytes) -> None:
 
 
 def test_a_single_row_is_answered_as_one() -> None:
-    """The answer to a single row has no list around it."""
     marshalled = AB.decode(b' {"b": 1, "a": null} ')
 
     assert marshalled == Marshalled(b'{"b": 1, "a": null}', rows=1, key=None, single=True)
@@ -197,7 +194,6 @@ ROWS = st.integers(1, 3).flatmap(
 
 @given(data=st.data(), rows=ROWS)
 def test_rows_of_every_form_are_what_was_sent(data: st.DataObject, rows: list[list[Any]]) -> None:
-    """However names are written."""
     width = len(rows[0])
     names = data.draw(st.lists(st.text(max_size=3), min_size=width, max_size=width, unique=True))
     records = [dict(zip(names, row, strict=True)) for row in rows]
@@ -283,7 +279,6 @@ def test_json_that_is_no_table_is_refused(body: bytes, reason: str) -> None:
     ],
 )
 def test_other_columns_than_those_of_the_api_are_refused(body: bytes, reason: str) -> None:
-    """The message names them."""
     with pytest.raises(BadRequest, match=f"^{reason}; its columns must be 'a', 'b'$"):
         AB.decode(body, CSV if body.endswith(b"\n") else "application/json")
 
@@ -296,7 +291,6 @@ def test_without_columns_of_the_api_each_set_is_a_batch_of_its_own() -> None:
 
 
 def test_rows_of_other_protocols_are_rows() -> None:
-    """If they are objects."""
     assert AB.marshal([b'{"a":1,"b":2}', b'{"b":3,"a":4}']) == Marshalled(
         b'{"a":1,"b":2},{"b":3,"a":4}', rows=2, key=None, single=False
     )

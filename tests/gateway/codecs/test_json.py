@@ -24,7 +24,6 @@ def test_any_value_is_one_row_and_travels_as_it_came(body: bytes) -> None:
 
 @given(value=VALUES, data=st.data())
 def test_an_answer_is_one_value(value: object, data: st.DataObject) -> None:
-    """An echo returns the value that was sent."""
     marshalled = CODEC.decode(data.draw(written(value)))
 
     assert json.loads(marshalled.json_answer(marshalled.body)) == value

@@ -11,19 +11,16 @@ from uncork_workers.definition.adapters import Json, NdArray
 
 
 def test_every_adapter_has_its_codec() -> None:
-    """The gateway can make one from the description of each adapter there is."""
     assert isinstance(make_codec(Json().describe()), JsonCodec)
     assert isinstance(make_codec(NdArray(shape=(2, None)).describe()), NdArrayCodec)
 
 
 def test_the_codec_of_arrays_knows_the_shape_of_a_row() -> None:
-    """One row of two axes, told from two rows of one."""
     assert make_codec(NdArray(shape=(2, 2)).describe()).decode(b"[[1,2],[3,4]]").rows == 1
     assert make_codec(NdArray(shape=(2,)).describe()).decode(b"[[1,2],[3,4]]").rows == 2
 
 
 def test_every_codec_weighs_rows_as_the_api_says() -> None:
-    """By a number, by bytes, or not at all."""
     for adapter, body in ((Json(), b"[12]"), (NdArray(shape=(1,)), b"[12]")):
         costs = [make_codec(adapter.describe(), cost).decode(body).cost for cost in (None, 2.5, "bytes")]
         assert costs == [None, 2.5, 4]

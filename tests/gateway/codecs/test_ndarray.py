@@ -115,7 +115,6 @@ def test_a_tensor_of_another_shape_is_refused(shape: Shape, got: tuple[int, ...]
 
 
 def test_rows_of_different_lengths_have_different_keys() -> None:
-    """And those of the same length the same, whether alone or many."""
     codec = NdArrayCodec(shape=(None, 2, None))
     bodies = [b"[[[1],[2]]]", b"[[[1],[2]],[[3],[4]]]", b"[[[1,1],[2,2]]]", b"[[[[5],[6]]],[[[7],[8]]]]"]
 
@@ -134,7 +133,6 @@ def test_rows_of_different_lengths_have_different_keys() -> None:
     ],
 )
 def test_white_space_means_nothing(shape: Shape, body: bytes, rows: int, *, single: bool) -> None:
-    """Wherever it is."""
     marshalled = NdArrayCodec(shape=shape).decode(body)
 
     assert (marshalled.rows, marshalled.single) == (rows, single)
@@ -164,7 +162,6 @@ def test_what_is_not_json_is_refused(shape: Shape, body: bytes) -> None:
     ],
 )
 def test_a_wrong_depth_is_refused(shape: Shape, body: bytes, depth: int) -> None:
-    """The message says how deep one row, many rows and this body are."""
     with pytest.raises(BadRequest) as caught:
         NdArrayCodec(shape=shape).decode(body)
 

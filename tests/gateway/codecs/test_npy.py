@@ -126,7 +126,6 @@ def test_what_is_no_such_file_is_refused(body: bytes) -> None:
 
 
 def test_archives_are_refused() -> None:
-    """They hold several arrays."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("a.npy", saved(np.zeros(3)))

@@ -17,7 +17,6 @@ IMAGES = RawCodec(accepts=["image/*", "multipart/form-data"])
 
 @pytest.mark.parametrize("adapter", [File(), File(parts=["a"]), Image(), Requests()])
 def test_it_is_the_codec_of_all_whose_bodies_only_the_worker_reads(adapter: Adapter) -> None:
-    """It takes what they say."""
     codec = make_codec(adapter.describe(), "bytes")
 
     assert isinstance(codec, RawCodec)
@@ -34,7 +33,6 @@ def test_any_body_is_one_row_and_travels_as_it_came(body: bytes) -> None:
 
 @pytest.mark.parametrize("media_type", ["image/png", "image/x-new", "image/*", "multipart/form-data"])
 def test_what_the_adapter_takes_is_accepted(media_type: str) -> None:
-    """By its name or its kind."""
     assert IMAGES.decode(b"", media_type).rows == 1
 
 
@@ -61,7 +59,6 @@ def test_what_is_assumed_is_accepted(accepts: list[str]) -> None:
     [(["*"], "bodies of any type"), (["a/b", "c/d"], "a/b or c/d"), (["a/b", "*"], "a/b or bodies of any")],
 )
 def test_rows_of_other_protocols_are_refused(accepts: list[str], named: str) -> None:
-    """The message says what is taken, and where."""
     with pytest.raises(
         BadRequest, match=f"^this api takes {named}.*, only at its own route$|only at its own"
     ):
@@ -80,5 +77,4 @@ def test_bodies_are_weighed(cost: float | str | None, expected: tuple[float | No
 
 
 def test_an_answer_is_one_value() -> None:
-    """A handler's JSON result is not wrapped into a list."""
     assert RawCodec(accepts=["*"]).decode(b"a", "a/b").json_answer(b"[1]") == b"[1]"

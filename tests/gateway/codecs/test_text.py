@@ -44,12 +44,10 @@ def test_a_tensor_of_strings_shares_batches_with_other_texts() -> None:
 
 
 def test_it_is_the_codec_of_the_adapter() -> None:
-    """By the kind."""
     assert isinstance(make_codec(Text().describe()), TextCodec)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
-    """Only that at its start."""
     assert json.loads(CODEC.decode("\ufeffa\ufeff".encode()).body) == "a\ufeff"
 
 
@@ -62,13 +60,11 @@ def test_other_json_than_a_string_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"word", b'"a', b'"a" "b"', b'"a","b"', b'"\xff"', b'"\\ud800"'])
 def test_what_is_not_json_is_refused(body: bytes) -> None:
-    """Also two strings."""
     with pytest.raises(BadRequest, match=r"^the body is not valid JSON: "):
         CODEC.decode(body, JSON)
 
 
 def test_what_is_not_utf8_is_refused() -> None:
-    """The message says where, and what can be done."""
     with pytest.raises(BadRequest, match=r"^the text is not valid UTF-8: .* at byte 1; name another charset"):
         CODEC.decode(b"a\xff", PLAIN)
 
@@ -77,7 +73,6 @@ def test_what_is_not_utf8_is_refused() -> None:
     body=st.binary(max_size=20) | mutated(TEXTS.flatmap(written)), media_type=st.sampled_from([PLAIN, JSON])
 )
 def test_whatever_is_accepted_stays_one_text_among_others(body: bytes, media_type: str) -> None:
-    """It shifts no other."""
     try:
         accepted = CODEC.decode(body, media_type)
     except BadRequest:
@@ -92,7 +87,6 @@ def test_whatever_is_accepted_stays_one_text_among_others(body: bytes, media_typ
 
 
 def test_rows_of_other_protocols_travel_together() -> None:
-    """Strings as they came."""
     assert CODEC.marshal([b'"a"', b'"b"']) == Marshalled(b'"a","b"', rows=2, single=False)
 
 
@@ -142,6 +136,5 @@ def test_any_charset_that_is_named_will_do(content_type: str, charset: str) -> N
     ],
 )
 def test_what_is_not_in_its_charset_is_refused(body: bytes, charset: str, reason: str) -> None:
-    """So is a charset that nobody knows."""
     with pytest.raises(BadRequest, match=f"^{reason}"):
         to_utf8(body, f"text/plain; charset={charset}")

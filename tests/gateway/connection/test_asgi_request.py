@@ -128,8 +128,6 @@ async def test_a_header_of_more_than_one_line_is_not_sent() -> None:
 
 @pytest.mark.parametrize("begins", [False, True])
 async def test_an_application_that_returns_too_early(begins: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Its client does not wait for ever."""
-
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         return
 
@@ -175,7 +173,6 @@ async def test_the_body_arrives_as_it_is_read() -> None:
 
 
 async def test_the_application_receives_the_disconnect() -> None:
-    """Also while it waits for the body."""
     reader = Reader()
     connection = Connection(Server({}, app=reader))
     connection.send(post(10))
@@ -200,14 +197,12 @@ async def test_a_client_that_waits_is_asked_for_the_body_when_it_is_read() -> No
 
 
 async def test_a_client_that_was_not_asked_for_its_body_cannot_go_on() -> None:
-    """Nobody knows whether the body comes."""
     connection = await answer(replies(b"no"), post(2, extra=b"expect: 100-continue\r\n"))
     assert b"connection: close" in head(connection)
     assert connection.closed
 
 
 async def test_a_body_that_is_not_read_does_not_disturb_the_next_request() -> None:
-    """It is discarded, also the part that comes after the reply."""
     connection = await answer(replies(b"ok"), post(100_000, b"x" * 90_000))
     assert connection.reading
     connection.send(b"x" * 10_000 + GET)
@@ -228,7 +223,6 @@ async def test_a_client_that_does_not_read_stops_the_application() -> None:
 
 
 async def test_the_application_may_end_the_connection() -> None:
-    """With a header, which is sent once."""
     connection = await answer(replies(b"a", headers=((b"Connection", b"close"),)))
     assert connection.received.count(b"connection: close") == 1
     assert connection.closed

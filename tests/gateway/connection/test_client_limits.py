@@ -146,7 +146,6 @@ async def test_what_comes_is_answered(case: str, pieces: int) -> None:
     ],
 )
 async def test_what_was_asked_before_is_answered_before(before: bytes, nonsense: bytes) -> None:
-    """Each request gets its own reply, not that of the nonsense behind it."""
     echo = Echo(at_once=False)
     connection = Connection(serving(echo))
     connection.send(hot(b"1") + hot(b"2", path=before) + nonsense)
@@ -173,7 +172,6 @@ async def test_a_request_after_the_last_is_not_taken() -> None:
 
 
 async def test_trailers_are_no_headers() -> None:
-    """Checks of a request's headers run before its body arrives."""
     seen: list[object] = []
 
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
@@ -204,7 +202,6 @@ async def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ..
 
 
 async def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
-    """Even if the client expects one."""
     connection = Connection(Stage().server)
     whole = sized(b"expect: 100-continue", start=b"POST / HTTP/1.0")
     connection.send(whole[:-1])
@@ -299,7 +296,6 @@ async def test_a_connection_that_ends_is_closed(sent: bytes, statuses: list[int]
 
 
 async def test_all_who_wait_are_told_that_their_client_has_left() -> None:
-    """Each is cancelled once, whether it has started or not."""
     echo = Echo(at_once=False)
     connection = Connection(serving(echo))
     connection.send(hot(b"1") + hot(b"2") + hot(b"3"))
@@ -342,7 +338,6 @@ async def test_large_bodies_are_bounded_together() -> None:
     )
 )
 async def test_no_memory_is_counted_for_ever(steps: list[tuple[int, str]]) -> None:
-    """The pool is empty in the end, whatever happens to the bodies."""
     stage = Stage()
     stage.server.listener.pool.max_bytes = 150
     connections = [Connection(stage.server) for _ in range(4)]

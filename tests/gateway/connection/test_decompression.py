@@ -50,7 +50,6 @@ def inflate(body: bytes, encoding: bytes = b"gzip", *, max_bytes: int = 10**6) -
 def test_what_was_compressed_comes_out(
     encoding: bytes, pack: Callable[[bytes], bytes], data: bytes, times: int, step: int
 ) -> None:
-    """The result is the same at once and in steps."""
     data *= times
     inflation = Inflation(pack(data), encoding, max_bytes=len(data))
     steps = 0
@@ -104,7 +103,6 @@ def test_members_are_put_together() -> None:
     ],
 )
 def test_what_is_wrong_is_told(encoding: bytes, body: bytes, why: str) -> None:
-    """The message names the problem."""
     with pytest.raises(BadRequest, match=why):
         inflate(body, encoding)
 
@@ -165,7 +163,6 @@ async def test_an_api_gets_the_inflated_body(
 async def test_what_cannot_be_inflated_is_refused(
     encoding: bytes, body: bytes, status: int, why: str
 ) -> None:
-    """Other requests are answered meanwhile."""
     stage = Stage()
     refused, answered = Connection(stage.server), Connection(stage.server)
     refused.send(request(body, headers=encoded(encoding)))
@@ -201,7 +198,6 @@ async def test_large_bodies_are_inflated_beside_the_loop(
 
 
 async def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error shows in the thread."""
     monkeypatch.setattr(requests, "_INFLATED_AT_ONCE_BYTES", 10)
 
     stage = Stage()
@@ -241,7 +237,6 @@ async def test_the_proxy_passes_on_inflated_what_it_cannot_merge() -> None:
 
 
 async def test_the_limit_of_the_proxy_holds_for_the_inflated_body() -> None:
-    """The limit holds for the inflated size."""
     body = rows_body(*[1] * 1000)
 
     for limit, status in ((len(body), 200), (len(body) - 1, 413)):

@@ -145,7 +145,6 @@ def bodies(connection: Connection) -> list[bytes]:
     "target", [b"/hot", b"/hot?a=b", b"/%68ot", b"http://test/hot", b"http://test/hot?x", b"/hot?"]
 )
 async def test_a_request_has_the_handler_of_its_path(target: bytes) -> None:
-    """All spellings of a path have the same handler."""
     connection = Connection(serving(Echo()))
     connection.send(hot(b"body", (b"X", b"1"), path=target))
 
@@ -155,7 +154,6 @@ async def test_a_request_has_the_handler_of_its_path(target: bytes) -> None:
 
 @pytest.mark.parametrize("line", [b"POST /other", b"GET /hot", b"PUT /hot", b"POST /hot/", b"OPTIONS *"])
 async def test_all_else_takes_the_asgi_path(line: bytes) -> None:
-    """Other paths, and other methods on the same path."""
     connection = Connection(serving(Echo()))
     connection.send(line + b" HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
     await turns()
@@ -184,7 +182,6 @@ async def test_a_head_that_comes_again_is_not_read_again() -> None:
 
 
 async def test_a_new_handler_reads_all_heads_anew() -> None:
-    """The results of the old one are dropped."""
     first, second = Echo(), Echo()
     server = serving(first)
     connection = Connection(server)
@@ -201,7 +198,6 @@ async def test_a_new_handler_reads_all_heads_anew() -> None:
 
 
 async def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is cleared when it is full, and very long heads are not kept."""
     monkeypatch.setattr(route_table, "_MOST_KNOWN", 10)
 
     echo = Echo()
@@ -295,7 +291,6 @@ async def test_replies_come_in_order_however_requests_are_cut(
 @pytest.mark.parametrize("first", ["hot", "plain"])
 @pytest.mark.parametrize("second", ["hot", "plain"])
 async def test_a_client_that_pipelines_is_not_read_faster_than_answered(first: str, second: str) -> None:
-    """Reading stops while a request is queued."""
     echo = Echo(at_once=False)
     connection = Connection(serving(echo))
     connection.send(wire(first, b"1", b"-") + wire(second, b"2", b"-"))
@@ -327,7 +322,6 @@ class FaultyRequest(EchoRequest):
 async def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The requests before it are answered, and the log has the error."""
     echo, faulty = Echo(at_once=False), Faulty()
     server = Server({b"/hot": echo, b"/faulty": faulty})
     connection = Connection(server)
@@ -452,13 +446,11 @@ async def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
 
 
 def test_the_fake_request_is_one() -> None:
-    """mypy checks that the fake has the interface."""
     kind: type[interfaces.FastPathRequest] = EchoRequest
     assert kind is EchoRequest
 
 
 async def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes() -> None:
-    """The connection closes with the last reply."""
     echo = Echo(at_once=False)
     server = Server({b"/": echo})
     connection = Connection(server)

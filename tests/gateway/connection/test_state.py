@@ -17,7 +17,6 @@ EVENTS: dict[str, Mapping[State, State]] = {
 
 
 def test_every_state_can_be_reached() -> None:
-    """From the first one, by some events."""
     reached = {State.IDLE}
     for _ in State:
         reached |= {table[one] for table in EVENTS.values() for one in reached if one in table}
@@ -26,20 +25,17 @@ def test_every_state_can_be_reached() -> None:
 
 @pytest.mark.parametrize("event", ["CLIENT_ENDS", "HANG_UP", "CLOSE"])
 def test_what_the_transport_or_a_reply_causes_can_happen_in_every_state(event: str) -> None:
-    """Both come from outside of the parser."""
     assert set(EVENTS[event]) == set(State)
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_a_connection_that_stopped_reading_never_reads_again(event: str) -> None:
-    """And a closed one stays closed."""
     after = EVENTS[event]
     assert not any(after[one] in READING for one in set(State) - READING if one in after)
     assert after.get(State.CLOSED, State.CLOSED) is State.CLOSED
 
 
 def test_parsing_goes_round() -> None:
-    """One request after the other."""
     one = State.IDLE
     for event in ("MESSAGE_BEGINS", "HEAD_COMPLETE", "MESSAGE_COMPLETE"):
         one = EVENTS[event][one]

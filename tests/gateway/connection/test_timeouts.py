@@ -61,7 +61,6 @@ async def test_a_connection_that_nobody_uses_any_more_is_closed(path: bytes) -> 
 
 
 async def test_a_connection_that_waits_for_an_answer_is_in_use() -> None:
-    """The keep-alive time begins with the reply."""
     echo = Echo(at_once=False)
     connection = Connection(serving(echo))
     connection.send(hot(b"1"))
@@ -146,7 +145,6 @@ async def test_a_client_is_not_blamed_for_what_we_do_not_read(part: bytes) -> No
 
 
 async def test_a_slow_body_is_counted_as_408() -> None:
-    """The error has the form of the route, and nothing is executed."""
     stage = Stage()
     connection = Connection(stage.server)
     connection.send(request(b"1" * 50)[:-10])

@@ -52,7 +52,6 @@ def test_the_client_weighs(accept: str, chosen: str) -> None:
 
 
 def test_a_client_that_says_nothing_gets_the_first() -> None:
-    """Of whatever there is."""
     for offers in ((JSON, CSV), (CSV, JSON), (PNG,)):
         assert choose([], offers) == choose([b""], offers) == choose([b"x/y"], offers) == offers[0]
 
@@ -62,12 +61,10 @@ def test_a_client_that_says_nothing_gets_the_first() -> None:
     [("image/*", PNG), ("image/jpeg", JPEG), ("image/webp,*/*", PNG), ("image/jpeg, image/*;q=0.8", JPEG)],
 )
 def test_images_are_chosen_by_format(accept: str, chosen: str) -> None:
-    """A range of them is the first."""
     assert choose([accept.encode()], (PNG, JPEG)) == chosen
 
 
 def test_several_headers_are_one() -> None:
-    """As HTTP has it."""
     assert choose([b"text/html", b"text/csv;q=0.5"], OFFERS) == CSV
     assert choose([b"text/csv;q=0.5", b"application/json"], OFFERS) == JSON
 
@@ -96,5 +93,4 @@ def test_nothing_better_is_left(ones: list[tuple[str, str, int]], offers: list[s
 
 @given(accept=st.lists(st.binary(max_size=30) | st.text(";,q=0.1/*- \t").map(str.encode), max_size=3))
 def test_any_header_is_understood_somehow(accept: list[bytes]) -> None:
-    """Nothing is raised."""
     assert choose(accept, OFFERS) in OFFERS

@@ -152,7 +152,6 @@ async def test_arrays_come_and_go_as_files(tmp_path: Path) -> None:
 
 
 async def test_files_are_answered_with_json_unless_files_are_asked_for(tmp_path: Path) -> None:
-    """The batch asks the worker for no raw rows."""
     async with working(tmp_path) as on:
         asking = on.ask("/predict", npy([[1, 2], [3, 4]]), content_type=NPY)
         [batch] = await on.work()
@@ -196,7 +195,6 @@ async def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("accept", ["*/*", "application/x-npy", "text/html"])
 async def test_an_api_may_give_arrays_first(tmp_path: Path, accept: str) -> None:
-    """To clients that do not ask, too."""
     async with working(tmp_path) as on:
         assert loaded(await on.answer("/arrays", b"[[1, 2], [3, 4]]", accept=accept)).tolist() == [3, 7]
         assert loaded(await on.answer("/arrays", b"[1, 2]", accept=accept)).tolist() == 3
@@ -232,7 +230,6 @@ async def test_a_table_is_csv_or_json(tmp_path: Path) -> None:
     [("*/*", "image/png"), ("image/jpeg", "image/jpeg"), ("image/*", "image/png"), (JSON, "image/png")],
 )
 async def test_images_are_files(tmp_path: Path, accept: str, media_type: str) -> None:
-    """Of the format that is asked for, if it is offered."""
     async with working(tmp_path) as on:
         reply = await on.answer("/pictures", b"3", accept=accept)
 
@@ -312,7 +309,6 @@ async def test_other_protocols_have_no_words_for_whole_answers(
 
 
 async def test_other_protocols_get_rows_of_what_is_first_a_file(tmp_path: Path) -> None:
-    """What an api gives first is for clients of its own route."""
     async with working(tmp_path) as on:
         table = await on.answer("/v1/models/kinds.table:predict", b'{"instances": [1, 2]}')
         sums = await on.answer("/v1/models/kinds.arrays:predict", b'{"instances": [[1, 2], [3, 4]]}')
@@ -344,7 +340,6 @@ TYPE, TAKES = b"Content-Type", b"ACCEPT"
 def test_only_those_who_take_text_of_another_kind_have_batches_of_their_own(
     headers: list[tuple[bytes, bytes]], accept: str
 ) -> None:
-    """Nothing is kept of the heads of all others."""
     dialect = Native(NUMBERS, offers=(JSON, NPY, CSV))
 
     kept = dialect.keep(headers, b"/x?y=1")
@@ -355,7 +350,6 @@ def test_only_those_who_take_text_of_another_kind_have_batches_of_their_own(
 
 
 def test_files_share_batches_with_json() -> None:
-    """Whether they are sent or taken."""
     dialect = Native(NUMBERS, offers=(JSON, NPY))
     as_json = dialect.read(b"[1.0, 2.0]", ())
 
@@ -369,7 +363,6 @@ def test_files_share_batches_with_json() -> None:
 
 @pytest.mark.parametrize("media_type", ["text/csv", "application/x-npz", "application/*", "json"])
 def test_other_types_are_not_taken(media_type: str) -> None:
-    """The message says which are."""
     message = f"content type {media_type!r} is not accepted; send application/json or application/x-npy"
     with pytest.raises(UnsupportedMediaType) as raised:
         Native(NUMBERS).keep([(TYPE, media_type.encode())], b"/")

@@ -64,7 +64,6 @@ def test_columns_are_answered_with_columns_if_they_can_be(results: list[bytes], 
 
 
 def test_rows_of_columns_are_objects() -> None:
-    """Of the values at one place."""
     asked = TF.read(b'{"inputs": {"b": [[3], 4], "a": [1, "x"]}}', ())
 
     assert asked.rows == 2
@@ -73,7 +72,6 @@ def test_rows_of_columns_are_objects() -> None:
 
 @given(rows=ROW_LISTS, comma=COMMAS)
 def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> None:
-    """Large numbers, escapes and spaces come through byte for byte, both ways."""
     asked = KSERVE.read(b'{"instances":' + listed(rows, comma) + b"}", ())
     answer = KSERVE.write(HandlerResult(200, asked.body), asked, batch_id="g-1")
 
@@ -83,7 +81,6 @@ def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> No
 
 @given(names=NAMES, rows=ROW_LISTS)
 def test_columns_are_not_touched(names: list[bytes], rows: list[bytes]) -> None:
-    """Each value is in its row as it came, under the name of its column."""
     asked = TF.read(columns_body(names, [[row] * len(names) for row in rows]), ())
 
     seen = [fields(row) for row in parts(b"[%b]" % asked.body)]
@@ -156,7 +153,6 @@ async def test_an_error_is_said_with_its_true_status(dialect: Rest, status: int)
 
 
 async def test_without_a_worker_it_is_503() -> None:
-    """With a time to try again."""
     reply = await Stage(dialect=KSERVE, workers=0).reply(b'{"instances": [1]}')
 
     assert error(reply, 503) == "no worker is ready"
@@ -196,7 +192,6 @@ async def test_rows_are_weighed() -> None:
 
 
 async def test_a_client_that_leaves_is_in_nobodys_way() -> None:
-    """Those who came with it get their own rows."""
     stage = Stage(dialect=KSERVE)
     stage.runner.gate.clear()
     clients = [Client(b'{"instances": [%d]}' % row, headers=[JSON]) for row in range(3)]

@@ -115,7 +115,6 @@ def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
 
 
 def test_a_binary_tensor_travels_as_it_is() -> None:
-    """It shares batches with JSON."""
     content = v2_bodies.request(doubles(1.5, -0.0, math.nan))
 
     asked = read(dialect(), content)
@@ -126,7 +125,6 @@ def test_a_binary_tensor_travels_as_it_is() -> None:
 
 
 def test_a_binary_tensor_that_is_weighed_becomes_json() -> None:
-    """What weighs a row looks at its JSON."""
     asked = read(dialect(shape=[], cost="bytes"), v2_bodies.request(doubles(1.5, 22.25)))
 
     assert (asked.body, asked.rows, asked.key, asked.cost) == (b"1.5,22.25", 2, None, 8)
@@ -262,7 +260,6 @@ def test_rows_of_an_array_are_binary_as_they_are(reply: bytes, form: TensorForm 
 def test_the_worker_is_asked_for_raw_rows_only_if_they_are_wanted(
     request_: dict[str, Any], raw: bool
 ) -> None:
-    """By the output that an array is."""
     assert read(dialect(), v2_bodies.request(ints(1), **request_)).raw == raw
 
 
@@ -282,7 +279,6 @@ def test_objects_are_a_tensor_for_each_key() -> None:
 
 
 def test_all_outputs_may_be_wanted_binary() -> None:
-    """But for those that are not."""
     asked = read(
         dialect(),
         v2_bodies.request(
@@ -300,7 +296,6 @@ def test_all_outputs_may_be_wanted_binary() -> None:
 
 
 def test_an_output_that_there_is_not_is_refused() -> None:
-    """The message says what there is."""
     asked = read(dialect(), v2_bodies.request(ints(1), outputs=outputs(("score", None))))
 
     with pytest.raises(BadRequest, match=r"^there is no output 'score'; there are 'a', 'b'$"):
@@ -338,7 +333,6 @@ class Route(Stage):
 
 
 async def test_requests_share_a_batch_and_get_their_own() -> None:
-    """Flat, nested and binary ones do. Each has its id and form."""
     stage = Route(dialect())
     flat = v2_bodies.request(ints(1, 2, 3, 4, inner=[2]), id="flat")
     nested = v2_bodies.request(ints(5, 6, inner=[2], form="nested"))
@@ -360,7 +354,6 @@ async def test_requests_share_a_batch_and_get_their_own() -> None:
 
 
 async def test_a_binary_answer_says_where_its_json_ends() -> None:
-    """In a header, as tritonclient reads it."""
     stage = Route(dialect())
     content = v2_bodies.request(ints(1, 2), parameters={"binary_data_output": True})
     [reply] = await stage.ask(content)

@@ -59,7 +59,6 @@ async def test_a_browser_keeps_a_file_until_it_changes(tmp_path: Path) -> None:
 
 
 async def test_a_file_is_read_once(tmp_path: Path) -> None:
-    """Whoever asks later gets what is kept."""
     assets = files(tmp_path)
     async with client(assets) as http:
         before = await http.get("/page/script.js")
@@ -85,7 +84,6 @@ def test_the_folder_of_a_package_is_found_without_importing_it() -> None:
 
 
 def test_a_page_may_load_nothing_from_elsewhere() -> None:
-    """Its policy names no other host, and no script in the page itself is run."""
     policy = html_page("<p>").headers["content-security-policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
 

@@ -103,7 +103,6 @@ async def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_posted_there(tmp_path: Path) -> None:
-    """No api can have that route."""
     async with gateway(tmp_path) as on:
         await on.worker()
         reply = await on.http.post("/", json=1)
@@ -112,7 +111,6 @@ async def test_nothing_is_posted_there(tmp_path: Path) -> None:
 
 
 async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
-    """Before a worker has said what there is, and before one is ready."""
     async with gateway(tmp_path) as on:
         page = await on.http.get("/", headers=BROWSER)
         assert "<title>Uncork</title>" in page.text
@@ -152,7 +150,6 @@ async def test_without_a_key_the_page_tells_nothing(tmp_path: Path) -> None:
 
 
 async def test_operators_with_a_port_of_their_own_have_a_page_there(tmp_path: Path) -> None:
-    """Each page leads where its reader can go."""
     async with gateway(tmp_path, admin=True) as on, operator(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVICE)
         page = await on.http.get("/", headers=BROWSER)
@@ -230,7 +227,6 @@ async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) ->
 
 
 async def test_a_reload_changes_the_page(tmp_path: Path) -> None:
-    """It is made when it is asked for."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVICE)
         await on.worker(index=1, serves=service(json_api("new")))

@@ -45,7 +45,6 @@ def test_the_first_result_of_a_batch_is_enough() -> None:
 
 
 def test_raw_rows_are_known_without_being_read() -> None:
-    """However large they are."""
     outputs = Outputs()
     outputs.saw_results([HandlerResult(200, bytes(2**21), TensorForm("FP16", (2**19, 2)))])
 

@@ -157,7 +157,6 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
 
 
 async def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(tmp_path: Path) -> None:
-    """Both ask at one path."""
     async with gateway(tmp_path) as on:
         await on.worker()
         for path in ("/v1/models/fake", "/v1/models/fake/versions/1"):
@@ -182,7 +181,6 @@ async def test_the_state_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(
 async def test_metadata_says_what_a_model_takes(
     tmp_path: Path, api: ApiDescription, datatype: str, dtype: str, shape: list[int]
 ) -> None:
-    """In the words of each protocol."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=service(api))
         for path in ("/v2/models/fake.echo", "/v2/models/fake.echo/versions/1"):
@@ -354,7 +352,6 @@ async def test_inputs_are_those_of_the_rows(
 
 
 async def test_a_model_that_no_tensor_reaches_has_no_inputs(tmp_path: Path) -> None:
-    """Only its own route takes what it takes."""
     api = ApiDescription(name="echo", route="/echo", input={"kind": "raw", "accepts": ["image/*"]})
 
     async with gateway(tmp_path) as on:
@@ -364,7 +361,6 @@ async def test_a_model_that_no_tensor_reaches_has_no_inputs(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", ["/v2", "/v2/"])
 async def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
-    """And that it knows binary tensors."""
     async with gateway(tmp_path) as on:
         page = told(await on.http.get(path, follow_redirects=True))
 
@@ -374,7 +370,6 @@ async def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
 
 
 async def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
-    """The next worker's word counts."""
     async with gateway(tmp_path) as on:
         await on.worker()
         await on.worker(index=1, serves=one_of_two())
@@ -390,7 +385,6 @@ async def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
-    """The message says which there are, where it can."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=one_of_two())
         for path in (
@@ -419,7 +413,6 @@ async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
-    """With the methods that are allowed."""
     async with gateway(tmp_path) as on:
         await on.worker()
         for path in (

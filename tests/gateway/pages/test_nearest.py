@@ -38,7 +38,6 @@ async def told(on: Any, method: str, path: str) -> str:
     ],
 )
 async def test_the_nearest_route_is_named(tmp_path: Path, method: str, path: str, near: str) -> None:
-    """With the method that it takes, whatever the request's was."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVES)
 
@@ -47,7 +46,6 @@ async def test_the_nearest_route_is_named(tmp_path: Path, method: str, path: str
 
 @pytest.mark.parametrize("path", ["/nothing/at/all", "/" + "x" * 5000])
 async def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: str) -> None:
-    """They are what most requests want."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=SERVES)
 
@@ -80,7 +78,6 @@ async def test_a_wrong_method_is_told_with_the_right_one(
 
 
 async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
-    """And that those for clients are elsewhere."""
     async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
 
@@ -92,7 +89,6 @@ async def test_operators_are_told_of_their_own_routes(tmp_path: Path) -> None:
 
 
 async def test_operators_who_name_a_model_wrongly_get_the_names(tmp_path: Path) -> None:
-    """What a page or the router says of a path with a parameter stays."""
     async with gateway(tmp_path, admin=True) as on, of(on.gateway.front_end.admin_app) as admin:
         await on.worker(serves=SERVES)
         [*_, model] = on.gateway.models

@@ -61,7 +61,6 @@ def answer_in_parts(
 def test_rows_that_share_a_call_get_what_they_would_get_alone(
     bodies: list[list[bytes]], comma: bytes, others: bytes, explain: bool
 ) -> None:
-    """To the byte, whatever the rows are."""
     requests = [parse_rows(b"{" + others + b'"instances" :' + listed(rows, comma) + b"}") for rows in bodies]
 
     got = answers(V1, requests, lambda call: serve_rows(call, explain))
@@ -131,7 +130,6 @@ def test_a_request_that_is_not_too_large_is_not_cut() -> None:
 
 @pytest.mark.parametrize("text", AWKWARD, ids=lambda text: ascii(text[:20]))
 def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
-    """As rows, in columns, in other members, and on the way back."""
     row = parse_rows(b'{"context":' + text + b',"instances":[' + text + b"]}")
     column = parse_rows(b'{"inputs":{"x":[' + text + b"]}}")
 
@@ -160,7 +158,6 @@ def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
     ],
 )
 def test_a_malformed_request_is_refused(body: bytes, says: str) -> None:
-    """And told what was wrong."""
     with pytest.raises(BadRequest, match=re.escape(says)):
         V1.parse(Content(body))
 
@@ -269,5 +266,4 @@ def test_inputs_without_rows_go_alone(inputs: bytes, says: str) -> None:
 
 @given(detail=st.text() | st.just("\ud800"))
 def test_an_error_says_what_was_wrong(detail: str) -> None:
-    """As JSON, whatever is in the text."""
     assert json.loads(error_body(detail)) == {"error": detail}

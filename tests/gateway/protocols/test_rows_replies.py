@@ -45,7 +45,6 @@ TWO_AND_ONE = [parse_rows(b'{"instances": [1, 2]}'), parse_rows(b'{"instances": 
     ],
 )
 def test_a_reply_to_another_number_of_rows_is_wrong(reply: bytes, says: str) -> None:
-    """And it is said what was expected."""
     with pytest.raises(WrongReply, match=re.escape(says)):
         TFS.split(Content(reply), TWO_AND_ONE)
 
@@ -63,7 +62,6 @@ REPLIES = GOOD_BODIES.map(
 
 @given(reply=st.binary(max_size=30) | mutated(REPLIES))
 def test_any_reply_is_wrong_or_dealt_out(reply: bytes) -> None:
-    """To every request."""
     try:
         replies = TFS.split(Content(reply), TWO_AND_ONE)
     except WrongReply:

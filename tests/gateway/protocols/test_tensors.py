@@ -75,7 +75,6 @@ def forms(draw: st.DrawFn) -> tuple[Tensor, Any]:
 @settings(max_examples=50)
 @given(drawn=forms())
 def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
-    """Nested by their shape, whatever form the tensor has."""
     one, array = drawn
     check_values(one)
 
@@ -85,7 +84,6 @@ def test_rows_are_those_of_the_array(drawn: tuple[Tensor, Any]) -> None:
 @settings(max_examples=50)
 @given(drawn=forms(), data=st.data())
 def test_pieces_join_to_what_they_were(drawn: tuple[Tensor, Any], data: st.DataObject) -> None:
-    """Each is a tensor of its rows."""
     one, array = drawn
     counts: list[int] = []
     while sum(counts) < len(array):
@@ -128,7 +126,6 @@ def test_data_that_is_nested_otherwise_is_refused(text: bytes) -> None:
 
 
 def test_strings_may_hold_what_means_something_elsewhere() -> None:
-    """Commas, brackets, braces, quotes and backslashes."""
     texts = [rb'"a,]["', rb'"\"{,"', rb'"\\"', rb'","', b'""', rb'"\u002c\\\""']
     flat = tensor(b",".join(texts), 3, 2, datatype="BYTES")
     nested = tensor(b'["a,][", "\\"{,"],["\\\\",","]', 2, 2, form="nested", datatype="BYTES")
@@ -159,14 +156,12 @@ def test_values_within_a_row_are_not_looked_at() -> None:
 
 
 def test_json_has_no_word_for_what_is_not_finite() -> None:
-    """NaN and infinity are null in rows."""
     assert json_rows(binary(np.array([1, np.nan, np.inf], "<f4"), "FP32")) == [b"1.0", b"null", b"null"]
 
 
 @settings(max_examples=50)
 @given(bits=hnp.arrays(np.uint16, hnp.array_shapes(max_dims=2, max_side=4)))
 def test_bf16_is_read_as_others_read_it(bits: Any) -> None:
-    """Any sixteen bits that are a number."""
     array = bits.view(ml_dtypes.bfloat16).astype(np.float32)
     with np.errstate(invalid="ignore"):  # older versions warn of a NaN that signals
         expected = array.astype(object)
@@ -185,7 +180,6 @@ def test_binary_strings_are_json_strings() -> None:
 
 
 def test_a_tensor_without_values_has_no_rows_to_give() -> None:
-    """It carries parameters only."""
     with pytest.raises(BadRequest, match="'x' has no values"):
         json_rows(tensor(b"", 1))
 
@@ -193,7 +187,6 @@ def test_a_tensor_without_values_has_no_rows_to_give() -> None:
 @settings(max_examples=50)
 @given(drawn=arrays(), as_binary=st.booleans())
 def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary: bool) -> None:
-    """Given what they are, in the form that is wanted."""
     datatype, array = drawn
     rows, inner = json.dumps(array.tolist())[1:-1].encode(), array.shape[1:]
     form = TensorForm(datatype, inner) if as_binary else ListForm(datatype, inner)
@@ -221,7 +214,6 @@ def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary
 def test_strings_become_the_tensor_that_they_were(
     text: bytes, inner: tuple[int, ...], flat: bytes, block: bytes
 ) -> None:
-    """Brackets in them stay."""
     for binary, data in ((False, flat), (True, block)):
         one = output_tensor(text, ListForm("BYTES", inner), rows=2, binary=binary)
 
@@ -256,14 +248,12 @@ def test_strings_become_the_tensor_that_they_were(
     ],
 )
 def test_what_results_become(rows: list[bytes], datatype: str, shape: tuple[int, ...], data: bytes) -> None:
-    """The first datatype that holds them, or the texts themselves."""
     (one,) = tensors_from_rows(rows, binary=lambda name: False)
 
     assert one == Tensor(name="output-0", datatype=datatype, shape=shape, form="flat", data=data)
 
 
 def test_objects_become_a_tensor_for_each_key() -> None:
-    """Each in the form that is wanted of it."""
     rows = [b'{"label":"a","p":[0.5,1]}', b'{"p": [2,null] ,"label":"b"}']
 
     label, p = tensors_from_rows(rows, binary=lambda name: name == "p")
@@ -298,5 +288,4 @@ def test_rows_of_objects_are_columns() -> None:
 
 
 def test_joined_texts_are_told_apart() -> None:
-    """Commas within them notwithstanding."""
     assert row_texts(b'1.0 ,"a,b",{"a":[1,2]}') == [b"1.0", b'"a,b"', b'{"a":[1,2]}']

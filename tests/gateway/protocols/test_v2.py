@@ -46,7 +46,6 @@ def test_each_gets_what_it_would_have_got_alone(
 def test_a_cut_request_gets_what_it_would_have_got_whole(
     inputs: list[list[Written]], forms: list[str], most: int
 ) -> None:
-    """Its parts travel one by one, or with others."""
     content = request(*inputs[0], id="a")
     whole = WIRE.parse(content)
     neighbours = [WIRE.parse(request(*tensors)) for tensors in inputs[1:]]
@@ -64,7 +63,6 @@ def test_a_cut_request_gets_what_it_would_have_got_whole(
 
 
 def test_a_request_that_is_small_enough_is_not_cut() -> None:
-    """It is its only part."""
     one = WIRE.parse(request(ints(1, 2)))
 
     assert WIRE.cut(one, 2) == [one]
@@ -75,7 +73,6 @@ def test_a_request_that_is_small_enough_is_not_cut() -> None:
     [("9007199254740993, 18446744073709551615,1e400,-0.0", [2, 2]), ("[1 ,1.0],[1E0, 0.10]", [2, 2])],
 )
 def test_values_keep_their_text(data: str, shape: list[int]) -> None:
-    """Byte for byte, on the way in and on the way back."""
     described = f'[{{"name":"x","shape":{shape},"datatype":"FP64","data":[{data}]}}]'
     requests = [WIRE.parse(Content(f'{{"inputs":{described}}}'.encode()))] * 2
     replies = WIRE.split(
@@ -157,7 +154,6 @@ def test_parameters_that_some_requests_have_keep_their_places() -> None:
 
 
 def test_raw_values_of_parameters_are_not_written_anew() -> None:
-    """A number keeps its text in a list too."""
     content = Content(
         b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"p":1.50}}]}'
     )
@@ -190,12 +186,10 @@ BASE = ints(1, 2, 3, 4, inner=[2])
     ],
 )
 def test_requests_that_differ_do_not_share_a_call(other: Content) -> None:
-    """In anything that is not of the rows alone."""
     assert WIRE.parse(other).key != WIRE.parse(request(BASE)).key
 
 
 def test_requests_that_differ_in_their_rows_share_a_call() -> None:
-    """Ids, values, numbers of rows, and parameters of the rows are their own."""
     other = ints(5, 6, inner=[2], parameters={"p": 1}, space=" ")
 
     key = WIRE.parse(request(BASE)).key
@@ -219,7 +213,6 @@ def test_which_outputs_are_wanted_in_binary() -> None:
 
 
 def test_null_is_as_good_as_absent() -> None:
-    """Some clients write every member."""
     one = WIRE.parse(Content(b'{"id":null,"parameters":null,"outputs":null,"inputs":[%b]}' % X))
 
     assert (one.id, one.wanted, one.wants_binary("y")) == (None, {}, False)
@@ -250,7 +243,6 @@ def triton_result(content: Content) -> Any:
 
 @pytest.mark.parametrize("forms", [(True, True), (False, False), (True, False)])
 def test_tritons_own_client_gets_its_rows(forms: tuple[bool, bool]) -> None:
-    """Numbers and strings, in JSON, in binary, and in both at once."""
     numbers = [np.arange(6, dtype=np.float32).reshape(2, 3), np.full((1, 3), 0.5, np.float32)]
     words = [np.array([["a,b"], ["längst"]], dtype=object), np.array([[""]], dtype=object)]
     contents = [

@@ -82,7 +82,6 @@ def test_parameters_of_requests_of_several_rows() -> None:
 
 @pytest.mark.parametrize("values", [["a"], ["a", "b", "c"], []])
 def test_one_request_gets_parameters_as_they_are(values: list[str]) -> None:
-    """There is nobody to share them with."""
     assert parameters({"p": values}, 3) == [{"p": values}]
 
 
@@ -96,7 +95,6 @@ def test_what_is_not_of_the_rows_is_copied() -> None:
 
 
 def test_an_output_of_one_row_is_for_all() -> None:
-    """Its data, not its lists of parameters."""
     bias = ints(5, 6, inner=[2], name="bias", parameters={"p": ["a", "b"]})
 
     first, second = answers(reply(ints(1, 2, 3), bias), 2, 1)
@@ -110,7 +108,6 @@ def test_an_output_of_one_row_is_for_all() -> None:
     ("data", "expected"), [("", ["", ""]), ("[], [] ,[]", ["[], [] ", "[]"]), ("[ ],[],[]", ["[ ],[]", "[]"])]
 )
 def test_rows_without_values_are_dealt_out(data: str, expected: list[str]) -> None:
-    """Flat, where there is nothing to cut, and nested."""
     shares = split(Content(output("[3,0]", f"[{data}]").encode()), [2, 1])
 
     assert [share.outputs[0].shape for share in shares] == [(2, 0), (1, 0)]
@@ -152,14 +149,12 @@ def output(shape: str, data: str, datatype: str = "INT8") -> str:
     ],
 )
 def test_a_reply_that_cannot_be_dealt_out(text: str, message: str) -> None:
-    """The message says what was expected and what was got."""
     with pytest.raises(WrongReply, match=message):
         split(Content(text.encode()), [1, 1])
 
 
 @pytest.mark.parametrize("block", [b"", b"1", b"123", b"1234567"])
 def test_a_binary_output_of_another_length_cannot_be_dealt_out(block: bytes) -> None:
-    """Whether its size says so or not."""
     right = reply(Written(name="x", datatype="INT16", inner=[], form="binary", items=[b"12", b"34"]))
     length = int(right.header(HEADER) or b"")
     text = right.body[:length]
@@ -221,7 +216,6 @@ def test_parts_are_joined_with_their_parameters() -> None:
 
 
 def test_what_the_parts_say_of_the_model_is_the_firsts() -> None:
-    """As they were served one after the other."""
     parts = [split(reply(ints(1), model_version=version), [1])[0] for version in ("1", "2")]
 
     assert as_json(join(parts))["model_version"] == "1"
@@ -240,7 +234,6 @@ def test_what_the_parts_say_of_the_model_is_the_firsts() -> None:
     ],
 )
 def test_parts_that_do_not_fit_together(parts: list[Written], message: str) -> None:
-    """An output that some part lacks, or that is not of its rows."""
     with pytest.raises(WrongReply, match=message):
         joined((2, parts[0]), (1, parts[1]))
 

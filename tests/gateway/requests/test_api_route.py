@@ -37,7 +37,6 @@ async def test_an_answer_says_where_it_comes_from() -> None:
 
 
 async def test_times_are_told_in_milliseconds() -> None:
-    """The time in the queue and the time of the batch."""
     now = 100.0
 
     def reply_after_1500_ms(body: bytes) -> HandlerResult:
@@ -85,7 +84,6 @@ async def test_requests_of_different_keys_do_not_share_a_batch() -> None:
 
 
 async def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
-    """The bodies of a batch are counted as they are sent to the worker."""
     stage = Stage(rules=replace(RULES, max_batch_bytes=6))
 
     await asyncio.gather(*(stage.reply(body) for body in (b"100", b"200", b"300")))
@@ -95,7 +93,6 @@ async def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
 
 @pytest.mark.parametrize("pieces", [(b"[1,", b"2", b"]"), (b"", b"[1,2]", b""), (b"[1,2]", b"")])
 async def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
-    """The pieces are joined."""
     assert (await Stage().reply(*pieces)).body == b"[1,2]"
 
 
@@ -104,7 +101,6 @@ async def test_a_body_may_come_in_pieces(pieces: tuple[bytes, ...]) -> None:
     [b"application/json", b"application/json; charset=utf-8", b"Application/JSON ;x=y", b"", None],
 )
 async def test_json_is_accepted_under_its_names(content_type: bytes | None) -> None:
-    """With parameters, in any case, or missing."""
     headers = [] if content_type is None else [(b"content-type", content_type)]
 
     assert (await Stage().reply(b"1", headers=headers)).status == 200
@@ -166,7 +162,6 @@ async def test_a_body_over_the_limit_is_refused(pieces: tuple[bytes, ...], said:
 @pytest.mark.parametrize("said", [True, False])
 @pytest.mark.parametrize("pieces", [(b"1" * 100,), (b"1" * 60, b"1" * 40)])
 async def test_a_body_of_the_limit_is_accepted(pieces: tuple[bytes, ...], said: bool) -> None:
-    """The limit itself is not over the limit."""
     reply = await Stage().post(Client(*pieces, said=said))
 
     assert reply is not None
@@ -184,7 +179,6 @@ async def test_a_wrong_client_timeout_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize("value", [b"10000", b"2.5e4", b"inf"])
 async def test_a_client_timeout_that_does_not_pass_changes_nothing(value: bytes) -> None:
-    """The header is ignored."""
     assert (await Stage().reply(b"1", headers=[JSON, (b"x-request-timeout-ms", value)])).status == 200
 
 
@@ -210,7 +204,6 @@ async def test_a_body_that_cannot_be_weighed_is_refused() -> None:
 
 
 async def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dispatcher recognizes returning clients by it."""
     sources = []
     submit = Dispatcher.submit
 

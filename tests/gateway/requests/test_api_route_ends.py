@@ -101,7 +101,6 @@ async def test_a_worker_that_dies_is_502() -> None:
 
 
 async def test_a_batch_past_its_timeout_is_504() -> None:
-    """The message says whose timeout it was."""
     stage = Stage(rules=replace(RULES, timeout_s=0.01))
     stage.runner.gate.clear()
 
@@ -109,7 +108,6 @@ async def test_a_batch_past_its_timeout_is_504() -> None:
 
 
 async def test_no_worker_is_503() -> None:
-    """With the time after which it makes sense to try again."""
     reply = await Stage(workers=0).reply(b"1")
 
     assert detail(reply, 503) == "no worker is ready"
@@ -117,7 +115,6 @@ async def test_no_worker_is_503() -> None:
 
 
 async def test_a_full_queue_is_503() -> None:
-    """Requests that are queued already are answered."""
     stage = Stage(rules=replace(RULES, max_queue_rows=1))
     stage.runner.gate.clear()
     running = stage.post(Client(b"1"))

@@ -40,7 +40,6 @@ async def test_a_request_goes_on_as_it_came(method: str) -> None:
 
 
 async def test_a_request_without_a_body_has_none() -> None:
-    """No header declares one, either."""
     model = Model(lambda call: Answer(b"", 200))
     async with served(model) as url, proxy(url) as on:
         await on.http.get("/x")
@@ -148,7 +147,6 @@ class Pieces:
 
 @pytest.mark.parametrize("path", ["/v2/models/m/generate_stream", "/v1/chat/completions"])
 async def test_an_answer_comes_piece_by_piece(path: str) -> None:
-    """Each before the next one is sent."""
     server = Pieces()
     async with (
         served(server) as url,
@@ -165,7 +163,6 @@ async def test_an_answer_comes_piece_by_piece(path: str) -> None:
 
 
 async def test_a_request_goes_piece_by_piece() -> None:
-    """The server has the first before the client sends the next."""
     server = Pieces()
     server.wanted.put_nowait(b"")
 
@@ -192,7 +189,6 @@ async def test_a_client_who_leaves_a_stream_has_it_closed() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"content-length: 2\r\n\r\nab"])
 async def test_a_client_who_leaves_before_the_answer_has_the_call_closed(body: bytes) -> None:
-    """This holds after its body is complete, if it has one."""
     async with fake_server(lambda call: None) as server, proxy(server.url) as on:
         _, writer = await asyncio.open_connection("127.0.0.1", on.port)
         writer.write(b"POST /x HTTP/1.1\r\nhost: a\r\n" + (body or b"\r\n"))
@@ -205,7 +201,6 @@ async def test_a_client_who_leaves_before_the_answer_has_the_call_closed(body: b
 
 
 async def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
-    """The server sees that the body ends early."""
     server = Pieces()
     server.wanted.put_nowait(b"")
     async with served(server) as url, proxy(url) as on:
@@ -221,7 +216,6 @@ async def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
 
 
 async def test_without_a_healthy_server_it_is_503() -> None:
-    """The error has the form of the servers, with Retry-After."""
     async with fake_server(lambda call: None) as server:
         await server.stop()
         async with proxy(server.url, healthy=False) as on:
@@ -232,7 +226,6 @@ async def test_without_a_healthy_server_it_is_503() -> None:
 
 
 async def test_a_server_that_has_gone_is_502() -> None:
-    """The message says what happened."""
     async with fake_server(lambda call: None) as server, proxy(server.url) as on:
         await server.stop()
 

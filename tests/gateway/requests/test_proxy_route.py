@@ -33,7 +33,6 @@ from uncork_gateway.requests.proxy_route import HeaderRules
 
 
 async def test_requests_that_come_together_are_one_call() -> None:
-    """Each gets its own rows, and the same batch id."""
     async with merging() as (on, model):
         replies = await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(5)), on.ask(rows_body(3))])
 
@@ -144,7 +143,6 @@ async def test_spaces_around_values_are_no_reason_to_refuse() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [b"5000", None])
 async def test_the_server_is_told_how_long_somebody_waits(timeout_ms: bytes | None) -> None:
-    """The call ends with the last deadline, if all clients have one."""
     async with merging() as (on, model):
         name = b"x-request-timeout-ms"
         headers = [(name, timeout_ms)] if timeout_ms else []
@@ -174,8 +172,6 @@ ROWS = st.builds(Row, *[st.sampled_from(["a", "b"]) for _ in Row._fields])
 async def test_every_caller_gets_the_answers_to_its_own_rows(
     traffic: list[tuple[Row, int, bool]], most_rows: int, concurrency: int
 ) -> None:
-    """No call mixes keys, has too many rows, or identifies one caller."""
-
     def shouts(call: Call) -> Answer:
         body = json.loads(call.body)
         texts = body["instances"]
@@ -207,7 +203,6 @@ async def test_every_caller_gets_the_answers_to_its_own_rows(
     ids=st.lists(st.sampled_from([None, "same", "own"]), min_size=6, max_size=6),
 )
 async def test_ids_come_back_to_those_who_gave_them(counts: list[int], ids: list[str | None]) -> None:
-    """This holds also if several ids are the same or missing."""
     async with merging(reverses, max_batch_rows=4) as (on, _):
         bodies = []
         for number, (count, name) in enumerate(zip(counts, ids, strict=False)):
@@ -282,7 +277,6 @@ async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() 
 
 
 async def test_clients_share_a_full_queue_by_a_header() -> None:
-    """The largest flow makes room for a new one."""
     async with merging(max_queue_rows=2, fair_by=b"x-tenant") as (on, model):
         model.gate.clear()
         first = on.ask(rows_body(0))

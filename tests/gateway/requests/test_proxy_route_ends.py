@@ -124,7 +124,6 @@ async def test_a_body_over_the_limit_is_refused() -> None:
     ],
 )
 async def test_an_error_of_the_server_is_relayed(script: Answer, headers: dict[str, str]) -> None:
-    """All requests of a call get status and body unchanged."""
     async with merging(lambda call: script) as (on, model):
         replies = await on.replies([on.ask(rows_body(1)), on.ask(rows_body(2))])
 

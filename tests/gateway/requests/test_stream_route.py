@@ -51,7 +51,6 @@ async def test_each_piece_is_a_chunk_at_once() -> None:
 
 
 async def test_the_handler_says_status_and_headers() -> None:
-    """The reply has both its own and the gateway's."""
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.send(b"a", head=AnswerHead(203, "text/event-stream", [("cache-control", "no-cache")]))
@@ -65,7 +64,6 @@ async def test_the_handler_says_status_and_headers() -> None:
 
 
 async def test_an_answer_of_no_pieces_is_empty() -> None:
-    """The handler yielded nothing."""
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.end()
@@ -105,7 +103,6 @@ async def test_a_client_that_wants_the_connection_closed_gets_its_chunks_first()
 
 @pytest.mark.parametrize(("status", "body"), [(400, b"no"), (500, b"failed; error id 1"), (422, b"no")])
 async def test_before_the_first_piece_a_failure_is_an_answer(status: int, body: bytes) -> None:
-    """As for any other API."""
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.end(status, body)
@@ -132,7 +129,6 @@ async def test_a_reason_that_is_not_utf_8_is_500(caplog: pytest.LogCaptureFixtur
 
 
 async def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() -> None:
-    """The last chunk is missing, as after any failure."""
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.send(b"ab")
@@ -243,7 +239,6 @@ async def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]
 
 
 async def test_a_client_that_leaves_the_queue_cancels_nothing() -> None:
-    """No worker has the request."""
     stage = StreamStage()
     _, worker = await stage.ask()
     waiting = Connection(stage.server)
@@ -257,7 +252,6 @@ async def test_a_client_that_leaves_the_queue_cancels_nothing() -> None:
 
 
 async def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
-    """The loop has not reported the disconnect yet."""
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.send(b"a")
@@ -272,7 +266,6 @@ async def test_pieces_for_a_connection_that_is_closing_go_nowhere() -> None:
 
 
 async def test_a_pipelined_request_waits_for_the_end() -> None:
-    """It starts when the stream before it has ended."""
     stage = StreamStage(workers=2)
     connection, worker = await stage.ask()
     connection.send(request(b"2"))
@@ -302,7 +295,6 @@ async def test_a_client_that_leaves_with_more_requests_has_its_stream_cancelled(
 
 
 async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
-    """The limit holds for the unsent bytes, whatever the size of the pieces."""
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.send(b"a" * 3 * LIMIT_BYTES)

@@ -140,7 +140,6 @@ def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
 
 
 def test_requests_are_counted_by_status(reading: Reading) -> None:
-    """Each api by itself."""
     counts = {
         dict(series.labels)["api"] + dict(series.labels)["status"]: count
         for series, count in reading.items()
@@ -150,7 +149,6 @@ def test_requests_are_counted_by_status(reading: Reading) -> None:
 
 
 def test_errors_are_counted_by_status(reading: Reading) -> None:
-    """Neither refusals nor what clients did wrong."""
     errors = [series for series in reading if series.name == "uncork_errors_total"]
 
     assert [(dict(series.labels), reading[series]) for series in errors] == [
@@ -159,7 +157,6 @@ def test_errors_are_counted_by_status(reading: Reading) -> None:
 
 
 def test_durations_of_requests_are_measured(reading: Reading) -> None:
-    """Of all statuses together, in seconds."""
     name = "uncork_request_duration_seconds"
 
     assert value(reading, f"{name}_count", **API) == 3
@@ -186,7 +183,6 @@ def test_waits_are_measured_when_a_request_is_released(reading: Reading) -> None
 
 
 def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
-    """One that still runs has no duration yet."""
     assert value(reading, "uncork_batch_duration_seconds_count", **API) == 2
     total = value(reading, "uncork_batch_duration_seconds_sum", **API)
     assert total is not None
@@ -226,7 +222,6 @@ def test_refusals_are_counted_by_reason(reading: Reading) -> None:
 
 
 def test_what_is_held_now_is_shown(reading: Reading) -> None:
-    """Also for an api that holds nothing."""
     assert value(reading, "uncork_queue_rows", **API) == 4
     assert value(reading, "uncork_queue_bytes", **API) == 40
     assert value(reading, "uncork_queue_rows", api="quiet") == 0
@@ -234,7 +229,6 @@ def test_what_is_held_now_is_shown(reading: Reading) -> None:
 
 
 def test_what_was_learned_is_shown(reading: Reading) -> None:
-    """The estimate and the rate, once there has been something to learn from."""
     for name in ("estimate_intercept_seconds", "estimate_slope_seconds", "arrival_rate_rows"):
         assert value(reading, f"uncork_{name}", api="quiet") == 0
     assert value(reading, "uncork_estimate_intercept_seconds", **API) == pytest.approx(0.010)
@@ -244,7 +238,6 @@ def test_what_was_learned_is_shown(reading: Reading) -> None:
 
 
 def test_workers_are_counted_by_state(reading: Reading) -> None:
-    """Also the states that nobody is in."""
     states = {
         dict(series.labels)["state"]: count
         for series, count in reading.items()
@@ -274,12 +267,10 @@ def test_who_has_no_goal_shows_none() -> None:
 
 
 def test_the_version_is_told(reading: Reading) -> None:
-    """For whoever rolls out a new one."""
     assert value(reading, "uncork_build_info", version=version("uncork")) == 1
 
 
 def test_two_gateways_do_not_share_their_counts() -> None:
-    """Each has a registry of its own."""
     first, second = Metrics(), Metrics()
     first.api("echo").answered(200, 0.1)
 
@@ -308,7 +299,6 @@ def test_a_quantile_is_read_from_the_buckets() -> None:
 def test_values_are_counted_by_the_smallest_bound_that_they_do_not_exceed(
     values: list[float], times: int
 ) -> None:
-    """However many there are, and whether they come one by one or together."""
     one_by_one, together = (Distribution(np.array([1.0, 2.0, 4.0])) for _ in range(2))
     for _ in range(times):
         together.observe_all(values)
@@ -322,7 +312,6 @@ def test_values_are_counted_by_the_smallest_bound_that_they_do_not_exceed(
 
 
 def test_what_was_counted_since_a_copy_is_the_difference() -> None:
-    """The copy does not count on."""
     tally = Metrics().api("echo")
     tally.answered(200, 0.1)
     before = tally.copy()

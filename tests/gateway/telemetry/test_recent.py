@@ -21,7 +21,6 @@ def test_answers_are_told_apart() -> None:
 
 
 def test_nothing_has_no_shares() -> None:
-    """Neither has what only clients did wrong."""
     assert (recent().error_share, recent().refused_share) == (0, 0)
     assert recent(statuses={422: 9}).error_share == 0
 
@@ -30,7 +29,6 @@ def test_nothing_has_no_shares() -> None:
     ("batches", "seconds", "is_few"), [(19, 30, True), (20, 30, False), (20, 0.9, True), (20, 1, False)]
 )
 def test_few_requests_have_no_rate(batches: int, seconds: float, is_few: bool) -> None:
-    """Nor have those of a moment."""
     lately = recent(batches=batches, seconds=seconds, rate=14.1)
 
     assert lately.is_few == is_few

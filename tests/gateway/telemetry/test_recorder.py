@@ -74,7 +74,6 @@ def told() -> Told:
 
 
 def test_a_batch_is_kept_as_it_ended(told: Told) -> None:
-    """With the index of its worker."""
     told.end(told.start(), ending="failed")
 
     [batch] = told.recorder.batches_after(0)
@@ -124,7 +123,6 @@ def test_what_is_recent_is_what_metrics_count(told: Told) -> None:
 
 
 def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
-    """All of it within a tenth of the window, and nothing younger."""
     told.batch(5)
     told.now += WINDOW_S / 2
     told.batch(1)
@@ -136,7 +134,6 @@ def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
 
 
 def test_after_a_long_silence_nothing_is_recent(told: Told) -> None:
-    """And what comes then is all that is."""
     told.batch(5)
     told.now += 3600
     assert told.recent().releases == {}
@@ -157,7 +154,6 @@ def test_a_steady_load_is_seen_as_it_is(told: Told) -> None:
 
 
 def test_apis_do_not_mix(told: Told) -> None:
-    """One that is unknown has had nothing."""
     told.batch(2)
     told.batch(3, api="b")
 
@@ -176,7 +172,6 @@ def test_what_is_answered_without_a_batch_is_recent_too(told: Told) -> None:
 
 
 def test_a_batch_longer_than_the_window_is_answered_in_it(told: Told) -> None:
-    """Its answers are counted before it is known that it has ended."""
     start = told.start(2)
     told.now += 3 * WINDOW_S
     for _ in start.requests:

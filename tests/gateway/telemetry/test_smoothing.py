@@ -81,7 +81,6 @@ def test_a_calibrated_estimate_predicts_what_was_measured(
 
 
 def test_what_is_nothing_stays_nothing() -> None:
-    """There is nothing to scale."""
     nothing = Estimate(0.0, 0.0, 0.1)
 
     assert calibrated(nothing, batches=9, rows=9.0, seconds=9.0) == nothing

@@ -82,7 +82,6 @@ async def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
 
 
 async def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
-    """With the state that goes with it."""
     seen = Seen()
 
     async with gateway(tmp_path, traces=seen.traces) as on:
@@ -97,7 +96,6 @@ async def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:
-    """A batch is for those that are."""
     seen = Seen()
 
     async with gateway(tmp_path, traces=seen.traces) as on:
@@ -126,7 +124,6 @@ async def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> 
 
 
 async def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
-    """The worker is told of no trace."""
     async with gateway(tmp_path) as on:
         batch, _ = await ask_two(on, second=CLIENT)
         assert batch.trace is None

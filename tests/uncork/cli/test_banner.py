@@ -85,7 +85,6 @@ def test_it_says_what_is_served_and_where_to_look(listeners: Listeners) -> None:
     ],
 )
 def test_how_to_try_it(listeners: Listeners, api: ApiDescription, line: str | None) -> None:
-    """If there is an example that can be read."""
     text = said(listeners, api)
 
     assert ("curl" in text) == (line is not None)
@@ -123,7 +122,6 @@ def test_the_command_that_it_shows_works() -> None:
 def test_on_a_terminal_what_is_told_has_lines_of_its_own(
     listeners: Listeners, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Elsewhere a line is a whole."""
     line = banner.address("POST", "http://h/a", "first", "second")
     banner.print_lines([line])
     assert capsys.readouterr().out == "  POST http://h/a   first; second\n"

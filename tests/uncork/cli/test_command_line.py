@@ -24,7 +24,6 @@ def said(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
 @pytest.mark.parametrize("columns", [50, 80, 200])
 @pytest.mark.parametrize("group", [(), ("config",)])
 def test_summaries_of_commands_are_whole(group: tuple[str, ...], columns: int) -> None:
-    """However narrow the terminal is, each is a sentence."""
     result = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": str(columns)})
 
     _, _, commands = result.output.partition("Commands:")
@@ -54,7 +53,6 @@ def test_summaries_of_commands_are_whole(group: tuple[str, ...], columns: int) -
 def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(
     arguments: tuple[str, ...], says: str
 ) -> None:
-    """In our words, whatever the library says."""
     assert says in said(*arguments)
 
 
@@ -72,7 +70,6 @@ def test_a_value_that_cannot_be_read_is_told_with_what_is_accepted(
     ],
 )
 def test_variables_are_told_in_the_same_words(variable: str, value: str, says: str) -> None:
-    """With their names."""
     assert f"uncork config serve: {says}" in said("config", "serve", environment={variable: value})
 
 
@@ -90,7 +87,6 @@ def numbers() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("command", "option"), numbers())
 def test_every_number_is_told_in_our_words(command: str, option: str) -> None:
-    """Those of all commands."""
     told = said(command, option, "zzz")
 
     assert re.search(rf"'{option}': must be a (whole )?number.*, got 'zzz'$", told)

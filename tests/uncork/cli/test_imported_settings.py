@@ -137,7 +137,6 @@ def test_a_batcher_that_makes_no_sense_is_refused(file: Path, part: Any, says: s
     ],
 )
 def test_a_file_that_is_no_inference_service_is_refused(file: Path, content: bytes, says: str) -> None:
-    """Also where the parser raises errors that are not its own."""
     file.write_bytes(content)
 
     assert says in wrong(read_inference_service, file)
@@ -146,7 +145,6 @@ def test_a_file_that_is_no_inference_service_is_refused(file: Path, content: byt
 @pytest.mark.parametrize("size", [2, "32", 32.0])
 @pytest.mark.parametrize("time_s", [0.5, "0.5"])
 def test_model_settings_mean_the_same(file: Path, size: Any, time_s: Any) -> None:
-    """The time is the longest hold, in seconds."""
     imported = from_settings(file, {"max_batch_size": size, "max_batch_time": time_s}, {})
 
     assert imported == Imported(source=str(file), max_batch_rows=int(size), max_hold_s=0.5)
@@ -215,7 +213,6 @@ def test_the_environment_alone_counts() -> None:
 def test_model_settings_that_make_no_sense_are_refused(
     file: Path, held: Any, environment: Mapping[str, str], says: str
 ) -> None:
-    """The message names the file or the variable."""
     message = wrong(from_settings, file, held, environment)
 
     assert says in message
@@ -226,7 +223,6 @@ def test_model_settings_that_make_no_sense_are_refused(
     "content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"max_batch_size": ' + b"1" * 5000]
 )
 def test_a_file_that_is_not_json_is_refused(file: Path, content: bytes) -> None:
-    """Whatever the parser raises."""
     file.write_bytes(content)
 
     assert " is not JSON: " in wrong(read_model_settings, file, {})
@@ -234,7 +230,6 @@ def test_a_file_that_is_not_json_is_refused(file: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("read", [read_inference_service, lambda path: read_model_settings(path, {})])
 def test_a_file_that_is_not_there_is_another_matter(tmp_path: Path, read: Callable[[Path], object]) -> None:
-    """The error of the system, for the command to tell."""
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "nowhere")
     with pytest.raises(IsADirectoryError):
@@ -265,7 +260,6 @@ def sense_or_wrong_settings(read: Callable[[], Imported]) -> None:
 @settings(max_examples=40)  # YAML is slow
 @given(part=FIELDS, batcher=FIELDS | VALUES, other=VALUES)
 def test_any_document_is_read_or_refused(file: Path, part: Any, batcher: Any, other: Any) -> None:
-    """YAML of any shape."""
     service = inference_service(predictor={**part, "batcher": batcher}, transformer=other)
 
     sense_or_wrong_settings(lambda: from_service(file, other, service))
@@ -281,7 +275,6 @@ def test_any_document_is_read_or_refused(file: Path, part: Any, batcher: Any, ot
 @example(content=b"!!timestamp x")
 @example(content=b"0x_")
 def test_any_bytes_are_read_or_refused(file: Path, content: bytes) -> None:
-    """As either kind of file."""
     file.write_bytes(content)
 
     sense_or_wrong_settings(lambda: read_inference_service(file))
@@ -292,7 +285,6 @@ def test_any_bytes_are_read_or_refused(file: Path, content: bytes) -> None:
 def test_any_model_settings_are_read_or_refused(
     file: Path, said: Any, size: str | None, time_s: str | None
 ) -> None:
-    """JSON of any shape, and any environment."""
     environment = {name: value for name, value in ((SIZE, size), (TIME, time_s)) if value is not None}
     file.write_text(json.dumps(as_json(said)))
 

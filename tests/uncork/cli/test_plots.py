@@ -22,7 +22,6 @@ def drawn(comparisons: list[Comparison], folder: Path, matrix: str | None = None
 
 @pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_the_ending_says_the_format(tmp_path: Path, ending: str, begins: bytes) -> None:
-    """The command writes each of them."""
     target = tmp_path / f"picture.{ending}"
     arguments = [
         "--load",
@@ -54,7 +53,6 @@ def test_a_goal_is_drawn_where_it_is_in_sight(tmp_path: Path, goal_ms: float, sh
 
 
 def test_a_closed_loop_is_drawn_against_clients(tmp_path: Path) -> None:
-    """The numbers of clients are on the axis."""
     cells = [Cell(intercept_ms=5, slope_ms=0.1, clients=count) for count in (3, 70)]
     text = drawn([comparison(cell, cork=10) for cell in cells], tmp_path)
 
@@ -65,7 +63,6 @@ def test_a_closed_loop_is_drawn_against_clients(tmp_path: Path) -> None:
 def test_a_matrix_has_a_panel_for_each_model_and_number_of_workers(
     tmp_path: Path, matrix: str, axis: str
 ) -> None:
-    """Each says which."""
     cells = [
         Cell(intercept_ms=intercept, slope_ms=0.1, workers=workers, load=0.5)
         for intercept in (1, 5)
@@ -80,7 +77,6 @@ def test_a_matrix_has_a_panel_for_each_model_and_number_of_workers(
 
 
 def test_what_was_not_seen_is_left_out(tmp_path: Path) -> None:
-    """A picture without a single number can be drawn too."""
     cell = Cell(intercept_ms=5, slope_ms=0.1, load=0.5)
     nothing = [compared(cell, {"none": [measured(mean_ms=NAN)]}, base="none")]
 

@@ -121,7 +121,6 @@ def test_a_batcher_moves_over(tmp_path: Path) -> None:
 
 
 def test_model_settings_move_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file comes before the environment, and options before both."""
     monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_SIZE", "7")
     monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_TIME", "0.1")
     file = model_settings(tmp_path, {"max_batch_size": 9})
@@ -190,12 +189,10 @@ def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: s
     ],
 )
 def test_wrong_usage_is_told(arguments: list[str], says: str) -> None:
-    """By the name of the option, with what it was."""
     assert says in refused(*arguments)
 
 
 def test_a_wrong_import_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the file and its field, or by the variable."""
     service = inference_service(tmp_path, {"batcher": {"maxLatency": "soon"}})
     settings = model_settings(tmp_path, {"max_batch_size": 2.5})
 

@@ -92,7 +92,6 @@ def test_each_load_gets_a_table_with_ratios_to_release_when_free() -> None:
 
 
 def test_one_seed_has_no_interval() -> None:
-    """A ratio without its interval, in a closed loop that of throughput alone."""
     result = run("--clients", "4", "--policy", "fixed:0,none", "--seeds", 1, *SMALL)
 
     assert result.exit_code == 0, result.output
@@ -103,7 +102,6 @@ def test_one_seed_has_no_interval() -> None:
 
 
 def test_nothing_but_text_goes_into_a_pipe(tmp_path: Path) -> None:
-    """No colours, no progress, and no name cut off or read as markup."""
     trace = tmp_path / ("[bold]" + "a" * 200)
     trace.write_text("0\n0.01\n0.02\n")
     result = run("--arrivals", f"replay:{trace}", "--policy", "fixed:0", "--seeds", 1, *SMALL)
@@ -115,7 +113,6 @@ def test_nothing_but_text_goes_into_a_pipe(tmp_path: Path) -> None:
 
 
 def test_json_has_every_figure_of_every_seed() -> None:
-    """Averages are those of the seeds, ratios have their intervals."""
     seen = figures("--load", "0.5", "--policy", "cork,fixed:0", "--seeds", 2, "--first-seed", 7)
 
     assert seen["seeds"] == [7, 8]
@@ -142,14 +139,12 @@ def test_json_goes_to_a_file_beside_the_table(tmp_path: Path) -> None:
 
 
 def test_the_first_policy_is_the_base_where_release_when_free_is_not_asked_for() -> None:
-    """Names come with commas or with the option again, and count once."""
     seen = figures("--load", "0.2", "--policy", "none, cork", "--policy", "cork", "--seeds", 1)
 
     assert (seen["base"], seen["policies"]) == ("none", ["none", "cork"])
 
 
 def test_the_options_of_a_closed_loop_reach_the_cell() -> None:
-    """As do those of the model."""
     (cell,) = figures(
         *("--clients", "3,3", "--round-trip-ms", 2, "--think-ms", 4, "--workers", 2, "--goal-ms", 200),
         *("--intercept-ms", 7, "--slope-ms", 0.5, "--noise", 0, "--max-batch-size", 8),
@@ -206,7 +201,6 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
 def test_wrong_usage_is_said_in_a_line_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, arguments: list[object], says: str
 ) -> None:
-    """The line names the option and what it takes."""
     message = refused(monkeypatch, *arguments)
 
     assert message.startswith("uncork simulate: ")
@@ -216,7 +210,6 @@ def test_wrong_usage_is_said_in_a_line_before_anything_runs(
 
 @pytest.mark.parametrize("option", ["--workers", "--seeds", "--max-batch-size", "--processes", "--requests"])
 def test_counts_begin_with_one(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
-    """None is no count."""
     assert option in refused(monkeypatch, option, "0")
 
 
@@ -241,7 +234,6 @@ def test_a_trace_that_cannot_be_replayed_is_refused(
 
 
 def test_a_picture_without_matplotlib_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The message says how to get it."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
     assert 'pip install "uncork[loadtest]"' in refused(monkeypatch, "--plot", tmp_path / "a.png")
@@ -257,7 +249,6 @@ def test_a_pool_that_breaks_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_interrupt_ends_it_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is printed."""
     monkeypatch.setattr(command, "run_cells", raising(KeyboardInterrupt()))
     result = run()
 

@@ -22,7 +22,6 @@ from uncork.cli.sizes import read_size
     ],
 )
 def test_sizes_are_read(text: str, size: int) -> None:
-    """Bytes, or a unit of either kind."""
     assert read_size(text) == size
 
 
@@ -30,12 +29,10 @@ def test_sizes_are_read(text: str, size: int) -> None:
     "text", ["", "MB", "-1", "0", "0.1", "1.5.2", "2 gigabytes", "1e9", "iB", "5iB", "nan"]
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
-    """With what is accepted."""
     with pytest.raises(ValueError, match=r"is not a size: give bytes above 0, or a number with a unit"):
         read_size(text)
 
 
 @given(st.integers(1, 10**14))
 def test_bytes_are_what_they_say(size: int) -> None:
-    """Without a unit nothing is rounded."""
     assert read_size(str(size)) == size

@@ -48,7 +48,6 @@ def console(*, terminal: bool) -> Console:
 
 
 def test_a_line_says_what_each_does_and_for_how_long() -> None:
-    """Of those that are ready, only how many they are."""
     clock, workers = Clock(), Workers()
     progress = StartupProgress(workers, 3, console=console(terminal=True), clock=clock)
     clock.now += 4

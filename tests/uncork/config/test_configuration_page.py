@@ -67,20 +67,17 @@ def default_of(argument: str) -> str:
 
 @pytest.mark.parametrize("line", list(rows()))
 def test_every_setting_is_on_the_page(line: str) -> None:
-    """As the code has it."""
     begins = " | ".join(line.split(" | ")[:3]) if "UNCORK_API_" in line else line
     assert any(have.startswith(begins) for have in PAGE.splitlines()), f"the page lacks\n{line}"
 
 
 def test_the_page_has_no_other_settings() -> None:
-    """What is gone from the code is gone from the page."""
     expected = {line.split(" | ")[0] for line in rows()}
     assert {line.split(" | ")[0] for line in PAGE.splitlines() if "| `UNCORK_" in line} == expected
 
 
 @pytest.mark.parametrize("number", range(sum(language == "toml" for language, _ in FENCED.findall(PAGE))))
 def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
-    """By the commands that they are for."""
     text = [content for language, content in FENCED.findall(PAGE) if language == "toml"][number]
     file = tmp_path / "uncork.toml"
     file.write_text(text)
@@ -92,7 +89,6 @@ def test_its_files_can_be_read(number: int, tmp_path: Path) -> None:
 
 
 def test_its_variables_can_be_read() -> None:
-    """Those that it gives as examples."""
     variables = dict(re.findall(r"^(UNCORK_\w+)=(\S+)$", PAGE, re.MULTILINE))
 
     found = read_environment({name: text.strip("'\"") for name, text in variables.items()}, "serve", COMMANDS)

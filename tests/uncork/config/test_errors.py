@@ -75,7 +75,6 @@ from uncork.config.file import read_file
     ],
 )
 def test_wrong_files_are_told(text: str, says: str, tmp_path: Path) -> None:
-    """With file and key."""
     file = tmp_path / "uncork.toml"
     file.write_text(text)
     command = "serve"
@@ -89,7 +88,6 @@ def test_wrong_files_are_told(text: str, says: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
-    """Also one that the environment names, and one that is no text."""
     nowhere = tmp_path / "nowhere.toml"
     told = f"uncork serve: --config: {nowhere}: No such file or directory\n"
     assert refused("serve", "--config", nowhere) == told
@@ -147,7 +145,6 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_variables_are_told(command: str, variable: str, text: str, says: str) -> None:
-    """By their names."""
     told = refused(command, environment={variable: text})
 
     assert told.startswith(f"uncork {command}: {variable}{says}")
@@ -189,7 +186,6 @@ def complaint(read: Callable[[], object]) -> str | None:
 def test_whatever_a_file_says_it_is_read_or_refused(
     text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With the name of the file."""
     file = tmp_path_factory.getbasetemp() / "any.toml"
     file.write_text(text, encoding="utf-8", errors="replace")
 
@@ -199,7 +195,6 @@ def test_whatever_a_file_says_it_is_read_or_refused(
 
 @given(environment=st.dictionaries(VARIABLES, st.text()))
 def test_whatever_the_environment_says_it_is_read_or_refused(environment: dict[str, str]) -> None:
-    """With the name of the variable."""
     told = complaint(lambda: read_environment(environment, "serve", COMMANDS))
 
     assert told is None or told.startswith(tuple(environment))

@@ -68,7 +68,6 @@ def test_every_argument_can_stand_in_file_and_environment(argument: str, tmp_pat
 
 
 def test_arguments_of_apis_have_samples() -> None:
-    """A new setting belongs on the list here, and in the documentation."""
     assert (*SAMPLES,) == ARGUMENTS == ("route", *ApiSettings.__struct_fields__)
 
 
@@ -106,7 +105,6 @@ def test_the_order_of_the_places(argument: str, tmp_path: Path) -> None:
     )
 )
 def test_a_variable_says_what_the_file_would(cost: float | str) -> None:
-    """Numbers as they are, texts with quotes or without."""
     texts = [cost, f'"{cost}"'] if isinstance(cost, str) else [repr(cost)]
     for text in texts:
         [(_, found)] = read_environment({"UNCORK_API_A_B_COST": text}, "serve", COMMANDS).overrides
@@ -114,7 +112,6 @@ def test_a_variable_says_what_the_file_would(cost: float | str) -> None:
 
 
 def test_what_is_streamed_stays_so() -> None:
-    """One by one and once, whatever is said."""
     stream = described("predict", streams=True, settings=ApiSettings(policy="none"))
     overrides = [
         Override(argument="policy", value="cork"),
@@ -173,7 +170,6 @@ def test_an_example_without_the_cost_in_force_is_not_shown(cost: str, shown: boo
     ],
 )
 def test_what_the_service_does_not_bear_is_told_with_its_place(override: Override, says: str) -> None:
-    """Beside what is fine."""
     fine = Override(api="predict", argument="timeout", value=5, source="UNCORK_API_PREDICT_TIMEOUT")
     with pytest.raises(DefinitionError) as caught:
         apply_overrides(service(), [fine, override])

@@ -57,7 +57,6 @@ def said(options: Any, name: str) -> Any:
 
 @pytest.mark.parametrize(("command", "name"), EVERY)
 def test_every_option_can_stand_in_the_file(command: str, name: str, tmp_path: Path) -> None:
-    """At its top with underscores, in the table of the command with hyphens."""
     value = sample(command, name)
     file = tmp_path / "uncork.toml"
     for text, key in (
@@ -73,7 +72,6 @@ def test_every_option_can_stand_in_the_file(command: str, name: str, tmp_path: P
 
 @pytest.mark.parametrize(("command", "name"), EVERY)
 def test_every_option_can_stand_in_the_environment(command: str, name: str) -> None:
-    """In capitals behind UNCORK_."""
     value, variable = sample(command, name), variable_of(name)
     options = options_of(command, environment={variable: in_environment(value)})
 
@@ -112,7 +110,6 @@ def test_the_command_line_comes_before_the_environment_before_the_file(
 
 
 def test_the_file_of_the_command_line_comes_before_that_of_the_environment(tmp_path: Path) -> None:
-    """Only one is read."""
     for name, workers in (("a", 2), ("b", 3)):
         (tmp_path / name).write_text(f"workers = {workers}")
     options = options_of(
@@ -123,7 +120,6 @@ def test_the_file_of_the_command_line_comes_before_that_of_the_environment(tmp_p
 
 
 def test_lists_and_flags(tmp_path: Path) -> None:
-    """A list is replaced as a whole, and a flag can be turned off."""
     file = tmp_path / "uncork.toml"
     file.write_text('urls = ["http://a", "http://b"]\nretry = false\nkey-header = ["x-a"]')
 

@@ -61,7 +61,6 @@ def reload_with(outcome: Outcome) -> Result:
 
 
 def test_a_reload_is_told() -> None:
-    """On the terminal, and by the exit code."""
     result = reload_with(Outcome(0, "reloaded after 1.2 s"))
     assert (result.exit_code, result.stdout, result.stderr) == (0, "reloaded after 1.2 s\n", "")
 
@@ -75,7 +74,6 @@ def test_a_reload_that_fails_is_told(code: int) -> None:
 
 
 def test_no_server_is_wrong_usage() -> None:
-    """There is nothing to reload."""
     result = CliRunner().invoke(app, ["reload", "--port", str(PORT)])
     assert result.exit_code == 2
     assert "no server of this user listens on port 4711" in result.stderr
@@ -95,7 +93,6 @@ async def test_who_leaves_does_not_wish_it_any_more(folder: Path) -> None:
 
 
 async def test_a_server_that_ends_meanwhile_is_told() -> None:
-    """Whoever waits does not wait for ever."""
     wishes = Wishes(Outcome(0, "done"))
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(listening(PORT, wishes))
@@ -105,7 +102,6 @@ async def test_a_server_that_ends_meanwhile_is_told() -> None:
 
 
 async def test_other_wishes_are_refused(folder: Path) -> None:
-    """Whatever they are."""
     async with listening(PORT, Wishes(Outcome(0, "done"))):
         reader, writer = await asyncio.open_unix_connection(str(folder / f"{PORT}.sock"))
         writer.write(b"stop\n")

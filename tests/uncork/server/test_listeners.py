@@ -33,7 +33,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_address_says_how_to_come_in(certificate: Path) -> None:
-    """By the scheme, and the port that was free."""
     with open_listeners(PLAIN) as listeners:
         assert listeners.url == listeners.admin_url == f"http://127.0.0.1:{listeners.public.getsockname()[1]}"
         assert listeners.keys is None
@@ -98,7 +97,6 @@ def test_one_port_cannot_have_two_listeners(host: str, admin_host: str) -> None:
 
 
 def test_one_port_can_have_listeners_on_different_addresses() -> None:
-    """Of which neither stands for the other."""
     port = free_port()
     options = replace(PLAIN, host="127.0.0.2", port=port, admin_port=port)
     with open_listeners(options) as listeners:
@@ -141,13 +139,11 @@ def test_a_system_that_hides_who_listens_is_no_obstacle(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
 def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
-    """Also where that of the socket stands for all there are."""
     with open_listeners(replace(PLAIN, host=host)) as listeners:
         assert listeners.url == f"http://{shown}:{listeners.port}"
 
 
 def test_a_host_that_is_none_is_told() -> None:
-    """By its name."""
     with (
         pytest.raises(OSError, match="cannot listen on 'no such host'"),
         open_listeners(replace(PLAIN, host="no such host")),
@@ -169,13 +165,11 @@ def test_a_host_that_is_none_is_told() -> None:
 def test_files_that_are_not_what_they_should_be_are_wrong_usage(
     wrong: dict[str, Path], complaint: str
 ) -> None:
-    """The message names the option."""
     with pytest.raises(WrongUsage, match=complaint), open_listeners(replace(PLAIN, **wrong)):  # type: ignore[arg-type]
         pass
 
 
 def test_a_key_with_a_password_is_refused_rather_than_asked_for(tmp_path: Path) -> None:
-    """A server has nobody at its terminal."""
     from cryptography.hazmat.primitives.serialization import (
         BestAvailableEncryption,
         Encoding,
@@ -197,7 +191,6 @@ def test_a_key_with_a_password_is_refused_rather_than_asked_for(tmp_path: Path) 
 
 
 def test_authorities_must_be_certificates(certificate: Path) -> None:
-    """Not anything."""
     with (
         pytest.raises(WrongUsage, match="--tls-client-ca must be a PEM file"),
         open_listeners(replace(PLAIN, tls_cert=certificate, tls_client_ca=Path(__file__))),

@@ -30,7 +30,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_a_folder_is_this_processs_alone(temporary: Path) -> None:
-    """While the block runs."""
     with own_folder() as one, own_folder() as another:
         assert one != another
         assert is_private(one)
@@ -55,7 +54,6 @@ def test_what_a_killed_process_left_is_removed(temporary: Path) -> None:
 
 
 def test_a_folder_that_others_can_look_into_is_not_private(temporary: Path) -> None:
-    """Nor is a link, a file, or what is not there."""
     shared, link, file = temporary / "shared", temporary / "link", temporary / "file"
     make_private(temporary / "own")
     make_private(temporary / "own")

@@ -54,7 +54,6 @@ def test_what_cannot_be_had_is_an_error_if_it_is_wanted(
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a command that can be pasted."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(WrongUsage, match=r"pip install 'uncork\[otel\]'"), tracing(True, {}):
         pass
@@ -86,7 +85,6 @@ class _Handler(BaseHTTPRequestHandler):
 def test_spans_are_sent_at_the_end_at_the_latest(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By OTLP over HTTP, as the environment says."""
     caplog.set_level(logging.ERROR)
     with Collector() as collector:
         serving = threading.Thread(target=collector.serve_forever)

@@ -116,7 +116,6 @@ def test_a_request_is_answered(digits: Client) -> None:
 
 
 def test_requests_that_are_sent_together_share_a_batch(digits: Client) -> None:
-    """Each has its own answer, in order."""
     replies = digits.post_all("/predict", json=[[n, n] for n in range(60)])
 
     assert [reply.json() for reply in replies] == [2 * n for n in range(60)]
@@ -126,7 +125,6 @@ def test_requests_that_are_sent_together_share_a_batch(digits: Client) -> None:
 
 
 def test_async_handlers(digits: Client) -> None:
-    """They share batches as others do."""
     replies = digits.post_all("/later", json=["a", "b"])
 
     assert [(reply.json(), reply.headers["x-batch-size"]) for reply in replies] == [("a", "2"), ("b", "2")]
@@ -144,7 +142,6 @@ def test_batches_obey_the_limits_of_the_api() -> None:
 
 
 def test_threads_share_batches(digits: Client) -> None:
-    """As clients of their own do."""
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda n: digits.post("/held", json=n), range(8)))
 
@@ -164,7 +161,6 @@ def test_setup_and_teardown_are_called_once() -> None:
 
 
 def test_a_bad_request_fails_alone(digits: Client) -> None:
-    """Its neighbours have their answers, out of the same batch."""
     good, bad, good_too = digits.post_all("/predict", json=[[1, 2], [3, "x"], [5, 6]])
 
     assert (good.json(), good_too.json()) == (3, 11)
@@ -176,12 +172,10 @@ def test_a_bad_request_fails_alone(digits: Client) -> None:
     [("POST", "/nowhere", 404), ("GET", "/predict", 405), ("HEAD", "/livez", 200)],
 )
 def test_what_is_no_request_to_an_api(digits: Client, method: str, path: str, status: int) -> None:
-    """Is answered as by a server."""
     assert digits.request(method, path).status_code == status
 
 
 def test_other_routes_are_there(digits: Client) -> None:
-    """Health, metrics, and the protocols of others."""
     rows = [[1, 2], [3, 4]]
     tensor = {"name": "x", "shape": [2, 2], "datatype": "FP32", "data": rows}
     v1 = digits.post("/v1/models/digits:predict", json={"instances": rows})
@@ -195,7 +189,6 @@ def test_other_routes_are_there(digits: Client) -> None:
 
 
 def test_bodies_of_any_kind_are_sent(digits: Client) -> None:
-    """As bytes with a content type, and in pieces."""
     headers = {"content-type": "application/json"}
     as_bytes = digits.post_all("/echo", content=[b"1", b'"two"'], headers=headers)
     in_pieces = digits.post("/echo", content=iter([b'"' + b"x" * 100_000, b'y"']), headers=headers)
@@ -216,14 +209,12 @@ def test_what_is_refused_before_it_is_read(digits: Client) -> None:
 
 
 def test_connections_are_kept_while_they_can_be_used(digits: Client) -> None:
-    """Not those that either side has closed."""
     for _ in range(3):
         assert digits.get("/livez", headers={"connection": "close"}).status_code == 200
         assert digits.get("/livez").status_code == 200
 
 
 def test_what_a_handler_raises_is_raised_by_the_request(digits: Client) -> None:
-    """With the handler in the traceback, each time."""
     for _ in range(2):
         with pytest.raises(KeyError, match="the culprit") as caught:
             digits.post("/echo", json="raise")
@@ -237,7 +228,6 @@ def test_what_a_handler_raises_is_raised_by_the_request(digits: Client) -> None:
 
 
 def test_a_batch_that_fails_as_a_whole_has_one_traceback() -> None:
-    """Though each of its requests raises the same error."""
     with client(Digits, idempotent=False) as c, pytest.raises(KeyError, match="the culprit") as caught:
         c.post_all("/echo", json=["raise", "b", "c"])
 
@@ -246,7 +236,6 @@ def test_a_batch_that_fails_as_a_whole_has_one_traceback() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/models/digits.echo:predict", "/echo"])
 def test_it_is_raised_whatever_the_protocol(digits: Client, path: str) -> None:
-    """The answers of all have the id."""
     with pytest.raises(KeyError, match="the culprit"):
         digits.post(path, json={"instances": ["raise"]} if "v1" in path else "raise")
 
@@ -281,7 +270,6 @@ def test_what_is_raised_has_a_hint() -> None:
 
 
 def test_wrong_results_are_raised_too(digits: Client) -> None:
-    """What is wrong with them is not only in the log."""
     with pytest.raises(Exception, match="the handler returned 0 results for 1 row"):
         digits.post("/echo", json="short")
 
@@ -418,7 +406,6 @@ async def test_a_service_that_cannot_be_run(service: Any, error: type[Exception]
 
 
 def test_setup_is_in_the_traceback() -> None:
-    """The author wants to see the line."""
     with pytest.raises(FileNotFoundError) as caught, client(Broken):
         pass
 
@@ -426,7 +413,6 @@ def test_setup_is_in_the_traceback() -> None:
 
 
 def test_wrong_overrides() -> None:
-    """Both the name and the value are checked."""
     with pytest.raises(TypeError, match="no argument 'batch_size'; apis can be given other mb_max_latency, "):
         client(Digits, batch_size=3).__enter__()  # type: ignore[call-arg]
     with pytest.raises(DefinitionError, match="api 'predict': timeout must be a number of seconds above 0"):
@@ -465,8 +451,6 @@ async def test_a_task_that_is_cancelled_leaves_the_queue() -> None:
 
 
 async def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
-    """Those that are sent together with it are answered."""
-
     async def broken() -> AsyncIterator[bytes]:
         yield b"1"
         raise ValueError("the body ends here")
@@ -492,8 +476,6 @@ def test_uvloop() -> None:
 
 
 async def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
-    """Those that are sent together arrive when all are whole."""
-
     async def slow() -> AsyncIterator[bytes]:
         for piece in (b'"', b"slow", b'"'):
             await asyncio.sleep(0)
@@ -518,7 +500,6 @@ class PlainUnittest(unittest.TestCase):
         self.client = self.enterContext(client(Digits))
 
     def test_predict(self) -> None:
-        """As above."""
         assert self.client.post("/predict", json=[1, 2]).json() == 3
 
 
@@ -565,7 +546,6 @@ def test_a_stream_that_fails_raises_what_the_handler_raised() -> None:
 
 
 async def test_an_asynchronous_client_streams() -> None:
-    """It reads pieces as they come, and what it leaves is closed."""
     async with async_client(Telling) as c:
         before = Telling.closed
         async with c.stream("POST", "/tell", json=5) as reply:

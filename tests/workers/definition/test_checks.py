@@ -74,8 +74,6 @@ def test_what_can_be_called_is_fine(members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("wrapper", [staticmethod, classmethod, property])
 def test_an_api_is_a_plain_method(wrapper: Any) -> None:
-    """Also if the other decorator is above @api and hides it."""
-
     def echo(self: Service, items: Any) -> Any: ...
 
     message = f"api 'echo': leave out @{wrapper.__name__}; an api is a plain method, def echo(self, rows)"
@@ -107,7 +105,6 @@ def test_helpers_may_be_static() -> None:
     ],
 )
 def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: str) -> None:
-    """The warning points at the line of the service."""
     with pytest.warns(UserWarning, match="^api 'echo': ") as caught:
 
         class Odd(Service):

@@ -85,7 +85,6 @@ def test_an_attribute_that_nothing_has_set(
 
 
 def test_a_hint_is_given_once() -> None:
-    """Also on an exception object that is raised again."""
     error = AttributeError("no model", name="model", obj=SERVICE)
 
     assert len(noted(SERVICE, error)) == 1

@@ -52,7 +52,6 @@ def test_a_file_is_loaded(project: Path, where: str) -> None:
 
 
 def test_a_file_is_loaded_by_its_absolute_path(project: Path) -> None:
-    """Also from another working directory, and with a colon in its name."""
     write(project, "with:colon/service.py", GOOD)
 
     assert load_service(f"{project}/with:colon/service.py:Echo").__name__ == "Echo"
@@ -66,7 +65,6 @@ def test_a_file_can_import_what_lies_beside_it(project: Path) -> None:
 
 
 def test_the_module_of_a_file_can_be_found_by_name(project: Path) -> None:
-    """Pickle and multiprocessing look classes up by module and name."""
     service = load_service(f"{write(project, 'findable.py', GOOD)}:Echo")
 
     assert sys.modules["findable"].__dict__["Echo"] is service
@@ -200,7 +198,6 @@ def test_a_name_that_is_nearly_there_is_told(project: Path, name: str, meant: st
 
 
 def test_a_file_without_any_service_is_refused(project: Path) -> None:
-    """The imported base class does not count."""
     write(project, "imports.py", "from uncork_workers.definition.service import Service")
 
     assert str(refusal("imports.py:Echo")) == "imports.py has no 'Echo'; it has no service at all"
@@ -234,7 +231,6 @@ def test_a_service_that_cannot_be_set_up_is_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("target", ["wrong.py:Echo", "wrong:Echo"])
 def test_a_definition_error_has_no_traceback(project: Path, target: str) -> None:
-    """Its message is sufficient."""
     write(project, "wrong.py", WRONG)
 
     error = refusal(target)

@@ -89,7 +89,6 @@ def test_every_argument_arrives_in_the_description() -> None:
 
 
 def test_the_method_stays_what_it_was() -> None:
-    """Tests of a service can call it directly."""
     assert Plain().predict([1]) == [1]
 
 

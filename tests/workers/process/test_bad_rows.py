@@ -103,7 +103,6 @@ REQUESTS = st.lists(
 def test_requests_of_several_rows_fail_as_a_whole_and_alone(
     requests: list[list[int]], limit_rows: int, data: st.DataObject
 ) -> None:
-    """Wherever the bad row is, and however calls are cut."""
     bad = data.draw(st.sets(st.sampled_from(range(len(requests))), min_size=1, max_size=4))
     for at in bad:
         requests[at][data.draw(st.integers(0, len(requests[at]) - 1))] = POISON
@@ -186,7 +185,6 @@ def test_a_request_alone_is_not_run_again(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_requests_that_cannot_be_merged_are_run_apart() -> None:
-    """Each is valid alone, so a wrong batch does not fail them."""
     bodies = [b"[1,2]", b"[1,2,3]", b"[4,5,6]", b"[]"]
     batch = Batch(batch=1, api="lengths", limit_rows=9, lengths=[5, 7, 7, 2], rows=[1] * 4)
 

@@ -79,7 +79,6 @@ def test_the_search_is_given_up_when_all_fail() -> None:
 
 
 def test_those_found_before_it_is_given_up_keep_their_reason() -> None:
-    """Of five that fail on one level, some are alone already."""
     run = Poisoned(*range(9))
 
     found = search(range(9), run)

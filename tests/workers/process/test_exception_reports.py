@@ -29,8 +29,6 @@ def line_of(function: Callable[[], object]) -> int:
 
 
 def test_it_says_what_was_raised_and_where() -> None:
-    """The line is in the service, also if a library that it calls raises."""
-
     def own() -> None:
         raise KeyError("nope")
 
@@ -44,7 +42,6 @@ def test_it_says_what_was_raised_and_where() -> None:
 
 
 def test_what_was_raised_after_the_handler_has_no_place() -> None:
-    """The result was wrong, so there is no line to show."""
     told = exception_report(WrongResult("the handler returned 1 result for 2 rows"))
 
     assert (told.error, told.place) == ("WrongResult", "")
@@ -81,7 +78,6 @@ class _Unspeakable(Exception):
     ],
 )
 def test_any_message_fits_into_a_frame(error: Exception, message: str) -> None:
-    """It is cut and can be encoded."""
     told = exception_report(error)
 
     assert told.message == message

@@ -136,7 +136,6 @@ def test_a_request_is_cut_by_what_it_costs(limit: int, calls: list[tuple[int, fl
 
 
 def test_what_was_not_run_costs_nothing() -> None:
-    """A rejected request does not count towards the cost of the call."""
     reply, answers = run([Request(b"[1,2]", 1, 30.0), Request(b"[1]", 1, 40.0), Request(b"[3,4]", 1, 2.5)])
 
     assert [status for status, _ in answers] == [200, 400, 200]
@@ -217,7 +216,6 @@ def test_the_handler_is_not_called_for_bad_requests_alone() -> None:
 
 
 def test_a_request_with_other_rows_than_counted_is_refused_alone() -> None:
-    """Its neighbours neither fail nor get each other's results."""
     _, answers = run([Request(b"[1,1],[2,2]", 1), Request(b"[3,3]")], limit_rows=1)
 
     assert answers[1] == (200, "[3,6]")
@@ -264,7 +262,6 @@ def test_every_failure_has_an_id_of_its_own() -> None:
 
 
 def test_every_call_that_worked_is_told() -> None:
-    """Before and after a failure, while the batch as a whole counts as failed."""
     service = Sums()
     requests = [Request(b"1"), Request(b"2"), Request(b"3"), Request(b'"raise"'), Request(b"5")]
 

@@ -44,7 +44,6 @@ def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
 
 
 def test_a_cancel_is_noticed_when_it_comes(ends: tuple[GatewayConnection, Gateway]) -> None:
-    """Not before, and not one for another batch."""
     link, gateway = ends
     gateway.send(BATCH)
     next(link.batches())

@@ -33,7 +33,6 @@ def test_a_line_says_when_who_and_what() -> None:
 
 
 def test_more_fields_are_beside() -> None:
-    """Empty fields are left out, and none replaces a standard field."""
     written = line(batch="x-7", rows=3, level="mine", nothing=None, empty="", batch_text=" [batch x-7]")
 
     assert (written["batch"], written["rows"], written["level"]) == ("x-7", 3, "warning")

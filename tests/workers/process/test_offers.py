@@ -138,7 +138,6 @@ def test_the_form_of_all_is_told_once() -> None:
 
 
 def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
-    """Some models reuse the memory of their output."""
     reply, answers = run("reused", [[2], [4], [6]], raw=[True] * 3, limit_rows=1)
 
     assert reply.forms == (TensorForm("FP64", ()),)
@@ -146,7 +145,6 @@ def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
 
 
 def test_what_is_no_array_is_json_for_those_who_want_it_raw() -> None:
-    """The form in the reply says so."""
     reply, answers = run("frame", [[1], [2, 3]], raw=[True, False])
 
     assert (reply.statuses, reply.forms) == ([200] * 2, (None,))

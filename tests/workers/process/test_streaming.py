@@ -108,7 +108,6 @@ def test_pieces_leave_as_they_are_yielded(to: str) -> None:
 
 @BOTH
 def test_a_generator_is_closed_when_nobody_waits_for_more(to: str) -> None:
-    """Its finally block runs, and no further piece is made."""
     outlet, service = Outlet(enough=2), Telling()
 
     reply, _ = run(to, b'["a", "b", "raise"]', outlet, service=service)

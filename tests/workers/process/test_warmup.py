@@ -49,7 +49,6 @@ def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
     ],
 )
 def test_sizes_double_up_to_the_limit(settings: dict[str, Any], sizes: list[int]) -> None:
-    """The limit is in rows, in cost or in bytes."""
     assert example(**settings).sizes() == sizes
 
 
@@ -134,7 +133,6 @@ def warmed_up(seconds: float, **overrides: Any) -> tuple[dict[str, Chunks], list
 
 
 def test_what_is_slow_once_does_not_count() -> None:
-    """The faster run of each size counts."""
     profile, calls = warmed_up(1000)
 
     assert profile == {
@@ -149,7 +147,6 @@ def test_what_is_slow_once_does_not_count() -> None:
     [(0.1, (1, 1)), (73.9, (1, 1)), (74, (2, 1)), (82, (2, 2)), (93.9, (2, 2)), (94, (4, 2))],
 )
 def test_a_size_that_would_not_end_in_time_is_not_begun(seconds: float, largest: tuple[int, int]) -> None:
-    """The smallest size always runs, and the APIs take turns."""
     profile, calls = warmed_up(seconds)
 
     assert (int(profile["first"][-1][0]), int(profile["second"][-1][0] / 3)) == largest

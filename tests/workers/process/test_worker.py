@@ -318,7 +318,6 @@ def test_bodies_must_add_up(place: Path) -> None:
 
 
 def test_a_gateway_that_is_not_there_is_no_error(place: Path) -> None:
-    """It was running when it started the worker."""
     assert main(["shout.py:Shout", "--socket", str(place / "s"), "--index", "0"]) == 0
 
 

@@ -13,7 +13,6 @@ PATIENCE_S = 10
 
 
 def test_a_change_is_seen_once(tmp_path: Path) -> None:
-    """Also if a file was replaced, but not if it was only read."""
     one, two = (str(tmp_path / name) for name in ("one.py", "two.py"))
     for file in (one, two):
         Path(file).write_text("old")
@@ -32,7 +31,6 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
-    """Some editors remove the old file first."""
     file = tmp_path / "one.py"
     file.write_text("old")
     watch = FileWatcher({str(file)})
@@ -88,7 +86,6 @@ async def next_change(changes: AsyncGenerator[list[str]], make: Callable[[], obj
 
 
 async def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
-    """Also in new folders, and changes during the caller's work."""
     one, two = tmp_path / "one.py", tmp_path / "sub" / "two.py"
     one.write_text("")
     files = {str(one)}

@@ -56,7 +56,6 @@ async def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
 async def test_a_worker_above_its_memory_is_replaced_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A successor that exceeds the limit before its first batch stays."""
     caplog.set_level(logging.INFO)
 
     async with crowd(tmp_path, workers=1) as on:
@@ -90,7 +89,6 @@ async def test_a_worker_below_its_memory_stays(tmp_path: Path) -> None:
 async def test_a_worker_goes_on_if_no_other_can_be_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next attempt follows after a delay."""
     now = 100.0
     async with crowd(tmp_path, workers=1) as on:
         old = (await ready(on, 1))[0]

@@ -131,8 +131,6 @@ async def test_killing_a_worker_that_does_not_run_does_nothing(tmp_path: Path) -
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize("turns", range(4))
 def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: int) -> None:
-    """Also while workers start, on both kinds of event loop."""
-
     async def scenario() -> None:
         async with crowd(tmp_path, workers=2) as all_of_them:
             for _ in range(turns):
@@ -147,7 +145,6 @@ def test_stopping_at_once_leaves_nobody_behind(tmp_path: Path, run: Run, turns: 
 
 
 async def test_workers_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By index, so a restarted worker gets the same GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
 
     async with crowd(tmp_path, workers=3, gpus=["5", "GPU-8932f937"]) as on:

@@ -92,7 +92,6 @@ async def test_new_workers_that_fail_leave_the_old_ones_in_force(
 
 
 async def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
-    """Either all new workers take over, or none."""
     picky = SERVICE + "\nimport sys\nif sys.argv[sys.argv.index('--index') + 1] == '1': raise OSError"
 
     async with crowd(tmp_path, workers=2) as on:
@@ -126,7 +125,6 @@ async def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -
 
 
 async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
-    """The pending restart is cancelled."""
     async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as on:
         for _ in range(2):
             await on.exits.get()
@@ -141,7 +139,6 @@ async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None
 
 
 async def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
-    """New workers are not left behind when the caller is cancelled."""
     slow = SERVICE.replace("def setup(self):", "def setup(self):\n        import time; time.sleep(600)")
 
     async with crowd(tmp_path, workers=2) as on:

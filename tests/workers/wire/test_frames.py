@@ -128,7 +128,6 @@ def wire(frames: Iterable[Frame]) -> bytes:
 
 @given(frames=st.lists(FRAMES, max_size=4), data=st.data())
 def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st.DataObject) -> None:
-    """Whatever pieces the bytes arrive in."""
     sent = wire(frames)
     cuts = data.draw(st.lists(st.integers(0, len(sent)), max_size=6).map(sorted))
     decoder = FrameDecoder()
@@ -163,7 +162,6 @@ def test_a_frame_is_given_with_its_last_byte(frame: Frame) -> None:
 
 
 def test_the_first_frames_are_given_although_a_later_one_is_broken() -> None:
-    """A worker's last messages before an invalid frame count."""
     decoder = FrameDecoder()
     given = decoder.feed(wire([Frame(Ready(), b"")]) + b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0")
 
@@ -188,7 +186,6 @@ def test_the_payload_is_the_bodies_end_to_end() -> None:
     ],
 )
 def test_lengths_are_limited_before_the_bytes_come(lengths: tuple[int, int], *, over: bool) -> None:
-    """The lengths alone are rejected, so no memory is allocated."""
     head = b"".join(length.to_bytes(4, "big") for length in lengths)
 
     if over:
@@ -218,7 +215,6 @@ def test_a_frame_that_the_other_side_would_refuse_is_not_made() -> None:
     ids=["nothing", "nil", "no tag", "unknown tag", "fields missing", "cut off", "too long", "wrong type"],
 )
 def test_what_is_not_a_known_header_is_refused(header: bytes) -> None:
-    """Also truncated ones, and fields of wrong types."""
     with pytest.raises(FrameError, match="not a header that is known here"):
         list(FrameDecoder().feed(framed(header)))
 

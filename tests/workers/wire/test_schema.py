@@ -40,7 +40,6 @@ WRONG_SETTINGS: list[tuple[str, object, str]] = [
     ],
 )
 def test_a_number_in_quotes_is_told_without_them(argument: str, value: str, told: str) -> None:
-    """The type is wrong but the intention clear."""
     wrong: dict[str, Any] = {argument: value}
 
     with pytest.raises(DefinitionError) as caught:
@@ -94,7 +93,6 @@ def test_a_wrong_setting_is_refused(argument: str, value: object, accepted: str)
     ],
 )
 def test_a_setting_within_its_range_is_accepted(right: dict[str, Any]) -> None:
-    """Including the ends of the ranges."""
     ApiSettings(**right).check("predict")
 
 
@@ -110,7 +108,6 @@ def test_a_setting_within_its_range_is_accepted(right: dict[str, Any]) -> None:
     ],
 )
 def test_only_rows_that_have_fields_are_weighed_by_one(kind: str, cost: float | str, *, fits: bool) -> None:
-    """Lists of numbers have no fields."""
     settings = ApiSettings(cost=cost)
     described = ApiDescription(name="predict", route="/predict", input={"kind": kind}, settings=settings)
 
@@ -134,7 +131,6 @@ def test_a_cost_survives_the_wire(cost: float | str | None) -> None:
 
 @pytest.mark.parametrize("route", ["/predict", "/a/b", "/v1", "/v3/x", "/dash", "/livez/x", "/a-b_c.d~e"])
 def test_a_path_of_its_own_is_a_route(route: str) -> None:
-    """Also one that starts like a reserved one."""
     check_route("predict", route)
 
 
@@ -166,7 +162,6 @@ def test_reserved_are_the_routes_of_the_design() -> None:
 
 
 def test_a_description_survives_the_wire_with_defaults() -> None:
-    """The gateway assumes the same defaults as the worker."""
     short = msgspec.msgpack.encode({"name": "a", "route": "/a", "input": {"kind": "json"}})
 
     description = msgspec.msgpack.decode(short, type=ApiDescription)

@@ -149,7 +149,6 @@ async def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
 
 
 async def test_a_proxy_has_it_too() -> None:
-    """With a model once a server has answered for it."""
     async with served(Model(doubles)) as url, proxy(url) as stage:
         for rows in ([1], [1, 2]):
             predictions(await stage.ask(rows_body(*rows), V1).reply())
@@ -164,7 +163,6 @@ async def test_a_proxy_has_it_too() -> None:
 
 
 async def test_a_proxy_with_an_admin_port_leaves_the_path_to_the_server_behind() -> None:
-    """Who has no key gets nothing of that server either."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, keys=KEYS, admin=True) as stage:
         for path in ("/dashboard", "/dashboard/files/view.js", EVENTS):

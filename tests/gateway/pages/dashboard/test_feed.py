@@ -92,7 +92,6 @@ async def leave(*viewers: AsyncIterator[bytes]) -> None:
 
 
 async def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second() -> None:
-    """Batches that ended in between, and no other."""
     gateway = Gateway()
     gateway.run(3)
     viewer = Feed(gateway).frames()
@@ -110,7 +109,6 @@ async def test_a_viewer_gets_the_past_at_once_and_then_what_is_new_every_second(
 
 
 async def test_nothing_is_made_when_nobody_looks() -> None:
-    """Neither before the first viewer nor after the last, and no task is left."""
     gateway = Gateway()
     feed = Feed(gateway)
     await asyncio.sleep(10)
@@ -173,7 +171,6 @@ async def test_many_batches_are_thinned_for_each_api() -> None:
 
 
 async def test_the_past_is_thinned_too() -> None:
-    """A viewer who comes late does not get all that is remembered."""
     gateway = Gateway()
     gateway.run(2000)
     viewer = Feed(gateway).frames()
@@ -234,7 +231,6 @@ async def test_an_event_that_cannot_be_made_is_missed(caplog: pytest.LogCaptureF
 
 
 async def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> None:
-    """A shutdown waits for its viewers to end."""
     gateway = Gateway()
     feed = Feed(gateway)
     viewer = feed.frames()
@@ -245,7 +241,6 @@ async def test_a_feed_whose_last_event_cannot_be_made_ends_all_the_same() -> Non
 
 
 def test_closing_costs_nothing_when_nobody_looks() -> None:
-    """Nothing is made for nobody."""
     gateway = Gateway()
     Feed(gateway).close()
     assert gateway.asked == 0

@@ -54,7 +54,6 @@ class Flowers(Service):
 
 
 def test_it_is_valid_and_says_what_the_apis_take() -> None:
-    """One row or many for arrays, media types, the words of the handler."""
     document = document_of(describe_service(Flowers), version="7")
     validate(document)
 
@@ -87,7 +86,6 @@ def test_it_is_valid_and_says_what_the_apis_take() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 408, 413, 414, 415, 431, 500, 502, 503, 504])
 def test_it_says_what_errors_look_like(status: int) -> None:
-    """As problem documents, each that a client can meet."""
     responses = document_of(describe_service(Flowers), version="1")["paths"]["/anything"]["post"]["responses"]
 
     schema = responses[str(status)]["content"]["application/problem+json"]["schema"]
@@ -242,7 +240,6 @@ def test_models_of_other_protocols_have_one_path_with_an_example_for_each() -> N
 
 
 async def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> None:
-    """With the outputs that are known by now."""
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=describe_service(Flowers))
         await on.echo(worker, "/anything", 7)
@@ -259,8 +256,6 @@ async def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> 
 
 
 def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
-    """No paths, no tags."""
-
     class Files(Service):
         """Files only."""
 
@@ -277,7 +272,6 @@ def test_a_service_that_no_protocol_can_call_has_no_models() -> None:
 
 @pytest.mark.parametrize("wants_keys", [False, True])
 def test_it_says_whether_a_key_is_wanted(wants_keys: bool) -> None:
-    """In one of two headers."""
     document = document_of(describe_service(Flowers), version="1", wants_keys=wants_keys)
     validate(document)
 
@@ -307,7 +301,6 @@ def test_definitions_of_a_schema_become_components() -> None:
 
 
 async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> None:
-    """Before that nobody knows."""
     async with gateway(tmp_path) as on:
         assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
         worker = await on.connect()

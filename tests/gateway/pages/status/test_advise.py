@@ -107,13 +107,11 @@ def told(made: Figures, names: Names = SERVICE) -> dict[str, str]:
 
 
 def test_every_code_has_a_case() -> None:
-    """Codes are what programs rely on."""
     assert tuple(CASES) == tuple(code for code in CASES if code in CODES)
     assert set(CASES) == set(CODES)
 
 
 def test_the_page_lists_every_code() -> None:
-    """In the order in which they are given."""
     page = (Path(__file__).parents[4] / "docs/status.md").read_text()
     section = page.partition("## What should I set?")[2].partition("## ")[0]
 
@@ -122,21 +120,18 @@ def test_the_page_lists_every_code() -> None:
 
 @pytest.mark.parametrize("code", CASES)
 def test_the_advice_names_cause_and_cure(code: str) -> None:
-    """With the numbers, and the settings as users know them."""
     made, text = CASES[code]
 
     assert told(made)[code] == text
 
 
 def test_an_idle_api_needs_no_advice() -> None:
-    """Nor does one that has just the right load, or of which little is known."""
     assert told(figures()) == {}
     assert told(figures(lately=recent(batches=30, each=6, rate=200))) == {}
     assert told(figures(stats(CAP_4), recent(batches=4, each=4, reason="full", rate=900))) == {}
 
 
 def test_a_cap_that_gains_nothing_is_left_alone() -> None:
-    """Each row costs as much as the first, or the goal allows no more."""
     full = FULL._replace(estimate=BY_ROWS)
 
     assert "raise_cap" not in told(figures(stats(CAP_4), full))
@@ -144,7 +139,6 @@ def test_a_cap_that_gains_nothing_is_left_alone() -> None:
 
 
 def test_refusals_ask_for_workers() -> None:
-    """The share of them is what hurts."""
     made = figures(lately=recent(batches=10, each=32, sheds={"deadline": 80}, rate=900))
 
     assert told(made)["add_workers"] == (
@@ -183,19 +177,16 @@ def test_a_queue_that_is_full_for_want_of_workers_is_not_to_grow() -> None:
 
 
 def test_a_pool_of_connections_is_no_closed_loop() -> None:
-    """Few of them wait at a time."""
     pooled = stats(returning_share=1.0, clients=56)
 
     assert "closed_loop" not in told(figures(pooled, recent(batches=30, each=3, rate=200)))
 
 
 def test_what_streams_cannot_be_merged() -> None:
-    """So its policy is no mistake."""
     assert told(figures(stats({"policy": "none"}, limit_rows=1), streams=True)) == {}
 
 
 def test_a_proxy_is_advised_in_its_own_words() -> None:
-    """Its options, and what it has in place of workers."""
     advice = told(figures(stats(CAP_4), recent(batches=30, each=4, reason="full", rate=900)), PROXY)
     assert "raise --max-batch-size" in advice["raise_cap"]
     assert advice["add_workers"].endswith("calls at a time (another server, or a higher --concurrency)")

@@ -22,7 +22,6 @@ from uncork_gateway.telemetry.recent import Recent
 
 
 def test_an_idle_api() -> None:
-    """It says so, and that nothing is wrong."""
     made = figures()
 
     assert sentence(made, SERVICE) == (
@@ -54,7 +53,6 @@ def test_few_requests_say_nothing(lately: Recent, says: str) -> None:
 
 
 def test_a_busy_api() -> None:
-    """Traffic, where time goes, batch time, balance, and what limits."""
     made = figures(lately=recent(batches=1000, each=6, reason="not_worth_waiting", ran_s=0.022, took_s=0.025))
 
     assert sentence(made, SERVICE) == (
@@ -76,7 +74,6 @@ def test_an_api_whose_every_answer_is_an_error() -> None:
 
 
 def test_an_api_that_refuses() -> None:
-    """The same for what was refused, or was wrong."""
     made = figures(lately=recent(batches=30, sheds={"deadline": 70}, statuses={422: 100}, rate=900))
 
     assert sentence(made, SERVICE).startswith("70 of 100 requests were refused. In the last 30 s, 900 rows/s")
@@ -84,7 +81,6 @@ def test_an_api_that_refuses() -> None:
 
 
 def test_one_request_is_one() -> None:
-    """Not several."""
     refused = figures(stats(queued_requests=1), recent(sheds={"no_worker": 1}))
     assert sentence(refused, SERVICE).startswith(
         "1 of 1 request was refused. 1 request in the last 30 s: too"
@@ -96,7 +92,6 @@ def test_one_request_is_one() -> None:
 
 
 def test_requests_that_wait_and_are_not_answered() -> None:
-    """As where a batch hangs."""
     running = RUNNING._replace(requests=2)
     made = figures(stats(queued_requests=3), doing=work(1, running=[running]))
 
@@ -129,7 +124,6 @@ def test_what_is_promised_is_not_far_from_what_was_seen() -> None:
 def test_how_long_a_batch_takes(
     estimate: Estimate | None, known: tuple[float, float] | None, says: str
 ) -> None:
-    """Only what is known, and what makes a difference."""
     assert f" {says}" in sentence(figures(stats(known_rows=known), recent(estimate=estimate)), SERVICE)
 
 
@@ -167,12 +161,10 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
     ids=["no worker", "one busy", "all busy", "window", "returns", "nothing"],
 )
 def test_what_is_waited_for(doing: Any, changes: dict[str, Any], says: str) -> None:
-    """A worker, a moment, or nothing."""
     assert waits_for(figures(stats(**HELD, **changes), doing=doing, trouble=TROUBLE), SERVICE) == says
 
 
 def test_a_proxy_has_other_names() -> None:
-    """It has calls, where a service has workers."""
     made = figures(stats(**HELD), doing=work(2, running=[RUNNING, RUNNING]))
 
     says = (
@@ -184,7 +176,6 @@ def test_a_proxy_has_other_names() -> None:
 
 @pytest.mark.parametrize("reason", RELEASES)
 def test_every_reason_of_a_release_has_words(reason: str) -> None:
-    """Of its own."""
     told = {one: why_this_size(figures(lately=recent(batches=30, reason=one)), SERVICE) for one in RELEASES}
 
     assert "100 % because" in told[reason]
@@ -213,7 +204,6 @@ def test_every_reason_of_a_release_has_words(reason: str) -> None:
     ],
 )
 def test_why_a_request_was_refused(reason: str, says: str) -> None:
-    """With the numbers that made it so."""
     made = figures(lately=recent(batches=60, sheds={reason: 40}, rate=900))
 
     assert why_refused(made, SERVICE) == f"40 of 100 requests (40 %) were refused with {says}"
@@ -290,7 +280,6 @@ def test_policy_none_under_load_holds_nothing() -> None:
 
 @given(made=any_figures(), names=st.sampled_from([SERVICE, PROXY]))
 def test_whatever_the_figures_the_words_can_be_read(made: Figures, names: Names) -> None:
-    """Nothing raises, no number is none, and sentences are sentences."""
     advice = advise(made, names)
     sentences = [sentence(made, names), why_this_size(made, names), why_refused(made, names)]
     texts = [*filter(None, sentences), waits_for(made, names), *(one.text for one in advice)]

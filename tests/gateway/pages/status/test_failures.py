@@ -52,7 +52,6 @@ def test_the_message_is_told_to_operators_only() -> None:
 
 
 def test_a_batch_that_was_saved_is_no_failure() -> None:
-    """Each of its requests was answered alone."""
     told = Told()
     told.raised(requests=0)
 
@@ -60,7 +59,6 @@ def test_a_batch_that_was_saved_is_no_failure() -> None:
 
 
 def test_few_kinds_are_kept() -> None:
-    """The one that was raised longest ago goes first."""
     told = Told()
     for line in range(100):
         told.raised(place=f"a.py:{line}")

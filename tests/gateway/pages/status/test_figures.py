@@ -38,7 +38,6 @@ def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
-    """No capacity, no balance, and nothing fails."""
     made = figures(stats(known_rows=None, smallest_rows=0.0), recent(batches=30, rate=10, estimate=None))
 
     assert (made.capacity, made.balanced_rows, made.is_overloaded) == (None, None, False)
@@ -57,8 +56,6 @@ def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, w
 
 
 def test_overload_is_more_than_the_workers_can_do() -> None:
-    """Or that requests are refused for it."""
-
     def busy(rate: float, **changes: Any) -> Figures:
         return figures(lately=recent(batches=10, each=32, reason="full", rate=rate), **changes)
 
@@ -71,6 +68,5 @@ def test_overload_is_more_than_the_workers_can_do() -> None:
 
 
 def test_without_a_goal_any_batch_fits() -> None:
-    """The cap remains."""
     assert figures(goal_s=None).goal_rows == math.inf
     assert figures(goal_s=None).best_rows == 32

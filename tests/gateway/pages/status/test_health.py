@@ -48,17 +48,14 @@ def test_the_state_is_the_share_that_got_no_answer(lately: dict[str, Any], state
     ],
 )
 def test_what_failed_is_told_with_its_cause(errors: dict[int, int], told: str) -> None:
-    """By kind, if there are several."""
     assert what_failed(figures(lately=recent(errors=errors), failure=FAILURE), SERVICE) == told
 
 
 def test_an_error_whose_cause_is_not_known_is_told_by_its_status() -> None:
-    """As in a proxy, which hears no exceptions."""
     made = figures(lately=recent(batches=20, errors={500: 10}))
 
     assert what_failed(made, PROXY) == "10 of 30 requests ended in an error: the model server answered 500"
 
 
 def test_a_single_error_among_many_answers_is_no_news() -> None:
-    """It is in the counts."""
     assert what_failed(figures(lately=recent(batches=200, errors={500: 2})), SERVICE) is None

@@ -33,7 +33,6 @@ async def told(on: GatewayStage) -> list[tuple[int, str, str]]:
 
 
 async def test_before_the_first_worker_it_says_so(tmp_path: Path) -> None:
-    """It is not known yet what is served."""
     async with gateway(tmp_path) as on:
         document = await status(on.http)
 
@@ -71,7 +70,6 @@ async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_is_back_is_not_lost_any_more(tmp_path: Path) -> None:
-    """Whatever became of it before."""
     async with gateway(tmp_path) as on:
         old = await on.worker()
         old.close()
@@ -84,7 +82,6 @@ async def test_a_worker_that_is_back_is_not_lost_any_more(tmp_path: Path) -> Non
 
 
 async def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path) -> None:
-    """In the order in which the service has them."""
     apis = [
         json_api("second", ApiSettings(mb_max_latency=50, mb_max_batch_size=8, policy="fixed:0")),
         json_api("first"),
@@ -122,7 +119,6 @@ async def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path)
 
 
 async def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
-    """A fixed window of a minute, and then the end of the server."""
     held = json_api("echo", ApiSettings(policy="fixed:60000", mb_max_latency=90_000))
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=service(held))
@@ -140,7 +136,6 @@ async def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
 
 
 async def test_it_is_for_operators(tmp_path: Path) -> None:
-    """Behind the keys, or at a door of its own."""
     async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
         assert (await on.http.get("/status")).status_code == 401
         await status(on.http, **{"x-api-key": KEY})
@@ -192,7 +187,6 @@ async def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
 
 
 async def test_a_proxy_with_a_door_for_operators_leaves_the_path_to_the_servers() -> None:
-    """It is the server's, as every path that the proxy does not need."""
     async with merging(admin=True) as (on, model):
         await on.http.get("/status")
         assert [call.target for call in model.calls] == [b"/status"]

@@ -132,7 +132,6 @@ CASES: dict[str, tuple[Names, Figures, str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_sentence_reads_well(case: str) -> None:
-    """One thing after the other, in plain words."""
     names, made, expected = CASES[case]
 
     assert sentence(made, names) == " ".join(expected.split())

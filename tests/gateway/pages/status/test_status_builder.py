@@ -100,7 +100,6 @@ def named(name: str, lately: Recent, **changes: Any) -> Figures:
 
 
 def test_all_of_it_is_of_one_moment() -> None:
-    """The clock is read once for all apis."""
     stage = Stage(named("a", recent()), named("b", recent()), named("c", recent()))
     document = stage.document()
 
@@ -137,14 +136,12 @@ ALL = recent(errors={500: 3})
     ],
 )
 def test_the_worst_api_is_the_state_of_the_whole(lately: list[Recent], state: str, says: str) -> None:
-    """And it is named."""
     document = Stage(*map(named, "ab", lately)).document()
 
     assert (document.state, document.sentence) == (state, says)
 
 
 def test_without_a_worker_nothing_else_counts() -> None:
-    """Nor while the server is shutting down."""
     stage = Stage(named("a", ALL, doing=work(0)))
     assert stage.document().state == "not_ready"
     stage.ready.clear()
@@ -154,7 +151,6 @@ def test_without_a_worker_nothing_else_counts() -> None:
 
 
 def test_a_failure_of_long_ago_is_no_cause_of_what_fails_now() -> None:
-    """It is told, with its time, but no sentence names it."""
     made = named("a", recent(errors={500: 30}), failure=FAILURE)
     old = named("a", recent(errors={500: 30}), failure=msgspec.structs.replace(FAILURE, last=900.0))
 
@@ -167,7 +163,6 @@ def test_a_failure_of_long_ago_is_no_cause_of_what_fails_now() -> None:
 
 
 def test_time_that_other_apis_take_is_of_the_same_window() -> None:
-    """One that began a second ago has not taken all of the last thirty."""
     busy = named("a", recent(batches=100, seconds=30, rate=430))
     [since_long, _] = Stage(busy, named("b", recent(batches=1000, seconds=30))).document().apis
     [since_now, _] = Stage(busy, named("b", recent(batches=100, seconds=1.2))).document().apis
@@ -271,7 +266,6 @@ def test_what_is_too_few_is_none(made: Figures) -> None:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_a_document_is_json(batches: int, errors: int) -> None:
-    """With no number that JSON lacks."""
     document = Stage(figures(lately=recent(batches=batches, errors={500: errors}))).document()
 
     assert msgspec.json.decode(msgspec.json.encode(document), type=Status) == document

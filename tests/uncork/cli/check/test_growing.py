@@ -89,7 +89,6 @@ def test_sizes_double_up_to_the_cap() -> None:
 
 
 def test_sizes_are_in_cost_where_there_is_one() -> None:
-    """As the caps are."""
     times = grown(Model(), cost=2.0, mb_max_batch_size=9)
 
     assert [one.rows for one in times.sizes] == [2, 4, 8]
@@ -101,7 +100,6 @@ def test_what_is_run_one_by_one_is_measured_all_the_same() -> None:
 
 
 def test_time_and_memory_end_it() -> None:
-    """The smallest size is measured in any case."""
     assert len(grown(Model(), seconds=0).sizes) == 1
     assert len(grown(Model(), free_bytes=-1).sizes) == 1
 
@@ -155,7 +153,6 @@ def test_an_answer_that_is_an_error_is_a_failure() -> None:
 
 
 def test_a_profile_is_as_good() -> None:
-    """Where there is one."""
     times = of_profile([(2.0, 0.012), (1.0, 0.011), (4.0, 0.014)])
 
     assert times.batch_ms(3) == pytest.approx(13)

@@ -42,7 +42,6 @@ def found(
 
 
 def test_nothing_is_wrong_with_what_is_right() -> None:
-    """Also when all is known of the machine."""
     plan = {
         "workers": 2, "worker_bytes": 100 * MIB, "free_bytes": 4096 * MIB, "open_files": 20_000, "threads": 2,
         "max_worker_memory_bytes": 500 * MIB, "client_timeout_ms": 1000, "has_keys": True,
@@ -198,12 +197,10 @@ def test_what_is_wrong_is_found(case: str) -> None:
     ],
 )
 def test_what_only_looks_wrong_is_not_found(given: dict[str, Any]) -> None:
-    """Except that a slow stream is slow."""
     assert [one for one in found(**given) if one[1] != "goal-below-row"] == []
 
 
 def test_a_model_that_pads_is_told() -> None:
-    """Where its time jumps."""
     sizes = tuple(
         SizeTime(rows=n, median_ms=took, times_ms=(took,) * 3)
         for n, took in ((1, 5), (2, 5), (4, 5), (5, 9), (8, 9), (9, 17), (16, 17))

@@ -7,7 +7,6 @@ ROOT = Path(__file__).parents[4]
 
 
 def test_the_page_lists_what_can_be_found() -> None:
-    """By the names that the judges give."""
     judges = "".join(file.read_text() for file in (ROOT / "uncork" / "cli" / "check").glob("*.py"))
     page = (ROOT / "docs" / "check.md").read_text()
 

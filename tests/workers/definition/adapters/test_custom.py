@@ -74,7 +74,6 @@ def test_everybody_is_answered_as_if_alone(bodies: list[bytes], limit_rows: int)
 
 
 def test_one_bad_request_among_fifty_fails_alone() -> None:
-    """An InvalidInput in place of a row goes to its client."""
     adapter = Numbers()
     requests = [raw(b"%d" % n) for n in range(51)]
     requests[20] = raw(b"twenty")
@@ -143,8 +142,6 @@ def test_the_gateway_is_told_what_bodies_are_taken() -> None:
 
 @pytest.mark.parametrize("wrong", ["text/csv", (), []])
 def test_media_types_must_be_a_list(wrong: Any) -> None:
-    """A single string is an easy mistake."""
-
     class Wrong(Numbers):
         accepts = wrong
 

@@ -325,7 +325,6 @@ def test_wrong_rows_are_refused(adapter: DataFrame, body: bytes, reason: str) ->
 
 @pytest.mark.parametrize("body", [b"1,2\n1,2,3\n", b"1,2\n\xff,2\n", b'1,2\n"1,2\n', b"1,2\n"])
 def test_wrong_tables_are_refused(body: bytes) -> None:
-    """The gateway's codec rejects these earlier."""
     with pytest.raises(InvalidInput):
         DataFrame().merge_table([body], "a,b", [2])
 

@@ -100,7 +100,6 @@ def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
 
 
 def test_a_form_of_endless_parts_is_refused() -> None:
-    """Before all parts are in memory."""
     many = b"".join(b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' for _ in range(1001))
 
     with pytest.raises(InvalidInput, match="segment count"):
@@ -123,7 +122,6 @@ def test_parts_must_be_those_of_the_api(sent: Sent, reason: str) -> None:
 
 
 def test_large_files_are_refused() -> None:
-    """The limit applies to each file."""
     limited = File(max_bytes=3)
     pair = File(parts=["image", "mask"], max_bytes=3)
 

@@ -107,7 +107,6 @@ def test_images_keep_their_size_if_none_is_given() -> None:
 
 
 def test_images_are_turned_upright() -> None:
-    """By their EXIF orientation, and the size changes with it."""
     image = PIL.Image.new("RGB", (2, 1), BLUE)
     image.putpixel((0, 0), RED)
     exif = PIL.Image.Exif()
@@ -124,7 +123,6 @@ PNG = file_of(picture(20, 20))
 
 @pytest.mark.parametrize("kind", ["GIF", "JPEG", "PNG", "TIFF", "WEBP"])
 def test_a_truncated_image_is_refused(kind: str) -> None:
-    """Also one with a complete header, where only decoding fails."""
     rng = np.random.default_rng(1)
     noise = PIL.Image.fromarray(rng.integers(0, 255, (40, 40, 3), dtype=np.uint8))
     data = file_of(noise, kind)
@@ -145,7 +143,6 @@ def test_what_is_no_image_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("size", [(10_000, 10_000), (20_000, 20_000), (2**31 - 1, 2**31 - 1)])
 def test_a_decompression_bomb_is_refused(size: tuple[int, int]) -> None:
-    """Before memory is allocated for the pixels, also where Pillow only warns."""
     with pytest.raises(InvalidInput, match=r"^the image .*pixels"):
         merge(Image(), raw(png_that_says(*size)))
 
@@ -179,7 +176,6 @@ def test_merging_is_the_same_as_decoding_each_alone(
     kind=st.sampled_from(["PNG", "GIF", "TIFF"]),
 )
 def test_a_damaged_image_is_decoded_or_refused(at: int, bytes_: bytes, kind: str) -> None:
-    """No other exception escapes."""
     data = file_of(picture(5, 5), kind)
     try:
         merged = merge(Image(), raw(data[:at] + bytes_ + data[at + len(bytes_) :]))

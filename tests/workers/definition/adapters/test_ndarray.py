@@ -126,7 +126,6 @@ def test_one_bad_body_makes_the_merge_fail(name: str) -> None:
     ],
 )
 def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) -> None:
-    """A client can fix its request from the message alone."""
     with pytest.raises(InvalidInput) as caught:
         adapter.merge([b'"x"'])
 

@@ -121,7 +121,6 @@ def test_a_batch_is_a_sequence_of_requests() -> None:
 
 
 def test_a_payload_is_read_once() -> None:
-    """The handler gets the value that the adapter validated."""
     (request,) = merge(Requests(), raw(b"[1]", "application/json"))
 
     assert request.payload is request.payload

@@ -82,7 +82,6 @@ def test_what_is_no_json_is_refused(example: Any) -> None:
 def test_a_file_has_the_media_type_of_its_name(
     tmp_path: Path, adapter: Adapter, name: str, media_type: str
 ) -> None:
-    """Or the first accepted one."""
     (tmp_path / name).write_bytes(b"content")
 
     assert adapter.sample(tmp_path / name) == Sample(b"content", Meta(media_type))

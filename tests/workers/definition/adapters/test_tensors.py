@@ -123,7 +123,6 @@ def test_lists_of_tensors_are_the_same_as_those_of_json(sent: Tensors) -> None:
 
 @given(sent=tensors(["FP16", "FP32", "FP64"], finite=False), dtype=st.sampled_from(["float16", "float32"]))
 def test_nan_and_infinity_are_values_of_tensors(sent: Tensors, dtype: str) -> None:
-    """But a finite value that overflows is rejected."""
     with np.errstate(over="ignore", invalid="ignore"):
         expected = sent.array.astype(dtype)
     overflows = bool((np.isfinite(sent.array) & ~np.isfinite(expected)).any())
@@ -138,7 +137,6 @@ def test_nan_and_infinity_are_values_of_tensors(sent: Tensors, dtype: str) -> No
 @pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_what_is_not_finite_survives_any_conversion(datatype: str, dtype: str) -> None:
-    """NaN and infinity in the input are not overflows."""
     values = [1.0, np.nan, np.inf, -np.inf]
     sent = tensors_of(datatype, np.array(values, np.dtype(DTYPES[datatype]).newbyteorder("<")), [4])
 
@@ -170,7 +168,6 @@ def accepted(sent: Tensors) -> list[bool]:
 
 @given(sent=tensors([*DTYPES, "BYTES"]), data=st.data())
 def test_a_tensor_of_another_size_is_refused(sent: Tensors, data: st.DataObject) -> None:
-    """Also where one tensor is too short by as much as another is too long."""
     at = data.draw(st.integers(0, len(sent.raw) - 1))
     cut = data.draw(st.integers(1, len(sent.raw[at])))
     bodies = sent.raw.copy()

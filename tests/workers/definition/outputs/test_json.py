@@ -202,6 +202,5 @@ def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason:
 
 
 def test_the_place_of_a_result_counts_all_that_were_returned() -> None:
-    """Also complete responses, which are not written as JSON."""
     with pytest.raises(WrongResult, match=r"^result 3 cannot"):
         encode([b"x", 1, Rejected(404, "none"), Opaque()], expected=4)

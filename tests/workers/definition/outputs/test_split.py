@@ -62,7 +62,6 @@ CUTS = st.sets(st.integers(1, 14), max_size=4)
 
 @given(counts=COUNTS, cuts=CUTS, data=st.data())
 def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: st.DataObject) -> None:
-    """Whatever the values and the cut into calls."""
     results = data.draw(st.lists(VALUES, min_size=sum(counts), max_size=sum(counts)))
 
     assert together(results, counts, "", cuts) == alone(results, counts, "")
@@ -72,7 +71,6 @@ def test_json_in_company_is_json_alone(counts: list[int], cuts: set[int], data: 
 def test_csv_in_company_is_csv_alone(
     counts: list[int], cuts: set[int], data: st.DataObject, names: list[str]
 ) -> None:
-    """Each request gets the header and its own lines."""
     row: st.SearchStrategy[Any] = SCALARS
     if names:
         row = st.tuples(*[SCALARS] * len(names)).map(lambda cells: dict(zip(names, cells, strict=True)))

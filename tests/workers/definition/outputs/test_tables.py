@@ -116,7 +116,6 @@ def test_two_columns_of_a_frame_have_two_names() -> None:
 @pytest.mark.parametrize("make", [lambda: FRAME, lambda: FRAME["f"], lambda: {"a": [1, 2]}, dict])
 @pytest.mark.parametrize("accept", ["", CSV])
 def test_tables_have_a_row_for_each_row(make: Any, accept: str) -> None:
-    """The number of rows is checked, not that of columns."""
     got = len(rows_of(make())) if make() is not None and len(make()) else 0
     with pytest.raises(WrongResult, match=f"^the handler returned {got} results for 5 rows$"):
         encode(make(), expected=5, accept=accept)
@@ -181,7 +180,6 @@ CELLS = (
     data=st.data(), names=st.lists(st.text("ab,\"'\r\n é", min_size=1), min_size=1, max_size=4, unique=True)
 )
 def test_readers_of_csv_see_what_was_returned(data: st.DataObject, names: list[str]) -> None:
-    """Each line is one row, even with line breaks in its text."""
     cells = data.draw(st.lists(st.tuples(*[CELLS] * len(names)), min_size=1, max_size=4))
     rows = [dict(zip(names, row, strict=True)) for row in cells]
 
