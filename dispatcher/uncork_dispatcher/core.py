@@ -299,7 +299,8 @@ class Dispatcher:
     def _advance(self, now: float) -> None:
         """Begin an input at ``now``. It sees what earlier batches taught."""
         self._tick(now)
-        self._learn()
+        if self._ended is not None:
+            self._learn()
         self._wakeup = now
 
     def _tick(self, now: float) -> None:

@@ -8,7 +8,7 @@ learns how long that takes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -30,11 +30,14 @@ class _Group:
 
 
 class ReturnForecast:
-    """The returns that are expected from ``now`` on. Read-only; valid until the next arrival or answer."""
+    """The returns that are expected from ``now`` on. Read-only; valid until the next arrival or answer.
+
+    Its figures are computed when a policy asks for them: most decisions need few.
+    """
 
     __slots__ = ("_delays", "_due", "_groups", "_now")
 
-    def __init__(self, groups: Sequence[tuple[float, float]], delays: ReturnDelays, now: float) -> None:
+    def __init__(self, groups: OrderedDict[_Group, None], delays: ReturnDelays, now: float) -> None:
         self._groups = groups
         self._delays = delays
         self._now = now
@@ -67,10 +70,10 @@ class ReturnForecast:
         if self._due is None:
             total = self._delays.total
             self._due = []
-            for answered_at, rows in self._groups:
-                age = self._now - answered_at
+            for group in islice(reversed(self._groups), _MOST_GROUPS):
+                age = self._now - group.answered_at
                 back = self._delays.returned_within(age)
-                self._due.append((age, rows / (total - back) if total > back else 0.0, back))
+                self._due.append((age, group.rows / (total - back) if total > back else 0.0, back))
         return self._due
 
 
@@ -113,8 +116,7 @@ class Returns:
 
     def forecast(self, *, now: float) -> ReturnForecast:
         """Return what to expect from the latest groups."""
-        latest = islice(reversed(self._groups), _MOST_GROUPS)
-        return ReturnForecast([(group.answered_at, group.rows) for group in latest], self._delays, now)
+        return ReturnForecast(self._groups, self._delays, now)
 
     def _leave(self, source: Hashable) -> _Group | None:
         """Take a client out of the group in which it is expected back."""

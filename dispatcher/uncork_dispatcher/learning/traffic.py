@@ -39,7 +39,8 @@ class Traffic:
 
     def load_rate(self, now: float) -> float:
         """Return the arrivals in rows per second: the higher of a short and a long average."""
-        return max(self._rate.per_second(now=now), self._slow_rate.per_second(now=now))
+        rate, slow_rate = self._rate.per_second(now=now), self._slow_rate.per_second(now=now)
+        return rate if rate > slow_rate else slow_rate
 
     def new_client_rate(self, now: float) -> float:
         """Return the arrivals from clients that were not expected back, in rows per second."""

@@ -35,14 +35,11 @@ class AimdPolicy(Policy):
     rank = 3
 
     def __init__(self, *, limit_rows: int) -> None:
-        super().__init__(limit_rows=limit_rows)
+        # The cap, and not the limit of its growth: predictions of a backlog count real batches.
+        super().__init__(limit_rows=1)
+        self._most_rows = limit_rows
         self._cap = 1.0
         self._goal_s = math.inf
-
-    @property
-    def limit_rows(self) -> int:
-        """The cap in whole rows, not the limit of its growth: predictions of a backlog count real batches."""
-        return int(self._cap)
 
     def decide(self, view: View) -> Release:
         """Release the queued rows, up to the cap."""
@@ -56,4 +53,5 @@ class AimdPolicy(Policy):
                 self._cap = max(1.0, _BACK_OFF * self._cap)
         # As large as the cap allowed: one more request of the same size would not have fitted.
         elif done.rows + done.rows / done.requests > self.limit_rows:
-            self._cap = min(self._limit_rows, self._cap + _STEP_ROWS)
+            self._cap = min(self._most_rows, self._cap + _STEP_ROWS)
+        self.limit_rows = int(self._cap)

@@ -91,17 +91,13 @@ class Policy(ABC):
     """Seconds of traffic that it needs before it can be measured."""
 
     def __init__(self, *, limit_rows: int) -> None:
-        self._limit_rows = limit_rows
+        self.limit_rows = limit_rows
+        """The most rows that the policy puts into one batch of several requests; may change."""
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
         """Build a policy from the arguments behind its name; return None if they are wrong."""
         return None if arguments else cls(limit_rows=limit_rows)
-
-    @property
-    def limit_rows(self) -> int:
-        """The most rows that the policy puts into one batch of several requests."""
-        return self._limit_rows
 
     @abstractmethod
     def decide(self, view: View) -> Release | Hold:
