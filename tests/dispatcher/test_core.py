@@ -39,7 +39,7 @@ def test_a_lone_request_starts_at_once() -> None:
 
 
 def test_what_comes_while_the_worker_is_busy_shares_the_next_batch() -> None:
-    """It is held, then released in the order in which it came."""
+    """It is queued, then released in the order in which it came."""
     core, first = busy(api())
     for number in (1, 2, 3):
         core.submit(number, api="a", now=0.1)
