@@ -168,7 +168,7 @@ class Model:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 
     def lost_worker(self, worker: int) -> None:
-        """Its requests are held again as suspects, but for those who may not or have left."""
+        """Its requests are queued again in quarantine, but for those who may not or have left."""
         self.workers.discard(worker)
         batch = next((one for one in self.running.values() if one.start.worker == worker), None)
         if batch is None:
@@ -212,7 +212,7 @@ class Model:
                     self._start(action, now)
 
     def agrees(self, stats: list[ApiStats]) -> None:
-        """The totals of every api are those of the requests held."""
+        """The totals of every api are those of the requests queued."""
         for each in stats:
             held = self.queued(each.name)
             assert each.queued_requests == len(held)
@@ -243,8 +243,8 @@ class Model:
         self.running[start.batch] = Batch(start, now + self.rules[start.api].timeout_s)
 
     def _start_quarantined(self, taken: list[Request], start: Start) -> None:
-        assert len(taken) == 1, "suspects go alone"
-        assert not self._retries(start.api), "one suspect of an api at a time"
+        assert len(taken) == 1, "quarantined requests go alone"
+        assert not self._retries(start.api), "one quarantined request of an api at a time"
 
     def _start_batch(self, taken: list[Request], start: Start) -> None:
         rules, queue = self.rules[start.api], self.queues[start.api, start.key]
@@ -274,7 +274,7 @@ class Model:
             assert self._leaves_at(request, now, estimate) <= now + 1e-9
         else:
             assert shed.reason == "deadline"
-            assert not request.quarantined, "nothing predicts when a suspect is done"
+            assert not request.quarantined, "nothing predicts when a quarantined request is done"
             assert not self.draining
             trusted = min(request.rows, self.rules[request.api].max_batch_rows) <= estimate.earned_rows
             rows = request.rows if trusted else estimate.earned_rows
@@ -319,7 +319,7 @@ class Model:
             if self.idle:
                 assert wakeup < math.inf, "held for ever"
                 if request.quarantined:
-                    assert self._retries(request.api), "only another suspect may be in its way"
+                    assert self._retries(request.api), "only another quarantined request may be in its way"
                     continue
                 assert not self.draining
                 assert self.rules[request.api].policy != "none"

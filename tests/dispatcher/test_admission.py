@@ -20,7 +20,7 @@ LINE = Estimate(intercept_s=1.0, slope_s=0.25)
 
 
 def api(*, batches: int = 5, held: int = 0, policy: str = "cork", **limits: float) -> Api:
-    """An api that has seen batches of one row of 1 s each, and holds requests of one row and one byte."""
+    """An API that has seen batches of one row of 1 s each, and queues requests of one row and one byte."""
     made = Api(ApiRules(name="a", policy=policy, **limits))  # type: ignore[arg-type]
     for _ in range(batches):
         made.learn(running(), (), 1.0)
@@ -123,7 +123,7 @@ def test_a_batch_far_larger_than_any_seen_is_not_predicted() -> None:
 
 
 def test_a_larger_batch_than_the_policy_makes_is_not_asked_about() -> None:
-    """Without batching nine held requests of one row are ten batches of one row, and refuse the next."""
+    """Without batching nine queued requests of one row are ten batches of one row, and refuse the next."""
     assert ask(api(held=9, policy="none", goal_s=5.0), slots(busy=1)) == "deadline"
 
 
@@ -157,7 +157,7 @@ def test_a_goal_that_no_batch_can_meet_refuses_nobody() -> None:
     ],
 )
 def test_retry_after(workers: Slots, held: int, expected: float) -> None:
-    """Until what is held is done on all workers, and a second at the least."""
+    """Until what is queued is done on all workers, and a second at the least."""
     queue = api(held=held, max_batch_rows=1)
 
     assert Admission(queue, workers).retry_after_s(rows=1, now=0.0) == pytest.approx(expected)

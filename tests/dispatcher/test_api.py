@@ -36,6 +36,7 @@ def slots() -> Slots:
 
 
 def test_the_view_of_a_queue() -> None:
+    """Sums and extremes of what is queued, the slots, the estimate and the rate."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
     api.traffic.arrived(None, 3, 5.0)

@@ -228,7 +228,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 8))
     def rules_change(self, *, limit: int) -> None:
-        """A limit may change under what is held."""
+        """A limit may change under what is queued."""
         self._set_api(dataclasses.replace(self.books.rules["tight"], max_batch_rows=limit))
 
     @rule(api=st.sampled_from(["tight", "loose"]))

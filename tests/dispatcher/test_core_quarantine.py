@@ -25,15 +25,15 @@ def running_three(rules: ApiRules = RULES, *, workers: int = 1) -> Dispatcher:
     return core
 
 
-def suspects(rules: ApiRules = RULES, *, workers: int = 2) -> Dispatcher:
-    """A core that holds requests 1, 2 and 3 as suspects since 0.5 and has workers from number 1 on."""
+def quarantined(rules: ApiRules = RULES, *, workers: int = 2) -> Dispatcher:
+    """A core that has queued requests 1, 2 and 3 in quarantine since 0.5 and has workers from number 1 on."""
     core = running_three(rules, workers=workers)
     core.worker_lost(0, now=0.5)
     return core
 
 
 def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
-    core = suspects(workers=4)
+    core = quarantined(workers=4)
     seen = []
     for now in (0.5, 0.6, 0.7):
         [start] = starts(core.poll(now))
@@ -46,14 +46,14 @@ def test_the_requests_of_a_lost_batch_run_one_by_one() -> None:
 
 
 def test_other_workers_go_on_meanwhile() -> None:
-    core = suspects(workers=3)
+    core = quarantined(workers=3)
     core.submit(4, api="a", now=0.5)
     core.submit(5, api="a", now=0.5)
 
     assert [start.requests for start in starts(core.poll(0.5))] == [(4, 5), (1,)]
 
 
-def test_suspects_come_behind_what_is_held_when_they_are_put_back() -> None:
+def test_quarantined_requests_come_behind_what_is_held_when_they_are_put_back() -> None:
     core = running_three()
     core.submit(4, api="a", now=0.1)
     core.worker_lost(0, now=0.5)
@@ -66,8 +66,8 @@ def test_suspects_come_behind_what_is_held_when_they_are_put_back() -> None:
     assert start.requests == (4,)
 
 
-def test_on_an_only_worker_suspects_and_others_take_turns() -> None:
-    core = suspects(workers=1)
+def test_on_an_only_worker_quarantined_requests_and_others_take_turns() -> None:
+    core = quarantined(workers=1)
     core.worker_ready(1, now=1.0)
     for number in range(4, 10):
         core.submit(number, api="a", now=1.0)
@@ -83,7 +83,7 @@ def test_on_an_only_worker_suspects_and_others_take_turns() -> None:
     assert seen == [(1,), (4, 5, 6), (2,), (7, 8, 9), (3,)]
 
 
-def test_suspects_of_two_apis_run_side_by_side() -> None:
+def test_quarantined_requests_of_two_apis_run_side_by_side() -> None:
     """One of each; what one api's requests do to workers says nothing of the other's."""
     core = core_with(RULES, ApiRules(name="b", goal_s=10.0), workers=4)
     for number, api in enumerate("aabb"):
@@ -94,7 +94,7 @@ def test_suspects_of_two_apis_run_side_by_side() -> None:
     assert sorted(start.requests for start in starts(core.poll(0.1))) == [(0,), (2,)]
 
 
-def test_the_key_of_a_suspect_is_kept() -> None:
+def test_the_key_of_a_quarantined_request_is_kept() -> None:
     core = core_with(RULES, workers=4)
     for number, key in enumerate("xy"):
         core.submit(number, api="a", key=key, now=0.0)
@@ -107,7 +107,7 @@ def test_the_key_of_a_suspect_is_kept() -> None:
     assert [(one.key, one.requests) for one in (first, second)] == [("x", (0,)), ("y", (1,))]
 
 
-def test_a_batch_of_suspects_never_fills() -> None:
+def test_a_batch_of_quarantined_requests_never_fills() -> None:
     """As many as a batch may carry are queued; each goes alone."""
     core = core_with(RULES, workers=1)
     now = teach(core, 0.1)
@@ -125,7 +125,7 @@ def test_a_batch_of_suspects_never_fills() -> None:
 
 def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
     """It came too late: the requests run elsewhere."""
-    core = suspects()
+    core = quarantined()
     core.poll(0.5)
 
     assert not core.batch_done(1, status="worked", now=0.6)
@@ -133,7 +133,7 @@ def test_the_answer_of_a_lost_worker_is_not_wanted() -> None:
 
 
 def test_what_kills_alone_is_lost() -> None:
-    core = suspects(workers=3)
+    core = quarantined(workers=3)
     core.poll(0.5)
     core.worker_lost(1, now=0.6)
 
@@ -158,7 +158,7 @@ def test_a_lone_request_is_tried_again_too() -> None:
 
 
 def test_what_may_not_run_twice_is_lost_at_once() -> None:
-    core = suspects(ApiRules(name="a", idempotent=False))
+    core = quarantined(ApiRules(name="a", idempotent=False))
 
     assert core.poll(0.5) == [Lost(1), Lost(2), Lost(3)]
     assert core.is_empty
@@ -186,17 +186,17 @@ def test_nobody_left_nothing_to_run() -> None:
     assert core.poll(0.5) == []
 
 
-def test_a_suspect_may_leave_while_it_is_held() -> None:
-    core = suspects(workers=1)
+def test_a_quarantined_request_may_leave_while_it_is_held() -> None:
+    core = quarantined(workers=1)
     core.cancel(1, now=0.6)
     core.worker_ready(0, now=0.7)
 
     assert [start.requests for start in starts(core.poll(0.7))] == [(2,)]
 
 
-def test_a_suspect_may_leave_while_it_runs() -> None:
-    """If its worker is lost nobody is told; the next suspect has its turn."""
-    core = suspects(workers=3)
+def test_a_quarantined_request_may_leave_while_it_runs() -> None:
+    """If its worker is lost nobody is told; the next quarantined request has its turn."""
+    core = quarantined(workers=3)
     core.poll(0.5)
     core.cancel(1, now=0.6)
     core.worker_lost(1, now=0.7)
@@ -206,9 +206,9 @@ def test_a_suspect_may_leave_while_it_runs() -> None:
     assert start.requests == (2,)
 
 
-def test_without_a_worker_a_suspect_waits_past_its_goal() -> None:
+def test_without_a_worker_a_quarantined_request_waits_past_its_goal() -> None:
     """The others are not to pay for the one that killed it. But no longer than a batch may run."""
-    core = suspects(ApiRules(name="a", goal_s=2.0, timeout_s=9.0), workers=1)
+    core = quarantined(ApiRules(name="a", goal_s=2.0, timeout_s=9.0), workers=1)
     assert core.poll(0.5) == []
     deserted = 0.5
     assert core.poll(2.0) == []
@@ -218,7 +218,7 @@ def test_without_a_worker_a_suspect_waits_past_its_goal() -> None:
     assert core.is_empty
 
 
-def test_a_suspect_is_not_refused_for_being_late() -> None:
+def test_a_quarantined_request_is_not_refused_for_being_late() -> None:
     """While there is a worker: its answer comes late. But its client may give up."""
     core = core_with(ApiRules(name="a", goal_s=1.0), workers=2)
     now = teach(core, 0.1)
@@ -236,8 +236,8 @@ def test_a_suspect_is_not_refused_for_being_late() -> None:
     assert (shed.request, shed.reason) == (3, "client_deadline")
 
 
-def test_draining_runs_suspects_one_by_one() -> None:
-    core = suspects(workers=3)
+def test_draining_runs_quarantined_requests_one_by_one() -> None:
+    core = quarantined(workers=3)
     core.drain(now=0.5)
     seen = []
     for now in (0.5, 0.6, 0.7):
@@ -306,14 +306,14 @@ def test_what_kills_is_lost_and_all_others_are_answered(
         for action in core.poll(now):
             if isinstance(action, Start):
                 again = [one for one in action.requests if one in ran]
-                assert not again or len(action.requests) == 1, "suspects go alone"
+                assert not again or len(action.requests) == 1, "quarantined requests go alone"
                 ran |= {one: ran.get(one, 0) + 1 for one in action.requests}
                 running.setdefault(now + 0.05 + 0.001 * action.rows, []).append(action)
             else:
                 assert isinstance(action, Lost)
                 lost.append(action.request)
-        suspects_running = [one for each in running.values() for one in each if ran[one.requests[0]] > 1]
-        assert len(suspects_running) <= 1
+        retries_running = [one for each in running.values() for one in each if ran[one.requests[0]] > 1]
+        assert len(retries_running) <= 1
 
     assert sorted(lost) == sorted(killers)
     assert sorted(answered) == sorted(set(range(40)) - killers)

@@ -296,7 +296,7 @@ def test_a_client_in_a_hurry_is_refused_where_another_is_not() -> None:
 
 
 def test_retry_after_grows_with_the_backlog() -> None:
-    """A second at the least; then until what is held is done."""
+    """A second at the least; then until what is queued is done."""
     told = []
     for held in range(1, 7):
         core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)

@@ -36,7 +36,7 @@ def test_what_a_policy_waits_for_is_told_with_its_reason() -> None:
     assert holding(core, 1.25) is None
 
 
-def test_a_suspect_that_runs_is_waited_for() -> None:
+def test_a_quarantined_request_that_runs_is_waited_for() -> None:
     core = core_with(ApiRules(name="a", policy="none"), workers=3)
     for number in (1, 2):
         core.submit(number, api="a", now=0.0)

@@ -1,4 +1,4 @@
-"""The requests held for one (api, batch key)."""
+"""The requests queued for one (api, batch key)."""
 
 import math
 import random
