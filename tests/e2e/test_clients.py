@@ -57,6 +57,7 @@ def test_ends_of_clients() -> None:
             assert asking.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.slow
 def test_clients_that_leave_in_a_storm_are_taken_out_of_the_queue() -> None:
     """Of two hundred that close while another is served, none is run; their connections are gone."""
     with serving(PROBE) as server:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.server import PROBE, run_uncork
 
 # Clients that wait for their answers void no run: when they ask is when they are asked to.
@@ -29,6 +31,7 @@ def test_policies_are_compared(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_wrong_path_is_wrong_usage() -> None:
     done = run_uncork("compare", PROBE, "--policies", "cork,none", *BRIEF, "--path", "/nowhere")
 

@@ -210,6 +210,7 @@ def contrast(page: Page, element: str) -> float:
     return (max(pair) + 0.05) / (min(pair) + 0.05)
 
 
+@pytest.mark.slow
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser, server: Server) -> None:
     """Models appear with their first answer; a proxy that goes is missed, its successor known as another."""
     with browser.new_context() as context:

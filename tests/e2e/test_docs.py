@@ -156,7 +156,14 @@ def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", [*EXAMPLES, "adapters"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adapters",
+        "digits",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES if name != "digits"),
+    ],
+)
 def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server], name: str) -> None:
     """Each operation as it stands there; some with each type of body. No other host is asked."""
     docs = Docs(browser, ready(servers, name).base)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from tests.e2e.server import PROBE, SERVICES, Server, eventually, run_uncork, serving
+from uncork.cli.app import app
 
 
 @pytest.mark.parametrize(
@@ -63,9 +65,9 @@ def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_usage_errors(arguments: list[str], says: str) -> None:
-    result = run_uncork("serve", PROBE, "--port", "0", *arguments)
+    result = CliRunner().invoke(app, ["serve", PROBE, "--port", "0", *arguments])
 
-    assert result.returncode == 2
+    assert result.exit_code == 2
     assert says in result.stderr
 
 

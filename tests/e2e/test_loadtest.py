@@ -60,6 +60,7 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "random"),
     [
@@ -77,6 +78,7 @@ def test_a_strict_service_accepts_random_rows(path: str, random: dict[str, Any])
     assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
 
 
+@pytest.mark.slow
 def test_a_configured_admin_port_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server that has it may be running; the load test's own gets another."""
     with serving(PROBE) as running:
@@ -104,6 +106,7 @@ def test_a_service_that_only_streams(tmp_path: Path) -> None:
     assert "first chunk" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_service_that_only_streams_has_nothing_to_tune() -> None:
     """Nor to compare: the message says why."""
     done = run_uncork("tune", STREAMS, "--goal-ms", "50", "--shape", "5")
@@ -167,6 +170,7 @@ def test_a_wrong_answer_fails_the_run(url: str, tmp_path: Path) -> None:
     assert "the first: sent b'[3, 4]', expected b'8.0', got b'7.0'" in done.stderr
 
 
+@pytest.mark.slow
 def test_refused_requests_are_no_good_answers(url: str) -> None:
     """Rows of the wrong shape: 400 for each."""
     done = run_uncork("loadtest", url, "--rate", "50", "--shape", "3", *BRIEF)

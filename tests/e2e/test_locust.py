@@ -69,6 +69,7 @@ def test_clients_that_wait(base: str, tmp_path: Path) -> None:
     assert row["Failure Count"] == "0"
 
 
+@pytest.mark.slow
 def test_locust_workers_share_one_schedule(base: str, tmp_path: Path) -> None:
     """Each sends its part of it: together as many as one would."""
     with socket.socket() as probe:

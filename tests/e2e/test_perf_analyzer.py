@@ -11,6 +11,8 @@ import pytest
 
 from tests.e2e.server import ROOT, SERVICES, Server, serving
 
+pytestmark = pytest.mark.slow
+
 COMMAND = str(ROOT / "scripts/perf-analyzer")
 # The first run installs it.
 INSTALL_S = 300

@@ -65,6 +65,7 @@ def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
         assert server.ready()
 
 
+@pytest.mark.slow
 def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Path, service: str) -> None:
     """Whoever waits is told; nobody is left behind."""
     with serving(service) as server:
@@ -84,6 +85,7 @@ def test_a_server_can_be_stopped_while_somebody_waits_for_a_reload(tmp_path: Pat
         assert not any(is_alive(worker) for worker in workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "says"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.server import PROBE, run_uncork
 
 
@@ -27,6 +29,7 @@ def test_a_service_is_tuned_and_proved(tmp_path: Path) -> None:
     assert done.returncode == (1 if found["warnings"] else 0)
 
 
+@pytest.mark.slow
 def test_a_goal_below_a_batch_cannot_be_kept() -> None:
     """Exit code 1, and why."""
     done = run_uncork("tune", PROBE, "--shape", "2", "--goal-ms", "3", "--rate", "10")

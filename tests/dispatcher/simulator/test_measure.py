@@ -64,7 +64,7 @@ def test_the_seed_decides(cell: Cell) -> None:
     st.floats(0.05, 4),
     st.integers(1, 4),
     st.floats(20, 200),
-    st.integers(2, 400),
+    st.integers(2, 100),
 )
 def test_every_measured_request_is_counted_once(
     policy: str, kind: str, load: float, workers: int, goal_ms: float, count: int
@@ -142,7 +142,7 @@ def test_what_was_learned_in_the_warm_up_stays() -> None:
 # Figures that are known
 
 
-@pytest.mark.parametrize("load", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("load", [0.2, 0.9])
 @pytest.mark.parametrize("policy", ["cork", "fixed:0", "none"])
 def test_workers_are_busy_for_the_share_that_was_offered(policy: str, load: float) -> None:
     seen = measure(dataclasses.replace(ROW_BY_ROW, load=load), policy, 1, requests=4000)

@@ -570,8 +570,8 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_long_run_asks_the_core_seldom(policy: str, polled: list[float]) -> None:
     """Once for each time at which a request comes or a batch ends, and a few timers: nothing polls."""
-    run = simulate(busy(policy, count=20_000, workers=4))
+    run = simulate(busy(policy, count=5_000, workers=4))
 
-    events = 20_000 + len(run.batches)
-    assert len(run.answered) == 20_000
+    events = 5_000 + len(run.batches)
+    assert len(run.answered) == 5_000
     assert 0.9 * events < len(polled) < 1.2 * events
