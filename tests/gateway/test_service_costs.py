@@ -65,7 +65,7 @@ async def test_a_batch_that_cost_all_of_it_ran_whole(
 async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None:
     """The limit for rows of all apis does not cut short those that weigh by the thousand."""
     async with gateway(tmp_path, max_queue_rows=3) as on:
-        worker = await on.worker(serves=weighed(mb_max_batch_size=100))
+        worker = await on.worker(serves=weighed(mb_max_batch_size=100, mb_max_latency=60_000))
         asking = post(on, 1)
         batch, _ = await worker.batch()
         asking += post(on, *[100] * 20)
