@@ -1,4 +1,4 @@
-"""Who may import whom (DESIGN section 2): walks the imports of every room."""
+"""Which room and folder may import which: walks the imports of every module."""
 
 import ast
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def is_within(module: str, packages: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_the_design_allows(room: str) -> None:
+def test_a_room_imports_only_the_rooms_it_may(room: str) -> None:
     files = list(ROOMS[room].rglob("*.py"))
     wrong = [
         f"{file.relative_to(ROOT)} imports {module}"

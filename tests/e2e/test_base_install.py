@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.e2e.server import PROBE, run_uncork, serving
+from uncork.cli.app import COMMANDS
 
 EXTRAS = ("locust", "matplotlib", "plotly", "scipy", "swagger_ui_bundle")
 
@@ -24,7 +25,7 @@ def test_a_service_is_served_and_pages_say_how_to_install_them() -> None:
         assert "uncork[pages]" in httpx.get(server.base, headers={"accept": "text/html"}).text
 
 
-@pytest.mark.parametrize("command", ["serve", "proxy", "loadtest", "compare", "tune", "check", "simulate"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
     assert run_uncork(command, "--help").returncode == 0
 

@@ -5,14 +5,29 @@ from typing import Any
 import pytest
 
 from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
-from uncork_workers.definition.adapters import Json, NdArray
+from uncork_gateway.codecs.raw import RawCodec
+from uncork_gateway.codecs.text import TextCodec
+from uncork_workers.definition import adapters
+from uncork_workers.definition.adapters import DataFrame, File, Json, NdArray, Text
+
+ADAPTERS = {
+    "json": (Json(), JsonCodec),
+    "ndarray": (NdArray(shape=(2, None)), NdArrayCodec),
+    "dataframe": (DataFrame(dtypes={"a": "int64"}), DataFrameCodec),
+    "text": (Text(), TextCodec),
+    "raw": (File(), RawCodec),
+}
 
 
-def test_every_adapter_has_its_codec() -> None:
-    assert isinstance(make_codec(Json().describe()), JsonCodec)
-    assert isinstance(make_codec(NdArray(shape=(2, None)).describe()), NdArrayCodec)
+def test_every_kind_of_adapter_has_its_codec() -> None:
+    exported = [getattr(adapters, name) for name in adapters.__all__]
+    kinds = {one.kind for one in exported if issubclass(one, adapters.Adapter) and hasattr(one, "kind")}
+    assert kinds == ADAPTERS.keys()
+    for adapter, codec in ADAPTERS.values():
+        assert type(make_codec(adapter.describe())) is codec
 
 
 def test_the_codec_of_arrays_knows_the_shape_of_a_row() -> None:

@@ -98,8 +98,8 @@ def reading() -> Reading:
     return asyncio.run(traffic())
 
 
-def test_all_metrics_of_the_design_are_there(reading: Reading) -> None:
-    """Under the names and with the labels of DESIGN 4.4, and what is told of the process."""
+def test_all_documented_metrics_are_exported(reading: Reading) -> None:
+    """With their names and labels, which are public, and those of the process."""
     histograms = {
         "uncork_request_duration_seconds",
         "uncork_queue_wait_seconds",

@@ -154,13 +154,6 @@ def test_the_gateways_own_routes_are_taken(route: str) -> None:
         check_route("predict", route)
 
 
-def test_reserved_are_the_routes_of_the_design() -> None:
-    promised = ("livez", "readyz", "healthz", "metrics", "status", "openapi.json", "docs", "dashboard")
-    for path in ("/v1/models/m:predict", "/v2/models/m/infer", *(f"/{name}" for name in promised)):
-        with pytest.raises(DefinitionError, match="is taken by the gateway"):
-            check_route("predict", path)
-
-
 def test_a_description_survives_the_wire_with_defaults() -> None:
     short = msgspec.msgpack.encode({"name": "a", "route": "/a", "input": {"kind": "json"}})
 

@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 # Paths that the gateway serves itself, now or in a later version.
-RESERVED_ROUTES = ("/livez", "/readyz", "/healthz", "/metrics", "/status", "/openapi.json", "/docs")
+RESERVED_ROUTES = (
+    "/livez",
+    "/readyz",
+    "/healthz",
+    "/metrics",
+    "/status",
+    "/openapi.json",
+    "/docs",
+    "/v2",
+)
 RESERVED_PREFIXES = ("/v1/", "/v2/", "/dashboard", "/docs/")
 COST_IN_BYTES = "bytes"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"

@@ -1,0 +1,24 @@
+"""No API of a service can take the path of a page."""
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.worker_events import SupervisorActions
+from uncork_workers.wire.schema import DefinitionError, check_route
+
+
+@pytest.mark.parametrize("admin", [False, True])
+async def test_every_page_has_a_reserved_path(admin: bool) -> None:
+    gateway = Gateway(
+        GatewaySettings(admin=admin), SupervisorActions(kill=lambda _: None, restarts=lambda: 0)
+    )
+    for app in filter(None, (gateway.front_end.app, gateway.front_end.admin_app)):
+        assert isinstance(app, Starlette)
+        paths = {route.path for route in app.routes if isinstance(route, Route)} - {"/"}
+        assert "/readyz" in paths
+        for path in paths:
+            with pytest.raises(DefinitionError):
+                check_route("predict", path.replace("{", "").replace("}", ""))
+    await gateway.close()
