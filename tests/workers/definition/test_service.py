@@ -10,7 +10,7 @@ import pytest
 from tests.workers.wire.test_schema import WRONG_SETTINGS
 from uncork_workers.definition.adapters import Adapter, Json, NdArray, Requests
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.outputs.media_types import Csv
+from uncork_workers.definition.outputs.media_types import Csv, Output
 from uncork_workers.definition.outputs.media_types import Json as OutputJson
 from uncork_workers.definition.service import Service, api, describe_service, find_apis
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
@@ -155,6 +155,20 @@ def test_what_is_no_output_is_refused(value: Any) -> None:
 
     assert message == (
         f"api 'predict': output must be an output adapter such as Csv(), or a list of them, got {value!r}"
+    )
+
+
+class NoMediaType(Output):
+    pass
+
+
+@pytest.mark.parametrize("abstract", [Output, NoMediaType])
+def test_an_output_without_a_media_type_cannot_be_made(abstract: type[Output]) -> None:
+    with pytest.raises(TypeError) as caught:
+        abstract()
+    assert str(caught.value) == (
+        f"{abstract.__name__} has no media_type; use Json(), Csv(), Npy() or Image(), or set media_type "
+        "in a subclass of Output"
     )
 
 
