@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.supervision.backoff import Backoff
+from uncork_workers.supervision.supervisor import Backoff
 
 BACKOFF = Backoff(first_s=0.1, longest_s=10.0)
 

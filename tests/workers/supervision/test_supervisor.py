@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from tests.workers.supervision.crowd import PATIENCE_S, SERVICE, crowd, goes, left_in_peace, processes_with
-from uncork_workers.supervision.cores import usable_cores
+from uncork_workers.supervision.processes import usable_cores
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -22,10 +22,9 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.bisection import bisect
-from uncork_workers.process.chunks import cut_chunks
+from uncork_workers.process.chunks import cut_chunks, pad, padded_size, without_padding
 from uncork_workers.process.exception_reports import exception_report
 from uncork_workers.process.merging import BatchRequests, merge
-from uncork_workers.process.padding import pad, padded_size, without_padding
 from uncork_workers.wire.messages import (
     Batch,
     ExceptionReport,

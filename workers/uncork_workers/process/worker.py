@@ -17,14 +17,12 @@ from io import TextIOWrapper
 import msgspec
 
 from uncork_workers.definition.hints import adding_hints
-from uncork_workers.definition.loading import TargetError, load_service
+from uncork_workers.definition.loading import TargetError, load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.execution import Executor
 from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.process.memory import keep_freed_memory
-from uncork_workers.process.parent import die_with
-from uncork_workers.process.service_files import service_files
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Failed, Hello, Ready, Stage, WarmUp

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from uncork_workers.supervision.cores import usable_cores
 from uncork_workers.supervision.gpus import GPU_VARIABLE
 
 _THREAD_VARIABLES = (
@@ -102,6 +101,13 @@ class Processes:
 
     def _gpu(self, index: int) -> dict[str, str]:
         return {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def worker_environment(workers: int) -> dict[str, str]:

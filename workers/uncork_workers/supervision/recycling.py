@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import psutil
 
 from uncork_workers.plural import plural
-from uncork_workers.supervision.backoff import Backoff
 from uncork_workers.supervision.processes import WorkerProcess
-from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_workers.supervision.supervisor import Backoff, ReplacementFailed, Supervisor
 
 log = logging.getLogger("uncork.gateway")
 

@@ -1,4 +1,4 @@
-"""Allowed batch sizes."""
+"""Allowed batch sizes: padding of handler calls."""
 
 from __future__ import annotations
 
