@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.frames import FrameDecoder
 from uncork_workers.wire.messages import Hello, Ready
@@ -68,15 +69,11 @@ class Crowd:
         """Processes that will go by themselves when others take over."""
         self.took_over: list[set[int]] = []
         self.supervisor = Supervisor(
-            target,
-            workers=workers,
+            Processes(target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}),
             socket_path=self.socket_path,
             standby_path=self.standby_path,
-            log_level="info",
             on_exit=self.exited,
             take_over=self.take_over,
-            gpus=gpus,
-            environment={"GREETING": "hello"},
         )
         self._open: set[asyncio.StreamWriter] = set()
 

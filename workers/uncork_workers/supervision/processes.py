@@ -42,21 +42,30 @@ class WorkerProcess:
 
 
 class Processes:
-    """The worker processes of one service; see the supervisor for the arguments."""
+    """The worker processes of one service.
+
+    Args:
+        target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
+        workers: the number of workers, which share the cores.
+        arguments: additional arguments of the workers.
+        gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
+        environment: additional environment variables of the workers.
+    """
 
     def __init__(
         self,
         target: str,
         *,
         workers: int,
-        arguments: Sequence[str],
-        gpus: Sequence[str],
-        environment: Mapping[str, str],
+        arguments: Sequence[str] = (),
+        gpus: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self.workers = workers
         self._target = target
         self._arguments = arguments
         self._gpus = gpus
-        self._environment = {**worker_environment(workers), **environment}
+        self._environment = {**worker_environment(workers), **(environment or {})}
         self.running: dict[int, WorkerProcess] = {}
         """By process id."""
 
@@ -66,6 +75,7 @@ class Processes:
         Raises:
             OSError: if it cannot be started.
         """
+        gpu = {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -81,7 +91,7 @@ class Processes:
             stdin=asyncio.subprocess.DEVNULL,
             # Ctrl-C in the terminal must reach only the gateway, which lets the workers finish.
             start_new_session=True,
-            env={**self._environment, **self._gpu(index)},
+            env={**self._environment, **gpu},
         )
         ended = asyncio.create_task(self._wait_for_exit(process))
         worker = self.running[process.pid] = WorkerProcess(index, process, ended)
@@ -98,9 +108,6 @@ class Processes:
         code = await process.wait()
         del self.running[process.pid]
         return _describe_exit(code)
-
-    def _gpu(self, index: int) -> dict[str, str]:
-        return {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
 
 
 def usable_cores() -> int:
