@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
+from uncork_workers.definition.adapters.base import UNREADABLE, Adapter, InvalidInput, Sample
 from uncork_workers.definition.adapters.uploads import (
     MOST_PARTS,
     MULTIPART,
@@ -135,16 +135,17 @@ class RequestAdapter(Adapter):
                 return Sample(example.body, meta)
             case Path():
                 guessed = mimetypes.guess_type(example)[0]
-                return Sample(_content(example), Meta(guessed if self._takes(guessed) else self.accepts[0]))
+                media_type = guessed if guessed and self._takes(guessed) else self.accepts[0]
+                try:
+                    return Sample(example.read_bytes(), Meta(media_type))
+                except OSError as error:
+                    raise InvalidInput(f"it cannot be read: {error}") from error
             case bytes():
                 return Sample(example, Meta(self.accepts[0]))
         raise InvalidInput(f"it must be bytes, a pathlib.Path or a Request, got {example!r}")
 
-    def _takes(self, media_type: str | None) -> TypeGuard[str]:
-        if media_type is None:
-            return False
-        kind = media_type.partition("/")[0]
-        return any(one in ("*", media_type, f"{kind}/*") for one in self.accepts)
+    def _takes(self, media_type: str) -> bool:
+        return not {"*", media_type, f"{media_type.partition('/')[0]}/*"}.isdisjoint(self.accepts)
 
     def merge(self, bodies: Sequence[bytes]) -> NoReturn:
         """Raise InvalidInput: JSON rows are not requests."""
@@ -178,17 +179,10 @@ def _request(body: bytes, meta: Meta) -> Request:
     )
 
 
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"it cannot be read: {error}") from error
-
-
 def _parse_json(body: bytes) -> Any:
     try:
         return _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InvalidInput(f"the body is not valid JSON: {error}") from error
 
 
