@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
-from uncork_workers.definition.checks import check_start, not_a_method, warn_of_units
+from uncork_workers.definition.checks import accepts, check_start, not_a_method, warn_of_units
 from uncork_workers.definition.examples import checked_sample, docs_example
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
 from uncork_workers.wire.schema import (
@@ -237,13 +237,11 @@ def _check_input(name: str, adapter: object) -> None:
 def _check_handler(name: str, handler: object) -> None:
     if not inspect.isfunction(handler):
         raise DefinitionError(not_a_method(handler))
-    try:
-        inspect.signature(handler).bind("self", "rows")
-    except TypeError:
+    if not accepts(handler, "self", "rows"):
         raise DefinitionError(
             f"api {name!r}: the handler is called with self and the rows of the batch; write "
             f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
-        ) from None
+        )
 
 
 _NOT_FOR_STREAMS = {

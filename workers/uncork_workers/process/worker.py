@@ -43,9 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--log-format", default="text", choices=["text", "json"])
     parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
-    parser.add_argument(
-        "--overrides", default="[]", type=_overrides, help="settings that are in force, as JSON"
-    )
+    overrides = msgspec.json.Decoder(list[Override])
+    parser.add_argument("--overrides", default="[]", type=overrides.decode, help="settings in force, as JSON")
     parser.add_argument("--parent", type=int, help="process with which this one ends")
     options = parser.parse_args(arguments)
     if options.parent is not None:
@@ -88,10 +87,6 @@ def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
             return _warm_up_and_run(service_class, executor, options, gateway)
     finally:
         _tear_down(service)
-
-
-def _overrides(text: str) -> list[Override]:
-    return msgspec.json.decode(text, type=list[Override])
 
 
 def _tear_down(service: Service) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from uncork_workers.definition.adapters.tensors import BYTES, form_of
 from uncork_workers.definition.outputs.json import encode_json, values_of
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
-from uncork_workers.definition.outputs.result_errors import no_results, wrong_count
+from uncork_workers.definition.outputs.result_errors import check_count, no_results
 from uncork_workers.definition.outputs.tables import as_rows, encode_csv
 from uncork_workers.wire.messages import ListForm, RowResult
 from uncork_workers.wire.schema import CSV, JSON
@@ -83,7 +83,7 @@ def as_array(results: object, *, expected: int) -> Array | None:
     form = form_of(results)
     if not isinstance(results, np.ndarray) or results.ndim == 0 or form is None or form.datatype == BYTES:
         return None
-    _check_count(len(results), expected)
+    check_count(len(results), expected)
     return Array(results, form)
 
 
@@ -182,7 +182,7 @@ def _listed(results: object, expected: int) -> Sequence[Any]:
     results = _as_sequence(results)
     if not isinstance(results, list | tuple):
         raise no_results(results, expected)
-    _check_count(len(results), expected)
+    check_count(len(results), expected)
     return results
 
 
@@ -191,8 +191,3 @@ def _as_sequence(results: object) -> Any:
     if isinstance(results, np.ndarray) and results.ndim > 0:
         return values_of(results)
     return results if isinstance(results, list) else as_rows(results)
-
-
-def _check_count(got: int, expected: int) -> None:
-    if got != expected:
-        raise wrong_count(got, expected)

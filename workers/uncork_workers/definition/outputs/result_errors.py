@@ -26,8 +26,10 @@ def no_results(returned: object, expected: int) -> WrongResult:
     )
 
 
-def wrong_count(got: int, expected: int) -> WrongResult:
-    """Return the error for too few or too many results."""
+def check_count(got: int, expected: int) -> None:
+    """Raise WrongResult if there are too few or too many results."""
+    if got == expected:
+        return
     if got == 1 < expected:
         advice = "; it is called with all rows of a batch, and must return a result for each of them"
     elif expected == 1 < got:
@@ -36,7 +38,7 @@ def wrong_count(got: int, expected: int) -> WrongResult:
         )
     else:
         advice = ""
-    return WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
+    raise WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
 
 
 def not_json(value: object) -> TypeError:
