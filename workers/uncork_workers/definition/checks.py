@@ -1,7 +1,5 @@
 """Checks of a service class that need not run it."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Tracebacks in the log and in tests show the notes; clients never see them.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

@@ -4,8 +4,6 @@
 says why there is none, to the file.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

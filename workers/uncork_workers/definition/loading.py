@@ -1,7 +1,5 @@
 """Import the service that a target such as ``module:Service`` or ``path/file.py:Service`` names."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Services: subclass :class:`Service` and decorate its handlers with :func:`api`."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

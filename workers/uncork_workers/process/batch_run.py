@@ -1,7 +1,5 @@
 """One batch inside the worker: merge its requests, call the handler, split the results."""
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Cut the rows of a batch into chunks, one per handler call, and pad each to an allowed size."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace

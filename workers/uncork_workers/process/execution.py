@@ -1,7 +1,5 @@
 """Execute the batches of one service object."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import time

@@ -1,7 +1,5 @@
 """Settings that a process makes through the C library."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

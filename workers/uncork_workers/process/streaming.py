@@ -1,7 +1,5 @@
 """Run a handler that is a generator: encode and send each piece when it is yielded."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from typing import Any, Protocol

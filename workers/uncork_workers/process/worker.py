@@ -1,7 +1,5 @@
 """The worker process: load a service, set it up, then execute one batch at a time from the socket."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import logging

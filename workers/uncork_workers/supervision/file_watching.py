@@ -1,7 +1,5 @@
 """Detect changes in the files of a service."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Start and kill worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Replace workers that have run many batches or use much memory."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -5,8 +5,6 @@ Replacement workers connect to a separate standby socket. When all of them are r
 if one fails, the old workers stay. Reloading replaces all workers this way, recycling a single one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

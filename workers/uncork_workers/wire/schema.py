@@ -3,8 +3,6 @@
 The gateway never imports user code; a worker sends this description of it.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any

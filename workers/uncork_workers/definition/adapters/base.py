@@ -5,8 +5,6 @@ body in one of the forms of ``wire.messages``. The adapter parses and validates 
 one call; if that fails, the worker calls it again with each request alone.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

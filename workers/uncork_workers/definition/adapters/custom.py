@@ -1,7 +1,5 @@
 """Complete requests, and the base class for custom adapters."""
 
-from __future__ import annotations
-
 import mimetypes
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The adapter for files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

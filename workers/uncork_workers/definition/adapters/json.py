@@ -1,7 +1,5 @@
 """The adapter for JSON values, optionally of a type."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

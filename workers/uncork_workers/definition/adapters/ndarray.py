@@ -1,7 +1,5 @@
 """The adapter for NumPy arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any

@@ -1,7 +1,5 @@
 """Raw tensors of the Open Inference Protocol (V2): little-endian, row-major, without padding."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterator, Sequence

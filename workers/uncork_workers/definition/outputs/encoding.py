@@ -1,7 +1,5 @@
 """Encode a handler's results, one text per row."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Output adapters: the media types in which an API can respond."""
 
-from __future__ import annotations
-
 from uncork_workers.wire.schema import CSV, JSON, NPY, DefinitionError
 
 _IMAGES = ("png", "jpeg", "webp")

@@ -1,7 +1,5 @@
 """Error messages for handlers whose results are missing, too few or too many, or cannot be written."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Sized
 from typing import Any
