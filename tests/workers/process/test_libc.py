@@ -79,7 +79,7 @@ def test_a_process_dies_when_its_parent_is_killed(platform: str) -> None:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-        child.wait(timeout=10)
+        child.wait(timeout=60)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
