@@ -301,7 +301,7 @@ def test_a_teardown_that_fails_is_logged(place: Path, caplog: pytest.LogCaptureF
     exit_code, _ = serve(place, "late.py:Late")
 
     [record] = caplog.records
-    assert record.getMessage() == "teardown of Late failed; the worker ends all the same"
+    assert record.getMessage() == "teardown of Late failed; the worker exits anyway"
     assert record.exc_info is not None
     assert exit_code == 0
 

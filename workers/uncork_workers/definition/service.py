@@ -16,6 +16,7 @@ from uncork_workers.wire.schema import (
     ServiceDescription,
     check_route,
     not_for_streams,
+    wrong_value,
 )
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -171,9 +172,7 @@ def _offers(api: str, output: object) -> tuple[str, ...]:
     given = output if isinstance(output, list | tuple) else [output]
     outputs = [one for one in given if isinstance(one, Output)]
     if not outputs or len(outputs) < len(given):
-        raise DefinitionError(
-            f"api {api!r}: output must be an output adapter such as Csv(), or a list of them, got {output!r}"
-        )
+        raise wrong_value(api, "output", "an output adapter such as Csv(), or a list of them", output)
     return tuple(dict.fromkeys(one.media_type for one in outputs))
 
 
@@ -229,7 +228,7 @@ def _check_input(name: str, adapter: object) -> None:
     hint = ""
     if isinstance(adapter, type) and issubclass(adapter, Adapter):
         hint = f"; write input={adapter.__name__}()"
-    raise DefinitionError(f"api {name!r}: input must be an adapter such as Json(), got {adapter!r}{hint}")
+    raise wrong_value(name, "input", "an adapter such as Json()", adapter, hint)
 
 
 def _check_handler(name: str, handler: object) -> None:

@@ -92,7 +92,7 @@ def _tear_down(service: Service) -> None:
         with adding_hints(service):
             service.teardown()
     except Exception:
-        log.exception("teardown of %s failed; the worker ends all the same", type(service).__name__)
+        log.exception("teardown of %s failed; the worker exits anyway", type(service).__name__)
 
 
 def _warm_up_and_run(

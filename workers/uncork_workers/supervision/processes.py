@@ -24,7 +24,6 @@ class WorkerProcess:
     """One process of a worker.
 
     Attributes:
-        index: number of the worker.
         ended: completes when the process has ended, with a description of how.
         batches: number of finished batches.
     """

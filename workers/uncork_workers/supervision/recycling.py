@@ -60,8 +60,8 @@ class Recycler:
         self._supervisor = supervisor
         self._limits = limits
         self._clock = clock
-        self._failures: dict[int, int] = {}
-        self._not_before: dict[int, float] = {}
+        self._failures: dict[int, tuple[int, float]] = {}
+        """By index of the worker: failed attempts in a row, and the time of the next one."""
         self._always_too_large: set[int] = set()
         """The pids of workers that exceeded the memory limit before their first batch."""
 
@@ -76,7 +76,7 @@ class Recycler:
         self._always_too_large.intersection_update(worker.pid for worker in workers)
         for worker in workers:
             reason = self._reason(worker)
-            if reason and self._clock() >= self._not_before.get(worker.index, 0.0):
+            if reason and self._clock() >= self._failures.get(worker.index, (0, 0.0))[1]:
                 await self._recycle(worker.index, reason)
 
     def _reason(self, worker: WorkerProcess) -> str:
@@ -95,13 +95,11 @@ class Recycler:
         try:
             await self._supervisor.replace(index)
         except ReplacementFailed as error:
-            failures = self._failures[index] = self._failures.get(index, 0) + 1
+            failures = self._failures.get(index, (0, 0.0))[0] + 1
             wait_s = _RETRIES.after(failures)
-            self._not_before[index] = self._clock() + wait_s
-            log.error(
-                "worker %d %s and goes on, for it cannot be replaced: %s; next try in %.0f s",
-                *(index, reason, error, wait_s),
-            )
+            self._failures[index] = failures, self._clock() + wait_s
+            message = "worker %d %s but cannot be replaced: %s; next attempt in %.0f s"
+            log.error(message, index, reason, error, wait_s)
             return
         self._failures.pop(index, None)
         log.info("worker %d %s: another has taken over", index, reason)
@@ -116,7 +114,7 @@ class Recycler:
             self._always_too_large.add(worker.pid)
             log.warning(
                 "worker %d takes %s before its first batch, more than the %s above which workers are "
-                "replaced: it goes on",
+                "replaced: it is not replaced again",
                 *(index, _mib(memory_bytes), _mib(limit_bytes)),
             )
 

@@ -61,7 +61,7 @@ def _advice_on_return(returned: object, expected: int) -> str:
 
 def _advice_on_value(value: Any) -> str:
     if inspect.isawaitable(value):
-        return "; nobody has awaited it: write async def, and await what it calls"
+        return "; it was not awaited: write async def, and await the call"
     # By attribute, as torch, tensorflow and jax may not be installed.
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         return "; make an array of it: .detach().cpu().numpy()"
