@@ -10,13 +10,11 @@ import psutil
 
 from uncork_workers.plural import plural
 from uncork_workers.supervision.processes import WorkerProcess
-from uncork_workers.supervision.supervisor import Backoff, ReplacementFailed, Supervisor
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor, backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
 _CHECK_EVERY_S = 1.0
-# Each attempt loads the service once more, next to the running workers.
-_RETRIES = Backoff(first_s=1.0, longest_s=60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,8 @@ class Recycler:
             await self._supervisor.replace(index)
         except ReplacementFailed as error:
             failures = self._failures.get(index, (0, 0.0))[0] + 1
-            wait_s = _RETRIES.after(failures)
+            # Each attempt loads the service once more, next to the running workers.
+            wait_s = backoff_s(failures, first_s=1.0, longest_s=60.0)
             self._failures[index] = failures, self._clock() + wait_s
             message = "worker %d %s but cannot be replaced: %s; next attempt in %.0f s"
             log.error(message, index, reason, error, wait_s)

@@ -17,26 +17,15 @@ from uncork_workers.supervision.processes import Processes, WorkerProcess
 _JITTER = 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """Delays that double with each failure, ±25 % at random, so that workers do not retry in step.
+def backoff_s(failures: int, *, first_s: float, longest_s: float) -> float:
+    """Return the delay after a number of failures in a row, in seconds.
 
-    Attributes:
-        first_s: mean delay after the first failure, in seconds.
-        longest_s: the largest mean delay, in seconds.
+    It doubles with each failure, from ``first_s`` up to ``longest_s``, ±25 % at random so that workers do not
+    retry in step.
     """
-
-    first_s: float
-    longest_s: float
-
-    def after(self, failures: int) -> float:
-        """Return the delay in seconds after a number of failures in a row."""
-        # The cap avoids an overflow: 2.0 ** 1100 raises.
-        wait_s = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30))
-        return wait_s * random.uniform(1 - _JITTER, 1 + _JITTER)
-
-
-_RESTARTS = Backoff(first_s=0.1, longest_s=10.0)
+    # The cap avoids an overflow: 2.0 ** 1100 raises.
+    mean_s = min(longest_s, first_s * 2.0 ** min(failures - 1, 30))
+    return mean_s * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 class ReplacementFailed(Exception):
@@ -229,7 +218,7 @@ class Supervisor:
             if handle.replaced.is_set():
                 return
             failures = 0 if batches else failures + 1
-            retry_s = _RESTARTS.after(failures) if failures else 0.0
+            retry_s = backoff_s(failures, first_s=0.1, longest_s=10.0) if failures else 0.0
             self._on_exit(WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(handle.replaced.wait(), retry_s)

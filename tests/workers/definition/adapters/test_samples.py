@@ -23,7 +23,7 @@ from uncork_workers.definition.adapters import (
     Text,
 )
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.adapters.custom import Request
+from uncork_workers.definition.adapters.requests import Request
 from uncork_workers.wire.messages import Meta
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from uncork_workers.definition.adapters.base import InvalidInput, is_count
-from uncork_workers.definition.adapters.custom import Request, RequestAdapter
+from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import (
     MULTIPART,
     UploadedFile,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncork_workers.definition.adapters.base import InvalidInput, is_count
-from uncork_workers.definition.adapters.custom import Request, RequestAdapter
+from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
 from uncork_workers.wire.schema import DefinitionError
 
