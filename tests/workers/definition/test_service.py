@@ -17,12 +17,12 @@ from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
 
 def names(service: type[Service]) -> list[str]:
-    """The names of the apis that are found."""
+    """Return the names of the APIs."""
     return [definition.name for definition in find_apis(service)]
 
 
 def refusal(decorate: Any, handler: object) -> str:
-    """The message with which the decorator refuses."""
+    """Return the message of the DefinitionError."""
     with pytest.raises(DefinitionError) as caught:
         decorate(handler)
     return str(caught.value)
@@ -237,11 +237,11 @@ def without_rows(self: Service) -> Any:
 
 
 def with_more(self: Service, rows: Any, more: Any) -> Any:
-    """A handler that wants more than it gets."""
+    """A handler with an argument too many."""
 
 
 def with_keyword(self: Service, rows: Any, *, more: Any) -> Any:
-    """A handler that wants it by name."""
+    """A handler with a keyword-only argument."""
 
 
 def test_coroutines_are_handlers() -> None:

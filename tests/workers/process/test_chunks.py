@@ -1,7 +1,5 @@
 """Allowed batch sizes: padding of handler calls."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The context of a handler."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Encoding of streamed pieces."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Warm-up examples as the requests that clients would send."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
