@@ -109,19 +109,24 @@ class BatchRun:
 
     def reply(self, *, failure: BaseException | None, seconds: float) -> Reply:
         """Return the reply that goes with ``bodies``."""
-        complete = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))] if self._complete else []
+        statuses, content_types, headers = [OK] * len(self.bodies), None, None
+        if self._complete:
+            responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
+            statuses = [one.status for one in responses]
+            if any(one.content_type for one in responses):
+                content_types = [one.content_type for one in responses]
+            if any(one.headers for one in responses):
+                headers = [list(one.headers) for one in responses]
         return Reply(
             batch=self._batch.batch,
             worked=failure is None,
             seconds=seconds,
-            statuses=[one.status for one in complete] or [OK] * len(self.bodies),
+            statuses=statuses,
             lengths=list(map(len, self.bodies)),
             chunks=self.chunks,
             forms=compact_forms(self._forms),
-            content_types=[one.content_type for one in complete]
-            if any(one.content_type for one in complete)
-            else None,
-            headers=[list(one.headers) for one in complete] if any(one.headers for one in complete) else None,
+            content_types=content_types,
+            headers=headers,
             exceptions=self._exceptions or ([] if failure is None else [exception_report(failure)]),
             reasons=self._reasons,
         )
