@@ -10,7 +10,7 @@ from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Message
 
 # Far above any duration; ends a test that hangs.
-_PATIENCE_S = 10
+_PATIENCE_S = 60
 
 
 class Connection:
@@ -59,7 +59,7 @@ class FakeGateway:
         def talk() -> list[Frame]:
             worker = self.accept()
             try:
-                with contextlib.suppress(OSError):  # it may have said its word and left
+                with contextlib.suppress(OSError):  # the worker may have exited
                     worker.send(*frames)
                     worker.finish()
                 return worker.rest()

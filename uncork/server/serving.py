@@ -17,8 +17,8 @@ from rich.console import Console
 from uncork.server.http_servers import Apps, Servers
 from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
+from uncork_workers.process.libc import keep_freed_memory
 from uncork_workers.process.logs import LogFormat, log_to_stderr
-from uncork_workers.process.memory import keep_freed_memory
 
 log = logging.getLogger("uncork.gateway")
 

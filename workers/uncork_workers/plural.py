@@ -1,7 +1,5 @@
 """Counts with nouns in messages."""
 
-from __future__ import annotations
-
 
 def plural(count: int, one: str, many: str = "") -> str:
     """Return a count with its noun: 1 row, 2 rows. ``many`` is an irregular plural."""

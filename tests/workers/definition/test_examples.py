@@ -13,7 +13,7 @@ import pytest
 
 from uncork_workers.definition.adapters import Adapter, DataFrame, File, Image, Json, NdArray, Requests, Text
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.adapters.custom import Request
+from uncork_workers.definition.adapters.requests import Request
 from uncork_workers.definition.examples import MOST_VALUES, NoExample, docs_example, example_from_schema
 from uncork_workers.wire.messages import Meta
 

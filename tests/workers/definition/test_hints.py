@@ -1,7 +1,5 @@
 """Hints on exceptions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The hint for a handler that treats the rows of a batch as one row."""
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import Callable
 from contextlib import closing

@@ -10,19 +10,19 @@ import pytest
 from tests.workers.wire.test_schema import WRONG_SETTINGS
 from uncork_workers.definition.adapters import Adapter, Json, NdArray, Requests
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.outputs.media_types import Csv
+from uncork_workers.definition.outputs.media_types import Csv, Output
 from uncork_workers.definition.outputs.media_types import Json as OutputJson
 from uncork_workers.definition.service import Service, api, describe_service, find_apis
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
 
 def names(service: type[Service]) -> list[str]:
-    """The names of the apis that are found."""
+    """Return the names of the APIs."""
     return [definition.name for definition in find_apis(service)]
 
 
 def refusal(decorate: Any, handler: object) -> str:
-    """The message with which the decorator refuses."""
+    """Return the message of the DefinitionError."""
     with pytest.raises(DefinitionError) as caught:
         decorate(handler)
     return str(caught.value)
@@ -158,6 +158,20 @@ def test_what_is_no_output_is_refused(value: Any) -> None:
     )
 
 
+class NoMediaType(Output):
+    pass
+
+
+@pytest.mark.parametrize("abstract", [Output, NoMediaType])
+def test_an_output_without_a_media_type_cannot_be_made(abstract: type[Output]) -> None:
+    with pytest.raises(TypeError) as caught:
+        abstract()
+    assert str(caught.value) == (
+        f"{abstract.__name__} has no media_type; use Json(), Csv(), Npy() or Image(), or set media_type "
+        "in a subclass of Output"
+    )
+
+
 def test_an_api_offers_what_its_outputs_say() -> None:
     class Two(Service):
         @api(input=Json(), output=[Csv(), OutputJson(), Csv()])
@@ -223,11 +237,11 @@ def without_rows(self: Service) -> Any:
 
 
 def with_more(self: Service, rows: Any, more: Any) -> Any:
-    """A handler that wants more than it gets."""
+    """A handler with an argument too many."""
 
 
 def with_keyword(self: Service, rows: Any, *, more: Any) -> Any:
-    """A handler that wants it by name."""
+    """A handler with a keyword-only argument."""
 
 
 def test_coroutines_are_handlers() -> None:

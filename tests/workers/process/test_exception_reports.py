@@ -1,7 +1,5 @@
 """Reports of exceptions in a service."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A worker's end of its socket while it streams."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 

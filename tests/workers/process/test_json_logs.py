@@ -1,7 +1,5 @@
 """JSON log lines."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

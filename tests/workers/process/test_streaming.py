@@ -1,7 +1,5 @@
 """Handlers that are generators, inside the worker."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator

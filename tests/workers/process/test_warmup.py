@@ -1,7 +1,5 @@
 """The warm-up: which batches run, for how long, and what is learned."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.frames import FrameDecoder
 from uncork_workers.wire.messages import Hello, Ready
@@ -31,7 +32,7 @@ class Echo(Service):
         atexit.register(Path(f"{__file__}.{os.getpid()}").touch)
 """
 # Far above any duration; ends a test that hangs.
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 @dataclass
@@ -57,30 +58,29 @@ class Crowd:
     def __init__(self, folder: Path, *, workers: int, target: str, gpus: list[str]) -> None:
         self.arrivals: asyncio.Queue[Worker] = asyncio.Queue()
         self.newcomers: asyncio.Queue[Worker] = asyncio.Queue()
+        """Replacement workers."""
         self.exits: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
         self.ends: asyncio.Queue[WorkerExit] = asyncio.Queue()
-        """The same, with all that is said of them."""
+        """The same exits with all details."""
+        self.exit_times: list[float] = []
         self.socket_path = str(folder / "s")
         self.standby_path = str(folder / "s2")
         self.refusal: str | None = None
-        """Why nobody may take over."""
+        """Why replacement workers may not take over."""
         self.leaving: set[int] = set()
-        """Processes that will go by themselves when others take over."""
+        """The pids of processes that exit by themselves after they were replaced."""
         self.took_over: list[set[int]] = []
         self.supervisor = Supervisor(
-            target,
-            workers=workers,
+            Processes(target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}),
             socket_path=self.socket_path,
             standby_path=self.standby_path,
-            log_level="info",
             on_exit=self.exited,
             take_over=self.take_over,
-            gpus=gpus,
-            environment={"GREETING": "hello"},
         )
         self._open: set[asyncio.StreamWriter] = set()
 
     def exited(self, end: WorkerExit) -> None:
+        self.exit_times.append(asyncio.get_running_loop().time())
         self.exits.put_nowait((end.index, end.how))
         self.ends.put_nowait(end)
 

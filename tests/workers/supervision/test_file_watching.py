@@ -9,7 +9,7 @@ from pathlib import Path
 from uncork_workers.supervision.file_watching import FileWatcher
 
 # Far above any duration; ends a test that hangs.
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def test_a_change_is_seen_once(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
     (tmp_path / "new").write_text("old")
     os.utime(tmp_path / "new", ns=(0, Path(one).stat().st_mtime_ns))
     (tmp_path / "new").replace(one)
-    os.utime(two)
+    os.utime(two, ns=(0, 0))  # the time now may be that of the last change, in the clock of the file system
     assert (watch.changed_files(), watch.changed_files()) == ([one, two], [])
 
 

@@ -105,7 +105,7 @@ async def test_a_worker_goes_on_if_no_other_can_be_started(
         new = await on.newcomers.get()
         assert on.took_over == [{new.pid}]
     says = caplog.records[0].getMessage()
-    assert says.startswith("worker 0 has run 9 batches and goes on, for it cannot be replaced: new worker 0 ")
+    assert says.startswith("worker 0 has run 9 batches but cannot be replaced: new worker 0 ")
 
 
 async def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:

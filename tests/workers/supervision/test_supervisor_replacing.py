@@ -36,7 +36,7 @@ async def test_new_workers_take_over_together(tmp_path: Path) -> None:
 
 
 async def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> None:
-    """They had not connected yet; they are not started again."""
+    """They are not started again."""
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
         on.leaving = {old[0].pid}
@@ -88,7 +88,7 @@ async def test_new_workers_that_fail_leave_the_old_ones_in_force(
         assert len(on.took_over) == 1
         on.supervisor.kill(old.pid)
         await goes(old)
-        assert on.exits.empty()  # it is in force no more
+        assert on.exits.empty()  # its replacement is in charge
 
 
 async def test_one_that_fails_takes_the_other_new_ones_along(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
         old = await on.workers(2)
         await on.supervisor.replace(1)
         new = await on.newcomers.get()
-        await goes(old[1])  # it is not among those that leave by themselves
+        await goes(old[1])  # it is not in on.leaving
         assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)
         on.supervisor.kill(new.pid)
         assert await on.exits.get() == (1, "was killed by SIGKILL")

@@ -10,8 +10,8 @@ import psutil
 from uncork.cli.check.figures import Plan
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.serve.server_options import open_files
-from uncork_workers.supervision.cores import usable_cores
 from uncork_workers.supervision.gpus import gpus_here
+from uncork_workers.supervision.processes import usable_cores
 
 
 def plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:

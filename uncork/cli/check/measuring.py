@@ -16,7 +16,7 @@ from uncork_gateway.backends.worker_connection import Executed, OnPiece
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.process.warmup import Example
-from uncork_workers.supervision.processes import worker_environment
+from uncork_workers.supervision.processes import Processes, worker_environment
 from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.messages import Batch, Failed, Ready
@@ -74,18 +74,20 @@ async def measure(request: CheckRequest, folder: Path, *, tell: Tell) -> Measure
     watch = _Watch(tell)
     pool = WorkerPool(watch)
     socket_path = str(folder / "workers.sock")
-    supervisor = Supervisor(
+    processes = Processes(
         request.target,
         workers=1,
-        socket_path=socket_path,
-        standby_path=socket_path,
         # The check itself prints exceptions of handlers, as findings.
-        log_level="critical",
-        on_exit=watch.exited,
-        take_over=lambda pids: (),
+        arguments=(*request.arguments, "--log-level", "critical"),
         gpus=request.gpus,
         environment=worker_environment(request.workers),
-        arguments=request.arguments,
+    )
+    supervisor = Supervisor(
+        processes,
+        socket_path=socket_path,
+        standby_path=socket_path,
+        on_exit=watch.exited,
+        take_over=lambda pids: (),
     )
     await pool.listen(socket_path)
     tell("importing the service")

@@ -31,6 +31,7 @@ from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.worker_events import ServiceUnusable, SupervisorActions
 from uncork_workers.supervision.gpus import GPU_VARIABLE, gpus_here, missing_gpus
+from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.recycling import Recycler
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 
@@ -155,18 +156,20 @@ def _make(
     def exited(end: WorkerExit) -> None:
         gateway.events.worker_exited(end.index, end.how, failures=end.failures, retry_s=end.retry_s)
 
-    supervisor = Supervisor(
+    processes = Processes(
         options.service,
         workers=options.workers,
+        arguments=worker_arguments(options),
+        gpus=options.gpu_names,
+        environment=_RELOADING if options.reload else {},
+    )
+    supervisor = Supervisor(
+        processes,
         socket_path=str(folder / _WORKERS),
         standby_path=str(folder / _STANDBYS),
-        log_level=options.log_level,
         on_exit=exited,
         take_over=gateway.take_over,
         explain=gateway.events.failures.why_no_standby,
-        gpus=options.gpu_names,
-        environment=_RELOADING if options.reload else {},
-        arguments=worker_arguments(options),
     )
     return gateway, supervisor
 
@@ -174,6 +177,8 @@ def _make(
 def worker_arguments(options: ServeOptions) -> list[str]:
     """Return the arguments of each worker: it warms up under the settings in force for its batches."""
     return [
+        "--log-level",
+        options.log_level,
         "--log-format",
         options.log_format,
         "--warmup-seconds",

@@ -20,7 +20,7 @@ from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
 from uncork_loadtests.traffic.plan import REPLAY
-from uncork_workers.supervision.cores import usable_cores
+from uncork_workers.supervision.processes import usable_cores
 
 _OF_OPEN = {"load": "--load", "arrivals": "--arrivals"}
 _OF_CLOSED = {"clients": "--clients", "round_trip_ms": "--round-trip-ms", "think_ms": "--think-ms"}

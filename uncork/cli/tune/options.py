@@ -11,7 +11,7 @@ from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import option
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_loadtests.tuning.tune import TuningRequest
-from uncork_workers.supervision.cores import usable_cores
+from uncork_workers.supervision.processes import usable_cores
 
 _OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
 

@@ -1,7 +1,5 @@
 """Checks of a service class that need not run it."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable
@@ -64,7 +62,7 @@ def _check_plain(name: str, method: str, function: Any) -> None:
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"service {name}: {method} must be a plain method, without yield")
-    if inspect.isfunction(function) and not _takes_self(function):
+    if inspect.isfunction(function) and not accepts(function, "self"):
         raise DefinitionError(
             f"service {name}: {method} is called without arguments; write def {method}(self), "
             f"not def {method}{inspect.signature(function)}"
@@ -83,9 +81,10 @@ def _required_arguments(service: type[Any]) -> str:
     )
 
 
-def _takes_self(function: Callable[..., Any]) -> bool:
+def accepts(function: Callable[..., Any], *arguments: str) -> bool:
+    """Return whether a function can be called with these positional arguments."""
     try:
-        inspect.signature(function).bind("self")
+        inspect.signature(function).bind(*arguments)
     except TypeError:
         return False
     return True

@@ -1,7 +1,5 @@
 """Example rows for ``/docs`` and for warm-up: the author's example, or one made from the JSON schema."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

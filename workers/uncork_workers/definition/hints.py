@@ -3,8 +3,6 @@
 Tracebacks in the log and in tests show the notes; clients never see them.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect
@@ -175,10 +173,9 @@ def warn_if_blocking(
             if not (has_warned or turns) and took_s > _LONG_S:
                 has_warned = True
                 log.warning(
-                    "api %s: the async handler ran for %.1f s and awaited nothing, so that nothing else ran "
-                    "beside it; await asyncio.to_thread(...) what blocks, or write def in place of async def",
-                    handler.__name__,
-                    took_s,
+                    "api %s: the async handler ran for %.1f s without awaiting anything, which blocks its "
+                    "event loop; await asyncio.to_thread(...), or write def instead of async def",
+                    *(handler.__name__, took_s),
                 )
 
     return call

@@ -1,9 +1,8 @@
 """Describe the service of a target in a separate process, as importing user code may do anything.
 
-``python -m uncork_workers.definition.inspect_service TARGET FILE`` writes the description to the file.
+``python -m uncork_workers.definition.inspect_service TARGET FILE`` writes the description, or a text that
+says why there is none, to the file.
 """
-
-from __future__ import annotations
 
 import subprocess
 import sys
@@ -15,11 +14,6 @@ import msgspec
 from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.service import describe_service
 from uncork_workers.wire.schema import ServiceDescription
-
-
-class _Found(msgspec.Struct, frozen=True):
-    service: ServiceDescription | None = None
-    why_not: str = ""
 
 
 def inspect_service(target: str) -> ServiceDescription:
@@ -34,17 +28,18 @@ def inspect_service(target: str) -> ServiceDescription:
         process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
         if not file.exists():
             raise TargetError(f"{target} cannot be imported: the process ended with {process.returncode}")
-        found = msgspec.json.decode(file.read_bytes(), type=_Found)
-    if found.service is None:
-        raise TargetError(found.why_not)
-    return found.service
+        found = msgspec.json.decode(file.read_bytes(), type=ServiceDescription | str)
+    if isinstance(found, str):
+        raise TargetError(found)
+    return found
 
 
 def main(target: str, file: str) -> None:
+    found: ServiceDescription | str
     try:
-        found = _Found(service=describe_service(load_service(target)))
+        found = describe_service(load_service(target))
     except TargetError as error:
-        found = _Found(why_not=str(error))
+        found = str(error)
     Path(file).write_bytes(msgspec.json.encode(found))
 
 

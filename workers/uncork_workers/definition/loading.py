@@ -1,7 +1,5 @@
 """Import the service that a target such as ``module:Service`` or ``path/file.py:Service`` names."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util
@@ -14,6 +12,8 @@ from types import ModuleType
 from uncork_workers.definition.hints import hint_on_import
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.wire.schema import DefinitionError
+
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class TargetError(Exception):
@@ -127,3 +127,34 @@ def _line_of(error: DefinitionError) -> str:
         if not frame.filename.startswith((ours, "<"))
     ]
     return f" (line {lines[-1].lineno} of {Path(lines[-1].filename).name})"
+
+
+def service_files(target: str) -> list[str]:
+    """Return the file of an imported service and of all imported modules in its project.
+
+    The project is the folder of the service's file, or the folder that contains its top-level package.
+    Installed packages are excluded, unless the service itself is in one: then its files are the project.
+    """
+    place = target.rpartition(":")[0]
+    name = Path(place).stem if place.endswith(".py") else place
+    own = getattr(sys.modules[name], "__file__", None)
+    if own is None:
+        return []
+    root = _root(name, Path(own))
+    files = {own}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and _belongs(Path(file), root):
+            files.add(file)
+    return sorted(files)
+
+
+def _root(module: str, path: Path) -> Path:
+    if path.stem == module:
+        return path.parent
+    root = path.parents[module.count(".") + (path.stem == "__init__")]
+    return root / module.partition(".")[0] if root.name in _INSTALLED else root
+
+
+def _belongs(path: Path, root: Path) -> bool:
+    return path.is_relative_to(root) and not _INSTALLED.intersection(path.relative_to(root).parts)

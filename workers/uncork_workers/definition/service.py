@@ -1,14 +1,12 @@
 """Services: subclass :class:`Service` and decorate its handlers with :func:`api`."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
-from uncork_workers.definition.checks import check_start, not_a_method, warn_of_units
+from uncork_workers.definition.checks import accepts, check_start, not_a_method, warn_of_units
 from uncork_workers.definition.examples import checked_sample, docs_example
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
 from uncork_workers.wire.schema import (
@@ -18,6 +16,7 @@ from uncork_workers.wire.schema import (
     ServiceDescription,
     check_route,
     not_for_streams,
+    wrong_value,
 )
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -173,9 +172,7 @@ def _offers(api: str, output: object) -> tuple[str, ...]:
     given = output if isinstance(output, list | tuple) else [output]
     outputs = [one for one in given if isinstance(one, Output)]
     if not outputs or len(outputs) < len(given):
-        raise DefinitionError(
-            f"api {api!r}: output must be an output adapter such as Csv(), or a list of them, got {output!r}"
-        )
+        raise wrong_value(api, "output", "an output adapter such as Csv(), or a list of them", output)
     return tuple(dict.fromkeys(one.media_type for one in outputs))
 
 
@@ -231,19 +228,17 @@ def _check_input(name: str, adapter: object) -> None:
     hint = ""
     if isinstance(adapter, type) and issubclass(adapter, Adapter):
         hint = f"; write input={adapter.__name__}()"
-    raise DefinitionError(f"api {name!r}: input must be an adapter such as Json(), got {adapter!r}{hint}")
+    raise wrong_value(name, "input", "an adapter such as Json()", adapter, hint)
 
 
 def _check_handler(name: str, handler: object) -> None:
     if not inspect.isfunction(handler):
         raise DefinitionError(not_a_method(handler))
-    try:
-        inspect.signature(handler).bind("self", "rows")
-    except TypeError:
+    if not accepts(handler, "self", "rows"):
         raise DefinitionError(
             f"api {name!r}: the handler is called with self and the rows of the batch; write "
             f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
-        ) from None
+        )
 
 
 _NOT_FOR_STREAMS = {

@@ -1,7 +1,5 @@
 """One batch inside the worker: merge its requests, call the handler, split the results."""
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid
@@ -22,10 +20,9 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.bisection import bisect
-from uncork_workers.process.chunks import cut_chunks
+from uncork_workers.process.chunks import cut_chunks, pad, padded_size, without_padding
 from uncork_workers.process.exception_reports import exception_report
 from uncork_workers.process.merging import BatchRequests, merge
-from uncork_workers.process.padding import pad, padded_size, without_padding
 from uncork_workers.wire.messages import (
     Batch,
     ExceptionReport,
@@ -41,6 +38,7 @@ log = logging.getLogger("uncork.worker")
 _INVALID = 400
 _FAILED = 500
 _SHARE_OF_TIMEOUT = 0.9
+_ROWS = CompleteResponse(OK, b"")
 
 
 class BatchRun:
@@ -56,9 +54,7 @@ class BatchRun:
         forms = expand_forms(batch.forms, len(bodies))
         self._requests = BatchRequests(bodies, batch.rows, costs, forms, batch.metas or (), batch.raw or ())
         self._valid: Sequence[int] = range(len(bodies))
-        self._statuses = [OK] * len(bodies)
-        self._content_types: list[str] | None = None
-        self._headers: list[list[tuple[str, str]]] | None = None
+        self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * len(bodies)
         self._reasons: dict[int, list[str | RowPath]] = {}
         self._exceptions: list[ExceptionReport] = []
@@ -66,6 +62,8 @@ class BatchRun:
         """The bodies of the responses."""
         self.chunks: list[tuple[float, float]] = []
         """(cost, seconds) of each successful handler call."""
+        self.returned: object = None
+        """What the last handler call returned."""
 
     def run(self) -> None:
         """Answer all requests. If they cannot be merged, find the invalid ones and run the others.
@@ -111,31 +109,33 @@ class BatchRun:
 
     def reply(self, *, failure: BaseException | None, seconds: float) -> Reply:
         """Return the reply that goes with ``bodies``."""
+        statuses, content_types, headers = [OK] * len(self.bodies), None, None
+        if self._complete:
+            responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
+            statuses = [one.status for one in responses]
+            if any(one.content_type for one in responses):
+                content_types = [one.content_type for one in responses]
+            if any(one.headers for one in responses):
+                headers = [list(one.headers) for one in responses]
         return Reply(
             batch=self._batch.batch,
             worked=failure is None,
             seconds=seconds,
-            statuses=self._statuses,
+            statuses=statuses,
             lengths=list(map(len, self.bodies)),
             chunks=self.chunks,
             forms=compact_forms(self._forms),
-            content_types=self._content_types,
-            headers=self._headers,
+            content_types=content_types,
+            headers=headers,
             exceptions=self._exceptions or ([] if failure is None else [exception_report(failure)]),
             reasons=self._reasons,
         )
 
-    def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm) -> None:
-        if isinstance(body, bytes):
-            self._statuses[at], self.bodies[at], self._forms[at] = OK, body, form
-            return
-        self._statuses[at], self.bodies[at] = body.status, body.body
-        if body.content_type:
-            self._content_types = self._content_types or [""] * len(self.bodies)
-            self._content_types[at] = body.content_type
-        if body.headers:
-            self._headers = self._headers or [[] for _ in self.bodies]
-            self._headers[at] = list(body.headers)
+    def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm = None) -> None:
+        if isinstance(body, CompleteResponse):
+            self._complete[at], self.bodies[at] = body, body.body
+        else:
+            self.bodies[at], self._forms[at] = body, form
 
     def _try(
         self, group: Sequence[int]
@@ -152,7 +152,7 @@ class BatchRun:
         try:
             merge(self._adapter, self._requests.pick([at]))
         except InvalidInput as error:
-            self._statuses[at], self.bodies[at] = _INVALID, str(error).encode()
+            self._answer(at, CompleteResponse(_INVALID, str(error).encode()))
             if any(isinstance(piece, RowPath) for piece in error.args):
                 self._reasons[at] = list(error.args)
             return False
@@ -167,8 +167,8 @@ class BatchRun:
             began = time.perf_counter()
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             size = padded_size(count, self._batch.allowed_batch_sizes)
-            results = self._handler(pad(rows, size))
-            chunk = without_padding(self._encode(results, size, raw=any(requests.raw)), count)
+            self.returned = self._handler(pad(rows, size))
+            chunk = without_padding(self._encode(self.returned, size, raw=any(requests.raw)), count)
             if isinstance(chunk, Array) and len(chunks) > 1:
                 # The next call of the handler may reuse the same array.
                 chunk = chunk._replace(values=chunk.values.copy())
@@ -193,7 +193,7 @@ class BatchRun:
         self._exceptions.append(exception_report(error, error_id=error_id, requests=len(group)))
         detail = f"the handler of api {api!r} failed; error id {error_id}".encode()
         for at in group:
-            self._statuses[at], self.bodies[at] = _FAILED, detail
+            self._answer(at, CompleteResponse(_FAILED, detail))
 
 
 class StreamRun(BatchRun):

@@ -1,7 +1,5 @@
 """Find the requests that make a batch fail, so that the others can be answered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

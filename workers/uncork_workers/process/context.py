@@ -1,7 +1,5 @@
 """The current batch, for handlers and log records."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Reports of exceptions in the code of a service, for operators."""
 
-from __future__ import annotations
-
 import sysconfig
 from pathlib import Path
 from traceback import walk_tb

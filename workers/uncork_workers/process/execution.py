@@ -1,7 +1,5 @@
 """Execute the batches of one service object."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import time
@@ -71,19 +69,12 @@ class Executor:
         Raises:
             Exception: what the handler raised, or why it was not called.
         """
-        returned: object = None
-
-        def handler(rows: object) -> object:
-            nonlocal returned
-            returned = self._handlers[batch.api](rows)
-            return returned
-
         with running(self._context(batch)):
-            run = BatchRun(self._apis[batch.api], handler, batch, bodies)
+            run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies)
             run.run()
             if not run.chunks:
                 raise InvalidInput(run.bodies[0].decode())
-        return returned
+        return run.returned
 
     def _stream(self, batch: int, handler: Callable[[Any], Any], rows: Any) -> Rejected | None:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""

@@ -1,7 +1,5 @@
 """The worker's end of its socket."""
 
-from __future__ import annotations
-
 import socket
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Logging to stderr: in colour on a terminal, otherwise as plain or JSON lines."""
 
-from __future__ import annotations
-
 import logging
 import time
 from typing import Any, Literal

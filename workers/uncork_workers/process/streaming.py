@@ -1,14 +1,16 @@
-"""Run a handler that is a generator: send each piece when it is yielded."""
-
-from __future__ import annotations
+"""Run a handler that is a generator: encode and send each piece when it is yielded."""
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from typing import Any, Protocol
 
-from uncork_workers.definition.outputs.responses import Rejected
-from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
+from uncork_workers.definition.outputs.encoding import OCTETS, TEXT
+from uncork_workers.definition.outputs.json import encode_json
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.wire.messages import AnswerHead
+
+_LINES = "application/x-ndjson"
+_NAMES = {OCTETS: "bytes", TEXT: "text", _LINES: "JSON"}
 
 
 class PieceSink(Protocol):
@@ -23,13 +25,13 @@ class PieceSink(Protocol):
 
 
 class Stream:
+    """One streamed response. If the handler yields a ``Rejected`` instead, that is ``rejected``."""
+
     def __init__(self, batch: int, sink: PieceSink) -> None:
         self._batch = batch
         self._sink = sink
         self._encoder = PieceEncoder()
-        self._has_begun = False
         self.rejected: Rejected | None = None
-        """What the handler yielded instead of a response."""
 
     def run(self, pieces: Generator[Any, None, None]) -> None:
         """Send what a generator yields until it ends or the client needs no more, and close it.
@@ -52,10 +54,63 @@ class Stream:
 
     def _send(self, piece: Any) -> bool:
         """Send a piece; return whether to continue."""
-        if isinstance(piece, Rejected) and not self._has_begun:
+        if isinstance(piece, Rejected) and not self._encoder.media_type:
             self.rejected = piece
             return False
         head, data = self._encoder.encode(piece)
-        self._has_begun = True
         self._sink.send_piece(self._batch, head, data)
         return not self._sink.is_cancelled(self._batch)
+
+
+class PieceEncoder:
+    """Encodes the pieces of one response. ``media_type`` is that of the first piece, by its Python type."""
+
+    def __init__(self) -> None:
+        self.media_type = ""
+
+    def encode(self, piece: Any) -> tuple[AnswerHead | None, bytes]:
+        """Return the bytes of a piece, with the head if it is the first.
+
+        Raises:
+            WrongResult: if the piece is of another kind than the first, or cannot be written.
+        """
+        if not self.media_type:
+            return self._first(piece if isinstance(piece, Response) else Response(piece))
+        media_type = _media_type_of(piece)
+        if media_type != self.media_type:
+            raise WrongResult(
+                f"the handler yielded {_NAMES[self.media_type]} first, and {_NAMES[media_type]} later"
+            )
+        return None, _bytes_of(piece, media_type)
+
+    def _first(self, response: Response) -> tuple[AnswerHead, bytes]:
+        if response.is_bodiless:
+            raise WrongResult(f"status {response.status} has no body, and cannot be streamed")
+        self.media_type = _media_type_of(response.body)
+        head = AnswerHead(
+            status=response.status,
+            content_type=response.content_type or self.media_type,
+            headers=list(response.headers.items()),
+        )
+        return head, _bytes_of(response.body, self.media_type)
+
+
+def _media_type_of(piece: Any) -> str:
+    match piece:
+        case str():
+            return TEXT
+        case bytes() | bytearray() | memoryview():
+            return OCTETS
+        case Response() | Rejected():
+            raise WrongResult(f"only the first piece of an answer can be a {type(piece).__name__}")
+        case _:
+            return _LINES
+
+
+def _bytes_of(piece: Any, media_type: str) -> bytes:
+    if isinstance(piece, str):
+        return piece.encode()
+    if media_type == OCTETS:
+        return bytes(piece)
+    [line] = encode_json([piece])
+    return line + b"\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.encoding import row_result
@@ -133,63 +133,54 @@ def warm_up(
         unfinished = [one for one in unfinished if one.run_next_size(ends)]
     for one in warm_ups:
         one.log_summary()
-    return {one.api: one for one in warm_ups}
+    return {one.example.api: one for one in warm_ups}
 
 
+@dataclass(slots=True)
 class ApiWarmUp:
     """The warm-up of one API: ``chunks`` are its batch times, ``result`` that for one row, if it is JSON."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        example: Example,
-        on_size: Callable[[str, int], object],
-        clock: Callable[[], float],
-    ) -> None:
-        self._executor = executor
-        self._example = example
-        self._on_size = on_size
-        self._clock = clock
-        self._sizes = example.sizes()
-        self._done: list[int] = []
-        self._took_s = 0.0
-        self.api = example.api
-        self.chunks: Chunks = []
-        self.result: RowResult | None = None
+    executor: Executor
+    example: Example
+    on_size: Callable[[str, int], object]
+    clock: Callable[[], float]
+    chunks: Chunks = field(default_factory=list)
+    result: RowResult | None = None
+    took_s: float = 0.0
 
     def run_next_size(self, ends: float) -> bool:
         """Run the next size if there is one that should end in time; return whether it ran."""
-        if len(self._done) == len(self._sizes):
+        sizes, done = self.example.sizes(), len(self.chunks)
+        if done == len(sizes):
             return False
-        rows = self._sizes[len(self._done)]
-        if self._done:
+        rows = sizes[done]
+        if done:
             # An upper bound: time grows at most in proportion to the rows.
-            expected_s = _RUNS_PER_SIZE * self.chunks[-1][1] * rows / self._done[-1]
-            if self._clock() + expected_s > ends:
+            expected_s = _RUNS_PER_SIZE * self.chunks[-1][1] * rows / sizes[done - 1]
+            if self.clock() + expected_s > ends:
                 return False
-        self._on_size(self.api, rows)
+        self.on_size(self.example.api, rows)
         times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
-        self._done.append(rows)
-        self._took_s += sum(times)
-        self.chunks.append((rows * (self._example.cost or 1), min(times)))
+        self.took_s += sum(times)
+        self.chunks.append((rows * (self.example.cost or 1), min(times)))
         return True
 
     def log_summary(self) -> None:
-        first, last = self._done[0], self._done[-1]
-        sizes = f"{first} .. {last} rows" if last > first else plural(last, "row")
-        log.info("%s: warmed up with %s in %.1f s", self.api, sizes, self._took_s)
+        sizes = self.example.sizes()[: len(self.chunks)]
+        rows = plural(sizes[0], "row") if len(sizes) == 1 else f"{sizes[0]} .. {sizes[-1]} rows"
+        log.info("%s: warmed up with %s in %.1f s", self.example.api, rows, self.took_s)
 
     def _run(self, rows: int) -> float:
-        batch = self._example.batch(rows)
-        bodies = [self._example.sample.body] * rows
-        began = self._clock()
+        api, batch = self.example.api, self.example.batch(rows)
+        bodies = [self.example.sample.body] * rows
+        began = self.clock()
         try:
-            results = self._executor.run_example(batch, bodies)
+            results = self.executor.run_example(batch, bodies)
         except (Exception, SystemExit) as error:
             raise WarmupFailed(
-                f"{self.api} raised {type(error).__name__} on its example (rows: {rows}): {error}"
+                f"{api} raised {type(error).__name__} on its example (rows: {rows}): {error}"
             ) from error
-        took_s = self._clock() - began
-        if not self._done and not self._example.answers_each:
+        took_s = self.clock() - began
+        if not self.chunks and not self.example.answers_each:
             self.result = row_result(results)
         return took_s

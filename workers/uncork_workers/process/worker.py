@@ -1,7 +1,5 @@
 """The worker process: load a service, set it up, then execute one batch at a time from the socket."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import logging
@@ -17,14 +15,12 @@ from io import TextIOWrapper
 import msgspec
 
 from uncork_workers.definition.hints import adding_hints
-from uncork_workers.definition.loading import TargetError, load_service
+from uncork_workers.definition.loading import TargetError, load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.execution import Executor
 from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.libc import die_with, keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.process.memory import keep_freed_memory
-from uncork_workers.process.parent import die_with
-from uncork_workers.process.service_files import service_files
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.frames import split_payload
 from uncork_workers.wire.messages import Failed, Hello, Ready, Stage, WarmUp
@@ -45,9 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--log-format", default="text", choices=["text", "json"])
     parser.add_argument("--warmup-seconds", default=0.0, type=float, help="time to warm up in; 0: not at all")
-    parser.add_argument(
-        "--overrides", default="[]", type=_overrides, help="settings that are in force, as JSON"
-    )
+    overrides = msgspec.json.Decoder(list[Override])
+    parser.add_argument("--overrides", default="[]", type=overrides.decode, help="settings in force, as JSON")
     parser.add_argument("--parent", type=int, help="process with which this one ends")
     options = parser.parse_args(arguments)
     if options.parent is not None:
@@ -92,16 +87,12 @@ def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
         _tear_down(service)
 
 
-def _overrides(text: str) -> list[Override]:
-    return msgspec.json.decode(text, type=list[Override])
-
-
 def _tear_down(service: Service) -> None:
     try:
         with adding_hints(service):
             service.teardown()
     except Exception:
-        log.exception("teardown of %s failed; the worker ends all the same", type(service).__name__)
+        log.exception("teardown of %s failed; the worker exits anyway", type(service).__name__)
 
 
 def _warm_up_and_run(

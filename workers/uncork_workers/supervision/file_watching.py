@@ -1,7 +1,5 @@
 """Detect changes in the files of a service."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
@@ -28,15 +26,14 @@ class FileWatcher:
     def changed_files(self) -> list[str]:
         """Return the files that have changed since the last call, or since they were added."""
         changed = []
-        for file in sorted(self._python_files().union(self._files)):
+        python_files = {str(file) for folder in self._folders for file in folder.glob("*.py")}
+        for file in sorted(python_files.union(self._files)):
             stamp = _stamp(file)
             if stamp is None:
                 continue
             before = self._seen.get(file)
             self._seen[file] = stamp
-            if before == stamp:
-                continue
-            if self._includes_new or (before is not None and file in self._files):
+            if before != stamp and (self._includes_new or (before is not None and file in self._files)):
                 changed.append(file)
         if changed:
             self._includes_new = False
@@ -62,11 +59,7 @@ class FileWatcher:
             folders = self._folders
             # Watch folders, because editors replace files by new ones.
             events = awatch(
-                *folders,
-                watch_filter=None,
-                recursive=False,
-                rust_timeout=_POLL_MS,
-                yield_on_timeout=True,
+                *folders, watch_filter=None, recursive=False, rust_timeout=_POLL_MS, yield_on_timeout=True
             )
             async with aclosing(events):
                 async for _ in events:
@@ -75,9 +68,6 @@ class FileWatcher:
                         yield changed
                     if self._folders != folders:
                         break
-
-    def _python_files(self) -> set[str]:
-        return {str(file) for folder in self._folders for file in folder.glob("*.py")}
 
     @property
     def _folders(self) -> list[Path]:

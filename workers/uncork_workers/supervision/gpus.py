@@ -1,7 +1,5 @@
 """The GPUs of this machine, and those assigned to workers."""
 
-from __future__ import annotations
-
 import ctypes.util
 import os
 import re

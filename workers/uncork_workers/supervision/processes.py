@@ -1,7 +1,5 @@
 """Start and kill worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -10,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from uncork_workers.supervision.cores import usable_cores
 from uncork_workers.supervision.gpus import GPU_VARIABLE
 
 _THREAD_VARIABLES = (
@@ -27,7 +24,6 @@ class WorkerProcess:
     """One process of a worker.
 
     Attributes:
-        index: number of the worker.
         ended: completes when the process has ended, with a description of how.
         batches: number of finished batches.
     """
@@ -43,21 +39,30 @@ class WorkerProcess:
 
 
 class Processes:
-    """The worker processes of one service; see the supervisor for the arguments."""
+    """The worker processes of one service.
+
+    Args:
+        target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
+        workers: the number of workers, which share the cores.
+        arguments: additional arguments of the workers.
+        gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
+        environment: additional environment variables of the workers.
+    """
 
     def __init__(
         self,
         target: str,
         *,
         workers: int,
-        arguments: Sequence[str],
-        gpus: Sequence[str],
-        environment: Mapping[str, str],
+        arguments: Sequence[str] = (),
+        gpus: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self.workers = workers
         self._target = target
         self._arguments = arguments
         self._gpus = gpus
-        self._environment = {**worker_environment(workers), **environment}
+        self._environment = {**worker_environment(workers), **(environment or {})}
         self.running: dict[int, WorkerProcess] = {}
         """By process id."""
 
@@ -67,6 +72,7 @@ class Processes:
         Raises:
             OSError: if it cannot be started.
         """
+        gpu = {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -82,7 +88,7 @@ class Processes:
             stdin=asyncio.subprocess.DEVNULL,
             # Ctrl-C in the terminal must reach only the gateway, which lets the workers finish.
             start_new_session=True,
-            env={**self._environment, **self._gpu(index)},
+            env={**self._environment, **gpu},
         )
         ended = asyncio.create_task(self._wait_for_exit(process))
         worker = self.running[process.pid] = WorkerProcess(index, process, ended)
@@ -100,8 +106,12 @@ class Processes:
         del self.running[process.pid]
         return _describe_exit(code)
 
-    def _gpu(self, index: int) -> dict[str, str]:
-        return {GPU_VARIABLE: self._gpus[index % len(self._gpus)]} if self._gpus else {}
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def worker_environment(workers: int) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Replace workers that have run many batches or use much memory."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -11,15 +9,12 @@ from dataclasses import dataclass
 import psutil
 
 from uncork_workers.plural import plural
-from uncork_workers.supervision.backoff import Backoff
 from uncork_workers.supervision.processes import WorkerProcess
-from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor, backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
 _CHECK_EVERY_S = 1.0
-# Each attempt loads the service once more, next to the running workers.
-_RETRIES = Backoff(first_s=1.0, longest_s=60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +58,8 @@ class Recycler:
         self._supervisor = supervisor
         self._limits = limits
         self._clock = clock
-        self._failures: dict[int, int] = {}
-        self._not_before: dict[int, float] = {}
+        self._failures: dict[int, tuple[int, float]] = {}
+        """By index of the worker: failed attempts in a row, and the time of the next one."""
         self._always_too_large: set[int] = set()
         """The pids of workers that exceeded the memory limit before their first batch."""
 
@@ -79,7 +74,7 @@ class Recycler:
         self._always_too_large.intersection_update(worker.pid for worker in workers)
         for worker in workers:
             reason = self._reason(worker)
-            if reason and self._clock() >= self._not_before.get(worker.index, 0.0):
+            if reason and self._clock() >= self._failures.get(worker.index, (0, 0.0))[1]:
                 await self._recycle(worker.index, reason)
 
     def _reason(self, worker: WorkerProcess) -> str:
@@ -98,13 +93,12 @@ class Recycler:
         try:
             await self._supervisor.replace(index)
         except ReplacementFailed as error:
-            failures = self._failures[index] = self._failures.get(index, 0) + 1
-            wait_s = _RETRIES.after(failures)
-            self._not_before[index] = self._clock() + wait_s
-            log.error(
-                "worker %d %s and goes on, for it cannot be replaced: %s; next try in %.0f s",
-                *(index, reason, error, wait_s),
-            )
+            failures = self._failures.get(index, (0, 0.0))[0] + 1
+            # Each attempt loads the service once more, next to the running workers.
+            wait_s = backoff_s(failures, first_s=1.0, longest_s=60.0)
+            self._failures[index] = failures, self._clock() + wait_s
+            message = "worker %d %s but cannot be replaced: %s; next attempt in %.0f s"
+            log.error(message, index, reason, error, wait_s)
             return
         self._failures.pop(index, None)
         log.info("worker %d %s: another has taken over", index, reason)
@@ -119,7 +113,7 @@ class Recycler:
             self._always_too_large.add(worker.pid)
             log.warning(
                 "worker %d takes %s before its first batch, more than the %s above which workers are "
-                "replaced: it goes on",
+                "replaced: it is not replaced again",
                 *(index, _mib(memory_bytes), _mib(limit_bytes)),
             )
 

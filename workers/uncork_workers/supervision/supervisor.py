@@ -5,18 +5,27 @@ Replacement workers connect to a separate standby socket. When all of them are r
 if one fails, the old workers stay. Reloading replaces all workers this way, recycling a single one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+import random
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from uncork_workers.supervision.backoff import Backoff
 from uncork_workers.supervision.processes import Processes, WorkerProcess
 
-_RESTARTS = Backoff(first_s=0.1, longest_s=10.0)
+_JITTER = 0.25
+
+
+def backoff_s(failures: int, *, first_s: float, longest_s: float) -> float:
+    """Return the delay after a number of failures in a row, in seconds.
+
+    It doubles with each failure, from ``first_s`` up to ``longest_s``, ±25 % at random so that workers do not
+    retry in step.
+    """
+    # The cap avoids an overflow: 2.0 ** 1100 raises.
+    mean_s = min(longest_s, first_s * 2.0 ** min(failures - 1, 30))
+    return mean_s * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 class ReplacementFailed(Exception):
@@ -50,51 +59,34 @@ class _WorkerHandle:
 
 
 class Supervisor:
-    """Keeps ``workers`` processes of one service alive.
+    """Keeps the workers of one service alive.
 
     Args:
-        target: the service, as MODULE:SERVICE or FILE.py:SERVICE.
-        workers: number of workers.
+        processes: starts the processes.
         socket_path: the Unix socket that workers connect to.
         standby_path: the Unix socket that replacement workers connect to.
-        log_level: log level of the workers.
         on_exit: called for every worker that exits without being replaced.
         take_over: switches to the processes with these pids from those with the same indexes. Returns the
             pids of old processes that exit by themselves when idle; raises ValueError if it cannot switch.
         explain: returns why the replacement worker of an index failed, if the worker reported it.
-        gpus: values of ``CUDA_VISIBLE_DEVICES``, assigned to workers in turn.
-        environment: additional environment variables of the workers.
-        arguments: additional arguments of the workers.
     """
 
     def __init__(
         self,
-        target: str,
+        processes: Processes,
         *,
-        workers: int,
         socket_path: str,
         standby_path: str,
-        log_level: str,
         on_exit: Callable[[WorkerExit], None],
         take_over: Callable[[Collection[int]], Collection[int]],
         explain: Callable[[int], str | None] = lambda index: None,
-        gpus: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        arguments: Sequence[str] = (),
     ) -> None:
-        self._workers = workers
+        self._processes = processes
         self._socket_path = socket_path
         self._standby_path = standby_path
         self._on_exit = on_exit
         self._take_over = take_over
         self._explain = explain
-        self._processes = Processes(
-            target,
-            workers=workers,
-            arguments=("--log-level", log_level, *arguments),
-            gpus=gpus,
-            environment=environment or {},
-        )
         self._handles: dict[int, _WorkerHandle] = {}
         self._monitors: set[asyncio.Task[None]] = set()
         self._ready: set[int] = set()
@@ -107,7 +99,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Start all workers, and restart them until :meth:`stop`."""
-        for index in range(self._workers):
+        for index in range(self._processes.workers):
             self._monitor(_WorkerHandle(index))
 
     def kill(self, pid: int) -> None:
@@ -140,7 +132,7 @@ class Supervisor:
         self._standby_changed.set()  # makes a pending replace() give way
         try:
             async with self._replacing:
-                await self._replace(range(self._workers), lambda: False)
+                await self._replace(range(self._processes.workers), lambda: False)
         finally:
             self._replacing_all -= 1
 
@@ -226,7 +218,7 @@ class Supervisor:
             if handle.replaced.is_set():
                 return
             failures = 0 if batches else failures + 1
-            retry_s = _RESTARTS.after(failures) if failures else 0.0
+            retry_s = backoff_s(failures, first_s=0.1, longest_s=10.0) if failures else 0.0
             self._on_exit(WorkerExit(index=handle.index, how=how, failures=failures, retry_s=retry_s))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(handle.replaced.wait(), retry_s)

@@ -18,8 +18,6 @@ payload of the second. The header is a message; the payload holds the bodies of 
 Decoding never executes data (no pickle), and lengths are checked before memory is allocated.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate

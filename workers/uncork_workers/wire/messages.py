@@ -1,7 +1,5 @@
 """The messages between gateway and worker; each is the header of a frame."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 

@@ -1,7 +1,5 @@
 """Settings from the command line, environment or configuration that replace arguments of ``@api``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any

@@ -3,8 +3,6 @@
 The gateway never imports user code; a worker sends this description of it.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any
@@ -80,9 +78,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         _check_count(api, "mb_max_batch_size", self.mb_max_batch_size, unit="rows")
         _check_count(api, "mb_max_batch_bytes", self.mb_max_batch_bytes, unit="bytes")
         if not isinstance(self.policy, str):
-            raise DefinitionError(f"api {api!r}: policy must be a name, got {self.policy!r}")
+            raise wrong_value(api, "policy", "a name", self.policy)
         if not isinstance(self.idempotent, bool):
-            raise DefinitionError(f"api {api!r}: idempotent must be True or False, got {self.idempotent!r}")
+            raise wrong_value(api, "idempotent", "True or False", self.idempotent)
         _check_cost(api, self.cost)
         _check_sizes(api, self.allowed_batch_sizes)
         if self.cost is not None and self.allowed_batch_sizes is not None:
@@ -127,12 +125,9 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         for argument, reason in _NOT_FOR_STREAMS.items():
             if self.streams and getattr(self.settings, argument) is not None:
                 raise not_for_streams(self.name, argument, reason)
-        cost = self.settings.cost
         if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
-            raise DefinitionError(
-                f"api {self.name!r}: cost must be a number or {COST_IN_BYTES!r} for this input, whose rows "
-                f"have no fields, got {cost!r}"
-            )
+            accepted = f"a number or {COST_IN_BYTES!r} for this input, whose rows have no fields"
+            raise wrong_value(self.name, "cost", accepted, self.settings.cost)
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +177,10 @@ def rounded_cost(number: float) -> float:
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
 
 
+def wrong_value(api: str, argument: str, accepted: str, value: object, hint: str = "") -> DefinitionError:
+    return DefinitionError(f"api {api!r}: {argument} must be {accepted}, got {value!r}{hint}")
+
+
 def not_for_streams(api: str, argument: str, reason: str) -> DefinitionError:
     return DefinitionError(f"api {api!r}: {argument} is not for streamed answers: {reason}; leave it out")
 
@@ -193,7 +192,7 @@ def check_route(api: str, route: object) -> None:
         DefinitionError: if it is not.
     """
     if not isinstance(route, str) or not route.startswith("/") or route == "/":
-        raise DefinitionError(f"api {api!r}: route must be a path such as '/{api}', got {route!r}")
+        raise wrong_value(api, "route", f"a path such as '/{api}'", route)
     if any(mark in route for mark in "{}?# \t\r\n"):
         raise DefinitionError(
             f"api {api!r}: route {route!r} must be a plain path without {{}}, ?, # or spaces"
@@ -207,17 +206,13 @@ def _check_number(api: str, argument: str, value: object, *, unit: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # An integer may be too large to convert to a float, so compare instead.
     if not is_number or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
-        raise DefinitionError(
-            f"api {api!r}: {argument} must be a number of {unit} above 0, got {value!r}{_unquoted(value)}"
-        )
+        raise wrong_value(api, argument, f"a number of {unit} above 0", value, _unquoted(value))
 
 
 def _check_count(api: str, argument: str, value: object, *, unit: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise DefinitionError(
-            f"api {api!r}: {argument} must be a whole number of {unit} from 1, got {value!r}"
-            f"{_unquoted(value, whole=True)}"
-        )
+        hint = _unquoted(value, whole=True)
+        raise wrong_value(api, argument, f"a whole number of {unit} from 1", value, hint)
 
 
 def _unquoted(value: object, *, whole: bool = False) -> str:
@@ -235,9 +230,7 @@ def _check_sizes(api: str, sizes: object) -> None:
         return
     fine = isinstance(sizes, tuple) and sizes and all(type(size) is int and size > 0 for size in sizes)
     if not fine or list(sizes) != sorted(set(sizes)):  # type: ignore[call-overload]
-        raise DefinitionError(
-            f"api {api!r}: allowed_batch_sizes must be rising whole numbers of rows from 1, got {sizes!r}"
-        )
+        raise wrong_value(api, "allowed_batch_sizes", "rising whole numbers of rows from 1", sizes)
 
 
 def _check_cost(api: str, cost: object) -> None:
@@ -245,7 +238,5 @@ def _check_cost(api: str, cost: object) -> None:
         return
     is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
     if not is_number or not 0 < cost <= MAX_COST:  # type: ignore[operator]
-        raise DefinitionError(
-            f"api {api!r}: cost must be a number above 0 and at most {MAX_COST}, {COST_IN_BYTES!r} or the "
-            f"name of a field, got {cost!r}"
-        )
+        accepted = f"a number above 0 and at most {MAX_COST}, {COST_IN_BYTES!r} or the name of a field"
+        raise wrong_value(api, "cost", accepted, cost)

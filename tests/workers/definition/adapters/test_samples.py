@@ -1,7 +1,5 @@
 """Warm-up examples as the requests that clients would send."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from uncork_workers.definition.adapters import (
     Text,
 )
 from uncork_workers.definition.adapters.base import Sample
-from uncork_workers.definition.adapters.custom import Request
+from uncork_workers.definition.adapters.requests import Request
 from uncork_workers.wire.messages import Meta
 
 

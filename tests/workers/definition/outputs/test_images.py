@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from uncork_workers.definition.outputs.encoding import CompleteResponse, encode, encode_each
-from uncork_workers.definition.outputs.images import is_image
+from uncork_workers.definition.outputs.encoding import CompleteResponse, encode, encode_each, is_image
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 
 RED = Image.new("RGB", (3, 2), "red")

@@ -136,7 +136,7 @@ class Awaited:
 
 _PER_ROW = "it was called with 2 rows, and each of them needs a result"
 _LIST = "make a list of it, in the order of the rows"
-_UNAWAITED = "nobody has awaited it: write async def, and await what it calls"
+_UNAWAITED = "it was not awaited: write async def, and await the call"
 
 
 @pytest.mark.parametrize(

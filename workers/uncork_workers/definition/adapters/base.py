@@ -5,12 +5,10 @@ body in one of the forms of ``wire.messages``. The adapter parses and validates 
 one call; if that fails, the worker calls it again with each request alone.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import msgspec
 import numpy as np
@@ -57,7 +55,9 @@ class Sample(NamedTuple):
 class Adapter(ABC):
     """Base class of input adapters. To write your own, subclass :class:`RequestAdapter`.
 
-    The ``merge`` methods return the handler's argument: a sequence of rows that supports ``len`` and slices.
+    The ``merge`` methods return the handler's argument, a sequence of rows that supports ``len`` and slices,
+    for the bodies of some requests. They raise :class:`InvalidInput` if at least one body is not valid, or
+    the adapter does not accept bodies in this form.
 
     Attributes:
         kind: selects the gateway's codec.
@@ -89,34 +89,18 @@ class Adapter(ABC):
 
     @abstractmethod
     def merge(self, bodies: Sequence[bytes]) -> Any:
-        """Return the handler's argument for bodies of comma-separated JSON rows.
-
-        Raises:
-            InvalidInput: if at least one body is not valid.
-        """
+        """Merge bodies of comma-separated JSON rows."""
 
     def merge_tensors(self, bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> Any:
-        """Like :meth:`merge`, for raw tensors with the given numbers of rows.
-
-        Raises:
-            InvalidInput: if at least one body is not valid, or the adapter does not accept tensors.
-        """
+        """Merge raw tensors with the given numbers of rows."""
         raise InvalidInput("this api does not take binary tensors")
 
     def merge_table(self, bodies: Sequence[bytes], header: str, rows: Sequence[int]) -> Any:
-        """Like :meth:`merge`, for lines of CSV under one header, with the given numbers of rows.
-
-        Raises:
-            InvalidInput: if at least one body is not valid, or the adapter does not accept CSV.
-        """
+        """Merge lines of CSV under one header, with the given numbers of rows."""
         raise InvalidInput("this api does not take CSV")
 
     def merge_raw(self, bodies: Sequence[bytes], metas: Sequence[Meta]) -> Any:
-        """Like :meth:`merge`, for bodies as the clients sent them, one row each.
-
-        Raises:
-            InvalidInput: if at least one body is not valid, or the adapter does not accept raw bodies.
-        """
+        """Merge bodies as the clients sent them, one row each."""
         raise InvalidInput("this api does not take bodies of this kind")
 
 
@@ -126,6 +110,11 @@ def _to_builtins(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def json_array(bodies: Sequence[bytes]) -> bytes:

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.definition.adapters.dataframe import Value
 
-Value = bool | int | float | str | None
 Array = np.ndarray[Any, Any]
 Column = Array | pd.api.extensions.ExtensionArray
 

@@ -25,8 +25,7 @@ from uncork_workers.wire.schema import DefinitionError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from uncork_workers.definition.adapters.columns import Value
-
+Value = bool | int | float | str | None
 _SCHEMAS: dict[str, Any] = {
     "f": {"type": ["number", "null"]},
     "i": {"type": "integer"},
@@ -37,10 +36,8 @@ _SCHEMAS: dict[str, Any] = {
 _ANY_SCHEMA = {"type": ["number", "boolean", "string", "null"]}
 _SHOWN_NAMES = 5
 
-_value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(bool | int | float | str | None)
-_rows_decoder: msgspec.json.Decoder[list[dict[str, Value]]] = msgspec.json.Decoder(
-    list[dict[str, bool | int | float | str | None]]
-)
+_value_decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(Value)
+_rows_decoder = msgspec.json.Decoder(list[dict[str, Value]])
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _columns_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 

@@ -1,12 +1,10 @@
 """The adapter for files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
-from uncork_workers.definition.adapters.base import InvalidInput
-from uncork_workers.definition.adapters.custom import Request, RequestAdapter
+from uncork_workers.definition.adapters.base import InvalidInput, is_count
+from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import (
     MULTIPART,
     UploadedFile,
@@ -41,7 +39,7 @@ class File(RequestAdapter):
             raise DefinitionError(f"File: parts must be a list of names, got {parts!r}")
         if len(set(parts)) != len(parts):
             raise DefinitionError(f"File: parts must be different names, got {parts!r}")
-        if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+        if max_bytes is not None and not is_count(max_bytes):
             raise DefinitionError(f"File: max_bytes must be a whole number from 1, got {max_bytes!r}")
         self._parts = tuple(parts)
         self._max_bytes = max_bytes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncork_workers.definition.adapters.base import InvalidInput
-from uncork_workers.definition.adapters.custom import Request, RequestAdapter
+from uncork_workers.definition.adapters.base import InvalidInput, is_count
+from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
 from uncork_workers.wire.schema import DefinitionError
 
@@ -54,11 +54,9 @@ class Image(RequestAdapter):
         if not _is_mode(mode):
             raise DefinitionError(f"Image: mode must be one of Pillow's, such as 'RGB' or 'L', got {mode!r}")
         most = PIL.Image.MAX_IMAGE_PIXELS
-        if size is not None and not (
-            isinstance(size, tuple) and len(size) == 2 and all(_is_count(length) for length in size)
-        ):
+        if size is not None and not (isinstance(size, tuple) and len(size) == 2 and all(map(is_count, size))):
             raise DefinitionError(f"Image: size must be (width, height) in pixels from 1, got {size!r}")
-        if max_pixels is not None and not (_is_count(max_pixels) and max_pixels <= (most or max_pixels)):
+        if max_pixels is not None and not (is_count(max_pixels) and max_pixels <= (most or max_pixels)):
             raise DefinitionError(
                 f"Image: max_pixels must be a whole number from 1 to PIL.Image.MAX_IMAGE_PIXELS, "
                 f"which is {most}, got {max_pixels!r}"
@@ -87,8 +85,7 @@ class Image(RequestAdapter):
         try:
             image = PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
         except PIL.UnidentifiedImageError:
-            known = ", ".join(_FORMATS)
-            raise InvalidInput(f"the body is not an image; it may be {known}") from None
+            raise InvalidInput(f"the body is not an image; it may be {', '.join(_FORMATS)}") from None
         except Exception as error:  # Pillow's decoders raise all kinds of exceptions
             raise InvalidInput(f"the image cannot be read: {error}") from error
         if self._max_pixels is not None and image.width * image.height > self._max_pixels:
@@ -118,7 +115,3 @@ def _is_mode(mode: object) -> bool:
         return isinstance(mode, str) and PIL.Image.new("RGB", (1, 1)).convert(mode).mode == mode
     except (ValueError, KeyError):
         return False
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

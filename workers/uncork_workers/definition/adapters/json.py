@@ -1,13 +1,17 @@
 """The adapter for JSON values, optionally of a type."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, json_array, message_pieces
+from uncork_workers.definition.adapters.base import (
+    UNREADABLE,
+    Adapter,
+    InvalidInput,
+    json_array,
+    message_pieces,
+)
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError
@@ -30,14 +34,9 @@ class Json(Adapter):
     kind = "json"
 
     def __init__(self, *, type: Any = None) -> None:
-        self._reader: _Reader | _PydanticReader
-        if type is None:
-            self._reader = _Reader(Any)
         # Only pydantic's classes have this attribute, so a service without pydantic does not import it.
-        elif hasattr(type, "__pydantic_validator__"):
-            self._reader = _PydanticReader(type)
-        else:
-            self._reader = _Reader(type)
+        reader = _PydanticReader if hasattr(type, "__pydantic_validator__") else _Reader
+        self._reader: _Reader | _PydanticReader = reader(Any if type is None else type)
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of the type."""
@@ -66,10 +65,8 @@ class _Reader:
     def parse(self, document: bytes) -> list[Any]:
         try:
             return self._decoder.decode(document)
-        except msgspec.ValidationError as error:
+        except UNREADABLE as error:
             raise self._wrong(error) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput("not valid JSON: ", *message_pieces(error)) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
         try:
@@ -77,10 +74,10 @@ class _Reader:
         except msgspec.ValidationError as error:
             raise self._wrong(error) from error
 
-    def _wrong(self, error: msgspec.ValidationError) -> InvalidInput:
-        # Without a type, the only possible error is a number that is too large.
-        what = "not valid JSON" if self._kind is Any else "not valid"
-        return InvalidInput(f"{what}: ", *message_pieces(error))
+    def _wrong(self, error: Exception) -> InvalidInput:
+        # Without a type, the only possible ValidationError is a number that is too large.
+        is_json = isinstance(error, msgspec.ValidationError) and self._kind is not Any
+        return InvalidInput("not valid: " if is_json else "not valid JSON: ", *message_pieces(error))
 
 
 class _PydanticReader:

@@ -1,7 +1,5 @@
 """The adapter for NumPy arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +11,7 @@ from uncork_workers.definition.adapters.base import (
     UNREADABLE,
     Adapter,
     InvalidInput,
+    is_count,
     json_array,
     message_pieces,
 )
@@ -55,7 +54,7 @@ class NdArray(Adapter):
             raise DefinitionError(f"NdArray: {dtype!r} is not a dtype of NumPy{hint}") from error
         if self._dtype.kind not in _SCALARS:
             raise DefinitionError(f"NdArray: dtype must be float, integer or bool, got {dtype!r}")
-        if not isinstance(shape, tuple) or not all(_is_length(length) for length in shape):
+        if not isinstance(shape, tuple) or not all(map(_is_length, shape)):
             lengths = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
             hint = f"; write shape={lengths!r}" if all(map(_is_length, lengths)) else ""
             raise DefinitionError(
@@ -93,8 +92,10 @@ class NdArray(Adapter):
             # Floats that overflow become infinite, which is checked below.
             with np.errstate(over="ignore"):
                 array = np.array(rows, dtype=self._dtype)
-        except (ValueError, OverflowError) as error:
-            raise self._wrong(_reason(error)) from error
+        except OverflowError as error:
+            raise self._wrong(str(error)) from error
+        except ValueError as error:
+            raise self._wrong("rows are of different lengths") from error
         self._check_shape(array.shape[1:])
         if self._narrows and not np.isfinite(array).all():
             raise self._wrong(f"a value is too large for {self._dtype.name}")
@@ -144,11 +145,4 @@ class NdArray(Adapter):
 
 
 def _is_length(length: object) -> bool:
-    if length is None:
-        return True
-    return isinstance(length, int) and not isinstance(length, bool) and length > 0
-
-
-def _reason(error: Exception) -> str:
-    # NumPy's message speaks of sequences and inhomogeneous parts.
-    return "rows are of different lengths" if isinstance(error, ValueError) else str(error)
+    return length is None or is_count(length)

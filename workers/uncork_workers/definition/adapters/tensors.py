@@ -1,7 +1,5 @@
 """Raw tensors of the Open Inference Protocol (V2): little-endian, row-major, without padding."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterator, Sequence
@@ -16,21 +14,10 @@ from uncork_workers.wire.messages import ListForm, TensorForm
 BYTES = "BYTES"
 _BF16 = "BF16"
 _DTYPES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(f"<{code}")
-    for name, code in {
-        "BOOL": "b1",
-        "UINT8": "u1",
-        "UINT16": "u2",
-        "UINT32": "u4",
-        "UINT64": "u8",
-        "INT8": "i1",
-        "INT16": "i2",
-        "INT32": "i4",
-        "INT64": "i8",
-        "FP16": "f2",
-        "FP32": "f4",
-        "FP64": "f8",
-    }.items()
+    "BOOL": np.dtype("bool"),
+    **{f"UINT{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
+    **{f"INT{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"FP{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
 }
 _NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _DTYPES.items()}
 _LENGTH = struct.Struct("<I")

@@ -1,7 +1,5 @@
 """The adapter for text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Decoding of text in a charset and of multipart forms."""
 
-from __future__ import annotations
-
 import codecs
 from dataclasses import dataclass
 from typing import NamedTuple

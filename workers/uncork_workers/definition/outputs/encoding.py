@@ -1,7 +1,6 @@
 """Encode a handler's results, one text per row."""
 
-from __future__ import annotations
-
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -9,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uncork_workers.definition.adapters.tensors import BYTES, form_of
-from uncork_workers.definition.outputs.images import DEFAULT_IMAGE, encode_image, is_image
 from uncork_workers.definition.outputs.json import encode_json, values_of
-from uncork_workers.definition.outputs.responses import Rejected, Response
-from uncork_workers.definition.outputs.result_errors import no_results, wrong_count
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.result_errors import check_count, no_results
 from uncork_workers.definition.outputs.tables import as_rows, encode_csv
 from uncork_workers.wire.messages import ListForm, RowResult
 from uncork_workers.wire.schema import CSV, JSON
@@ -20,6 +18,8 @@ from uncork_workers.wire.schema import CSV, JSON
 OK = 200
 OCTETS = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
+_IMAGE_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
+_DEFAULT_IMAGE = "image/png"
 # Types that are always JSON.
 _PLAIN = frozenset((float, int, str, bool, list, dict, type(None)))
 # The header of a frame carries the result. For larger rows the gateway learns the outputs from responses.
@@ -81,7 +81,7 @@ def as_array(results: object, *, expected: int) -> Array | None:
     form = form_of(results)
     if not isinstance(results, np.ndarray) or results.ndim == 0 or form is None or form.datatype == BYTES:
         return None
-    _check_count(len(results), expected)
+    check_count(len(results), expected)
     return Array(results, form)
 
 
@@ -152,17 +152,35 @@ def _content(body: Any, accept: str) -> tuple[bytes, str]:
     if isinstance(body, str):
         return body.encode(), TEXT
     if is_image(body):
-        media_type = accept if accept.startswith("image/") else DEFAULT_IMAGE
-        return encode_image(body, media_type), media_type
+        media_type = accept if accept.startswith("image/") else _DEFAULT_IMAGE
+        return _encode_image(body, media_type), media_type
     [text] = encode_json([body])
     return text, JSON
+
+
+def is_image(result: object) -> bool:
+    """Return whether a result is a Pillow image, without importing Pillow."""
+    return any(base.__module__ == "PIL.Image" for base in type(result).__mro__)
+
+
+def _encode_image(image: Any, media_type: str) -> bytes:
+    image_format = _IMAGE_FORMATS[media_type]
+    file = io.BytesIO()
+    try:
+        # JPEG has no transparency.
+        if image_format == "JPEG" and image.mode not in ("RGB", "L", "CMYK"):
+            image = image.convert("RGB")
+        image.save(file, image_format)
+    except (OSError, ValueError, SystemError) as error:
+        raise WrongResult(f"an image cannot be written as {image_format}: {error}") from error
+    return file.getvalue()
 
 
 def _listed(results: object, expected: int) -> Sequence[Any]:
     results = _as_sequence(results)
     if not isinstance(results, list | tuple):
         raise no_results(results, expected)
-    _check_count(len(results), expected)
+    check_count(len(results), expected)
     return results
 
 
@@ -171,8 +189,3 @@ def _as_sequence(results: object) -> Any:
     if isinstance(results, np.ndarray) and results.ndim > 0:
         return values_of(results)
     return results if isinstance(results, list) else as_rows(results)
-
-
-def _check_count(got: int, expected: int) -> None:
-    if got != expected:
-        raise wrong_count(got, expected)

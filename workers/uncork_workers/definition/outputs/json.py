@@ -1,7 +1,5 @@
 """Encoding of results as JSON, one text per row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

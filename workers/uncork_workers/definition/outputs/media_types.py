@@ -1,16 +1,25 @@
 """Output adapters: the media types in which an API can respond."""
 
-from __future__ import annotations
-
 from uncork_workers.wire.schema import CSV, JSON, NPY, DefinitionError
 
 _IMAGES = ("png", "jpeg", "webp")
 
 
 class Output:
-    """A media type for responses. Results that cannot be written in it are sent in their default format."""
+    """A media type for responses. Results that cannot be written in it are sent in their default format.
+
+    Raises:
+        TypeError: if a class that sets no ``media_type``, such as this one, is instantiated.
+    """
 
     media_type: str
+
+    def __init__(self) -> None:
+        if not hasattr(self, "media_type"):
+            raise TypeError(
+                f"{type(self).__name__} has no media_type; use Json(), Csv(), Npy() or Image(), or set "
+                f"media_type in a subclass of Output"
+            )
 
 
 class Json(Output):

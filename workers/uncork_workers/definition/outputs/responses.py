@@ -1,7 +1,5 @@
 """Results that respond to a single request: ``Rejected`` and ``Response``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Error messages for handlers whose results are missing, too few or too many, or cannot be written."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Sized
 from typing import Any
@@ -26,8 +24,10 @@ def no_results(returned: object, expected: int) -> WrongResult:
     )
 
 
-def wrong_count(got: int, expected: int) -> WrongResult:
-    """Return the error for too few or too many results."""
+def check_count(got: int, expected: int) -> None:
+    """Raise WrongResult if there are too few or too many results."""
+    if got == expected:
+        return
     if got == 1 < expected:
         advice = "; it is called with all rows of a batch, and must return a result for each of them"
     elif expected == 1 < got:
@@ -36,7 +36,7 @@ def wrong_count(got: int, expected: int) -> WrongResult:
         )
     else:
         advice = ""
-    return WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
+    raise WrongResult(f"the handler returned {plural(got, 'result')} for {plural(expected, 'row')}{advice}")
 
 
 def not_json(value: object) -> TypeError:
@@ -61,7 +61,7 @@ def _advice_on_return(returned: object, expected: int) -> str:
 
 def _advice_on_value(value: Any) -> str:
     if inspect.isawaitable(value):
-        return "; nobody has awaited it: write async def, and await what it calls"
+        return "; it was not awaited: write async def, and await the call"
     # By attribute, as torch, tensorflow and jax may not be installed.
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         return "; make an array of it: .detach().cpu().numpy()"

@@ -1,7 +1,5 @@
 """Join the encoded results of several handler calls, and split them into responses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, islice
 from typing import NamedTuple

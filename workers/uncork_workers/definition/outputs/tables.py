@@ -1,7 +1,5 @@
 """Results that are tables (pandas objects and dicts of columns), and encoding of results as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

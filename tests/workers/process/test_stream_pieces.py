@@ -1,7 +1,5 @@
 """Encoding of streamed pieces."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
-from uncork_workers.definition.outputs.stream_pieces import PieceEncoder
+from uncork_workers.process.streaming import PieceEncoder
 from uncork_workers.wire.messages import AnswerHead
 
 TEXT = "text/plain; charset=utf-8"

@@ -1,6 +1,4 @@
-"""Allowed batch sizes."""
-
-from __future__ import annotations
+"""Allowed batch sizes: padding of handler calls."""
 
 import json
 from typing import Any

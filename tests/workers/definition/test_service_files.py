@@ -4,8 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from uncork_workers.definition.loading import load_service
-from uncork_workers.process.service_files import service_files
+from uncork_workers.definition.loading import load_service, service_files
 
 SERVICE = """
 from uncork_workers.definition.adapters import Json

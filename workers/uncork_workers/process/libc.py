@@ -1,6 +1,4 @@
-"""End the worker process when its gateway ends."""
-
-from __future__ import annotations
+"""Settings that a process makes through the C library."""
 
 import ctypes
 import os
@@ -9,19 +7,36 @@ import sys
 import threading
 import time
 
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+# The highest threshold that glibc accepts, and the most freed memory to keep.
+_MAPPED_BYTES = 32 * 2**20
+_KEPT_BYTES = 128 * 2**20
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.5
 
 
+def keep_freed_memory() -> None:
+    """Make glibc keep up to 128 MiB of freed memory instead of returning it to the system at once.
+
+    By default glibc maps each large block anew and the kernel clears its pages; for bodies of a megabyte that
+    costs more than all other work on them. Does nothing if the environment sets a ``MALLOC_`` variable, or
+    without glibc.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
 def die_with(parent: int) -> None:
-    """End this process at once when its parent ends, even inside a handler.
+    """End this process at once when the process that started it ends, even inside a handler.
 
     A gateway that stops in order closes the sockets of its workers; this is for a gateway that is killed.
     On Linux the kernel sends the signal when the thread that started the worker ends, which is the thread of
     the gateway's event loop. Elsewhere a thread polls, which cannot run while a handler holds the GIL.
-
-    Args:
-        parent: the process id of the parent when it started this process.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,89 @@
+"""Settings that a process makes through the C library: reuse of freed memory, and the end of its parent."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from uncork_workers.process.libc import keep_freed_memory
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="page faults are counted as Linux does")
+
+COUNT_FAULTS = """
+import json, resource
+size = 8_000_000
+from uncork_workers.process.libc import keep_freed_memory
+keep_freed_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    b"x" * size
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(json.dumps([faults() for _ in range(5)]))
+"""
+
+
+def faults(**environment: str) -> list[int]:
+    """Count the page faults of allocating 8 MB five times in a new process."""
+    environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environment}
+    command = [sys.executable, "-c", COUNT_FAULTS]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60)
+    counted: list[int] = json.loads(done.stdout)
+    return counted
+
+
+@on_linux
+def test_a_block_that_was_freed_is_had_again_for_nothing() -> None:
+    first, *others = faults()
+
+    assert first > 1000
+    assert max(others) < 100
+
+
+@on_linux
+def test_what_the_environment_says_is_left_alone() -> None:
+    """Here: return all memory at once."""
+    assert min(faults(MALLOC_MMAP_THRESHOLD_="65536")) > 1000
+
+
+def test_a_c_library_without_the_setting_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+
+    keep_freed_memory()
+
+
+# It reports its pid to the parent, then sleeps.
+CHILD = """
+import os, sys, time
+from uncork_workers.process.libc import die_with
+sys.platform = sys.argv[2]
+die_with(int(sys.argv[1]))
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+PARENT = f"""
+import os, subprocess, sys
+subprocess.run([sys.executable, "-c", {CHILD!r}, str(os.getpid()), sys.argv[1]])
+"""
+# The thread that polls on other systems works on Linux too.
+PLATFORMS = ["linux", "darwin"] if sys.platform == "linux" else [sys.platform]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_process_dies_when_its_parent_is_killed(platform: str) -> None:
+    command = [sys.executable, "-c", PARENT, platform]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        child.wait(timeout=60)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_process_whose_parent_has_ended_already_goes_at_once(platform: str) -> None:
+    command = [sys.executable, "-c", CHILD, "1", platform]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    assert done.stdout == ""
