@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from uncork.cli.check.figures import Figures, Finding, Plan
+from uncork.cli.check.figures import Figures, Plan
 from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
 from uncork.cli.check.measuring import CheckFailed, CheckRequest, Measured, measure
@@ -17,7 +17,7 @@ from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
 from uncork.cli.serve.command import worker_arguments
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_files, write_json
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
@@ -64,16 +64,11 @@ def check(
         apis=measured.apis,
     )
     findings = judge(figures)
-    if json is not None:
-        write_json(json, as_json(figures, findings))
+    code = write_files("check", lambda: write_json(json, as_json(figures, findings)))
     if json != "-":
         show(text(figures, findings))
-    raise typer.Exit(_exit_code(findings, strict=strict))
-
-
-def _exit_code(findings: list[Finding], *, strict: bool) -> int:
     fatal = ("error", "warning") if strict else ("error",)
-    return int(any(one.severity in fatal for one in findings))
+    raise typer.Exit(1 if any(one.severity in fatal for one in findings) else code)
 
 
 def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:

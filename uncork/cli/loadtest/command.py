@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import typer
 from rich.console import Console
@@ -16,11 +17,10 @@ from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.progress import measure
 from uncork.cli.loadtest.tables import as_json, heading, tables
 from uncork.cli.loadtest.traffic import is_url
-from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_json, writing
+from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files, write_json
 from uncork.cli.usage import refusals
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.generator.samples import Summary
 from uncork_loadtests.reports.page import write_html
 from uncork_loadtests.reports.picture import write_png
 from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate, fitted, our_service
@@ -71,25 +71,20 @@ def _running(options: LoadtestOptions, plan: Plan) -> Iterator[_Target]:
 
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:
-    """Write the files, then print the table, whose reader may leave early; return the exit code."""
     if not outcome.measured_s:
         print_error("loadtest", "it ended before anything was measured")
         return 1
     summary = outcome.summary()
     text = as_text(tables(outcome, summary, estimate=known))
-    with writing("loadtest"):
-        if options.json is not None:
-            write_json(options.json, as_json(outcome, summary, estimate=known))
-        if options.report is not None:
-            write_html(outcome, options.report, estimate=known, title=heading(outcome), text=text)
-        if options.png is not None:
-            write_png(outcome, options.png, estimate=known, title=heading(outcome))
+    writes = [lambda: write_json(options.json, as_json(outcome, summary, estimate=known))]
+    title = heading(outcome)
+    if options.report is not None:
+        writes.append(partial(write_html, outcome, options.report, estimate=known, title=title, text=text))
+    if options.png is not None:
+        writes.append(partial(write_png, outcome, options.png, estimate=known, title=title))
+    code = write_files("loadtest", *writes)
     if options.json != "-":
         typer.echo(text)
-    return _judge(outcome, summary)
-
-
-def _judge(outcome: Outcome, summary: Summary) -> int:
     faults = [f"void: {outcome.void}"] if outcome.void else []
     if summary.wrong:
         faults.append(f"{plural(summary.wrong, 'wrong answer')}, the first: {outcome.first_wrong}")
@@ -97,4 +92,4 @@ def _judge(outcome: Outcome, summary: Summary) -> int:
         faults.append(outcome.failure)
     for fault in faults:
         print_error("loadtest", fault)
-    return 1 if faults else 0
+    return 1 if faults else code

@@ -7,7 +7,7 @@ import typer
 from uncork.cli.command import takes_plain_options
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest.measuring import measuring
-from uncork.cli.terminal import show, telling, write_json, writing
+from uncork.cli.terminal import show, telling, write_files, write_json
 from uncork.cli.tune.options import TuneOptions
 from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import refusals
@@ -26,12 +26,9 @@ def tune(options: TuneOptions) -> None:
         request = options.request()
     with measuring("tune"), telling() as tell:
         tuned = find(request, tell=tell)
-    # The file comes before the text, whose reader may leave early.
-    with writing("tune"):
-        if options.json is not None:
-            write_json(options.json, as_json(tuned))
+    code = write_files("tune", lambda: write_json(options.json, as_json(tuned)))
     if options.json != "-":
         show(text(tuned))
     for warning in tuned.warnings:
         print_error("tune", warning)
-    raise typer.Exit(1 if tuned.warnings else 0)
+    raise typer.Exit(1 if tuned.warnings else code)
