@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from uncork.cli.check.figures import Figures, Plan
 from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
-from uncork.cli.check.measuring import CheckFailed, CheckRequest, Measured, measure
+from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
-from uncork.cli.serve.command import worker_arguments
 from uncork.cli.serve.options import ServeOptions
 from uncork.cli.terminal import INTERRUPTED, show, telling, write_files, write_json
 from uncork.cli.usage import refusals, require_writable
@@ -50,7 +47,8 @@ def check(
             raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
         try:
             plan = plan_of(options, client_timeout_ms=client_timeout_ms)
-            measured = _measure(options, plan, seconds=seconds)
+            with telling() as tell, own_folder() as folder:
+                figures = asyncio.run(measure(options, plan, folder, seconds=seconds, tell=tell))
         except DefinitionError as error:
             raise WrongUsage(str(error)) from None
         except CheckFailed as error:
@@ -58,28 +56,9 @@ def check(
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-    figures = Figures(
-        service=measured.service,
-        plan=replace(plan, worker_bytes=measured.worker_bytes),
-        apis=measured.apis,
-    )
     findings = judge(figures)
     code = write_files("check", lambda: write_json(json, as_json(figures, findings)))
     if json != "-":
         show(text(figures, findings))
     fatal = ("error", "warning") if strict else ("error",)
     raise typer.Exit(1 if any(one.severity in fatal for one in findings) else code)
-
-
-def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
-    request = CheckRequest(
-        target=options.service,
-        workers=options.workers,
-        overrides=options.overrides,
-        arguments=worker_arguments(options),
-        gpus=options.gpu_names,
-        seconds=seconds,
-        free_bytes=min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes))),
-    )
-    with telling() as tell, own_folder() as folder:
-        return asyncio.run(measure(request, folder, tell=tell))

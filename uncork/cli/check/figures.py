@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from uncork_loadtests.tuning.batch_times import Line, SizeTime
@@ -12,26 +13,29 @@ from uncork_workers.wire.schema import ApiSettings
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """A problem.
 
     Attributes:
         severity: error: does not work; warning: works badly; note: worth knowing.
         code: identifies the kind of finding.
-        api: the API that it concerns; empty for all.
         wrong: the problem.
         advice: the fix.
+        api: the API that it concerns; empty for all.
     """
 
     severity: Severity
     code: str
-    api: str = ""
     wrong: str
     advice: str
+    api: str = ""
 
 
 Findings = Iterator[Finding]
+error = partial(Finding, "error")
+warning = partial(Finding, "warning")
+note = partial(Finding, "note")
 
 
 @dataclass(frozen=True, kw_only=True)

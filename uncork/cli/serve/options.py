@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from uncork.cli.serve.server_options import ServerOptions, readable
 from uncork.cli.sizes import read_size
 from uncork.config.errors import WrongUsage
@@ -87,6 +89,13 @@ class ServeOptions(ServerOptions):
         ]
         ranked = sorted([*for_all, *self.api_overrides], key=lambda one: one[0])
         return [override for _, override in ranked]
+
+    @property
+    def worker_arguments(self) -> list[str]:
+        """Arguments of each worker: it warms up under the settings in force for its batches."""
+        overrides = msgspec.json.encode(self.overrides).decode()
+        warmup = ["--warmup-seconds", str(self.warmup_seconds)]
+        return ["--log-format", self.log_format, *warmup, "--overrides", overrides]
 
     @property
     def recycling(self) -> RecyclingLimits:
