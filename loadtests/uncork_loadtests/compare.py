@@ -8,8 +8,11 @@ alike.
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from uncork_loadtests.generator.fleet import Outcome, run
+from uncork_loadtests.generator.samples import Summary
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, Server
@@ -32,7 +35,24 @@ _REPEATS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class Verdict:
+    """Whether a measurement counts, and what it cost the gateway."""
+
+    failure: str
+    """Why it failed, or ""."""
+    wrong: int
+    first_wrong: str
+    void: str
+    """Why it says nothing about the server, or ""."""
+    gateway_cpu_us: float | None
+    """Processor time per request, warm-up included; None if unknown."""
+
+
+V = TypeVar("V", bound=Verdict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn(Verdict):
     """One measurement of one policy. None: unknown, or too few answers."""
 
     mean_ms: float | None
@@ -42,15 +62,7 @@ class Turn:
     in_goal: float | None
     batch_rows: float | None
     """Mean over batches."""
-    gateway_cpu_us: float | None
-    """Processor time per request, warm-up included."""
     workers_cpu_us: float | None
-    failure: str
-    """Why it failed, or ""."""
-    wrong: int
-    first_wrong: str
-    void: str
-    """Why it says nothing about the policy, or ""."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +203,7 @@ def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, 
             first = number % len(policies)
             turns: dict[str, Turn] = {}
             for policy in (*policies[first:], *policies[:first]):
-                turns[policy] = _valid_if_possible(measure, policy, number)
+                turns[policy] = valid_if_possible(partial(measure, policy, number))
                 if turns[policy].void:
                     left_out.append(LeftOut(number=number, policy=policy, reason=turns[policy].void))
                     break
@@ -202,13 +214,13 @@ def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, 
     return Rounds(whole=complete, left_out=left_out)
 
 
-def _valid_if_possible(measure: Callable[[str, int], Turn], policy: str, number: int) -> Turn:
-    turn = measure(policy, number)
+def valid_if_possible(measure: Callable[[], V]) -> V:
+    """Measure, and up to twice more while the measurement is void."""
+    found = measure()
     for _ in range(_REPEATS):
-        if not turn.void:
-            break
-        turn = measure(policy, number)
-    return turn
+        if found.void:
+            found = measure()
+    return found
 
 
 def relate(policies: Sequence[str], complete: Sequence[Mapping[str, Turn]]) -> list[Result]:
@@ -282,10 +294,17 @@ def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
         answered_per_s=summary.answered_per_s,
         in_goal=summary.in_goal,
         batch_rows=summary.batch_rows_by_batch,
-        gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
         workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
-        failure=outcome.failure,
-        wrong=summary.wrong,
-        first_wrong=outcome.first_wrong,
-        void=outcome.void,
+        **verdict(outcome, summary, cpu),
     )
+
+
+def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> dict[str, Any]:
+    """Return the fields of a :class:`Verdict`."""
+    return {
+        "failure": outcome.failure,
+        "wrong": summary.wrong,
+        "first_wrong": outcome.first_wrong,
+        "void": outcome.void,
+        "gateway_cpu_us": cpu.server * 1e6 if cpu is not None else None,
+    }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from uncork_dispatcher.simulator import ARRIVALS
 from uncork_loadtests.generator.samples import LOST, UNANSWERED
-from uncork_loadtests.traffic.payloads import read_bodies
+from uncork_loadtests.traffic.payloads import payload_of_files
 from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
 from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
 
@@ -73,12 +73,9 @@ def payload_of(options: Namespace) -> Payload:
     try:
         if not (options.data or options.lines):
             return Payload(bodies=_random(options).bodies(seed=options.seed))
-        lines = bool(options.lines)
-        bodies = read_bodies(Path(options.lines or options.data), lines=lines)
-        expected = read_bodies(Path(options.expected), lines=lines) if options.expected else None
-        return Payload(bodies=bodies, expected=expected)
-    except OSError as error:
-        raise WrongOptions(f"{error.filename}: {error.strerror}") from None
+        expected = Path(options.expected) if options.expected else None
+        path = Path(options.lines or options.data)
+        return payload_of_files(path, expected, lines=bool(options.lines))
     except ValueError as error:
         raise WrongOptions(str(error)) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from uncork_loadtests.traffic.plan import Plan
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 Source = Callable[[int], tuple[bytes, bytes | None]]
 """Maps a request's number to its bytes and the right answer (None: do not compare)."""
@@ -25,6 +25,20 @@ def read_bodies(path: Path, *, lines: bool) -> tuple[bytes, ...]:
     content = path.read_bytes()
     # splitlines() would also split at other characters, which may be part of a body.
     return tuple(content.removesuffix(b"\n").split(b"\n")) if lines else (content,)
+
+
+def payload_of_files(path: Path, expected: Path | None, *, lines: bool) -> Payload:
+    """Return the bodies in a file, and their right answers if there is a file of these.
+
+    Raises:
+        ValueError: if a file cannot be read, or they do not match.
+    """
+    try:
+        bodies = read_bodies(path, lines=lines)
+        answers = None if expected is None else read_bodies(expected, lines=lines)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}") from None
+    return Payload(bodies=bodies, expected=answers)
 
 
 def load_function(target: str) -> Callable[[int], Any]:

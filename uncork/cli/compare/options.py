@@ -11,7 +11,6 @@ from uncork.cli.loadtest.traffic import (
     plan_of,
     refuse_contradictions,
     seconds_of,
-    serve_arguments,
 )
 from uncork.cli.loadtest.traffic_options import LoadOptions, service_argument
 from uncork.cli.usage import require_writable
@@ -19,6 +18,7 @@ from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher import make_policy
 from uncork_loadtests.compare import Contest
+from uncork_loadtests.servers import words
 
 _SECONDS = 5.0
 
@@ -72,7 +72,7 @@ class CompareOptions(LoadOptions):
             plan=plan,
             rounds=self.rounds,
             path=self.path,
-            options=serve_arguments(serve),
+            options=words(serve),
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import typer
@@ -27,14 +26,6 @@ from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate,
 from uncork_loadtests.traffic.plan import Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Target:
-    """A running target: the plan with its URL, and a function that asks the gateway for its estimate."""
-
-    plan: Plan
-    estimate: Callable[[], Estimate | None]
-
-
 @takes_plain_options
 def loadtest(options: LoadtestOptions) -> None:
     """Put traffic on a service, measure from the scheduled times, and show what came of it.
@@ -46,28 +37,28 @@ def loadtest(options: LoadtestOptions) -> None:
     """
     with refusals("loadtest"):
         plan = options.plan()
-    with measuring("loadtest"), _running(options, plan) as target:
-        outcome = measure(target.plan, console=Console(stderr=True))
-        known = target.estimate()
+    with measuring("loadtest"), _running(options, plan) as (aimed, ask_estimate):
+        outcome = measure(aimed, console=Console(stderr=True))
+        known = ask_estimate()
     code = _show(outcome, known, options)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else code)
 
 
 @contextlib.contextmanager
-def _running(options: LoadtestOptions, plan: Plan) -> Iterator[_Target]:
-    """Give the target; a service is started, and stopped at the end of the block."""
+def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Callable[[], Estimate | None]]]:
+    """Give the plan with the URL of the target, and a function that asks the gateway for its estimate.
+
+    A service is started, and stopped at the end of the block.
+    """
     if is_url(options.target):
-        yield _Target(plan=fitted(plan), estimate=lambda: None)
+        yield fitted(plan), lambda: None
         return
     with contextlib.ExitStack() as stack:
         with telling() as tell:
             tell(f"starting {options.target}")
             server = stack.enter_context(our_service(options.target, options=options.serve))
         api = api_at(options.path, of=apis(server))
-        yield _Target(
-            plan=aimed_at(api, plan, server),
-            estimate=lambda: None if api.streams else estimate(server, api=api),
-        )
+        yield aimed_at(api, plan, server), lambda: None if api.streams else estimate(server, api=api)
 
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:

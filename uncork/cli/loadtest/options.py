@@ -14,11 +14,11 @@ from uncork.cli.loadtest.traffic import (
     plan_of,
     refuse_contradictions,
     seconds_of,
-    serve_arguments,
 )
 from uncork.cli.loadtest.traffic_options import LoadOptions
 from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import argument, option
+from uncork_loadtests.servers import words
 from uncork_loadtests.traffic.plan import Plan
 from uncork_loadtests.traffic.tls import Tls
 
@@ -60,7 +60,7 @@ class LoadtestOptions(LoadOptions):
     @property
     def serve(self) -> list[str]:
         """Arguments of ``uncork serve`` for a service."""
-        return serve_arguments(
+        return words(
             {"--policy": self.policy, "--mb-max-latency": self.mb_max_latency, "--workers": self.workers}
         )
 

@@ -32,9 +32,9 @@ def simulate(options: SimulateOptions) -> None:
         job = options.job()
     try:
         comparisons = _simulate(job)
-        code = _write(job, comparisons)
-        if job.json != "-":
-            show(tables(comparisons, seeds=job.seeds, matrix=job.matrix))
+        code = _write(options, job, comparisons)
+        if options.json != "-":
+            show(tables(comparisons, seeds=job.seeds, matrix=options.matrix))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenProcessPool:
@@ -43,14 +43,14 @@ def simulate(options: SimulateOptions) -> None:
     raise typer.Exit(code)
 
 
-def _write(job: Job, comparisons: Sequence[Comparison]) -> int:
+def _write(options: SimulateOptions, job: Job, comparisons: Sequence[Comparison]) -> int:
     def write() -> None:
-        figures = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=job.matrix)
-        write_json(job.json, figures)
+        figures = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=options.matrix)
+        write_json(options.json, figures)
 
     writes = [write]
-    if job.plot is not None:
-        writes.append(partial(draw, comparisons, job.plot, matrix=job.matrix))
+    if options.plot is not None:
+        writes.append(partial(draw, comparisons, options.plot, matrix=options.matrix))
     return write_files("simulate", *writes)
 
 

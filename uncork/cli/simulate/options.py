@@ -15,26 +15,18 @@ from uncork.cli.simulate.scenarios import (
     policy_names,
     whole_traces,
 )
-from uncork.cli.usage import require_writable
+from uncork.cli.usage import named, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_workers.supervision.cores import usable_cores
 
-_OF_OPEN = {"load": "--load", "arrivals": "--arrivals"}
-_OF_CLOSED = {"clients": "--clients", "round_trip_ms": "--round-trip-ms", "think_ms": "--think-ms"}
+_OF_OPEN = ("load", "arrivals")
+_OF_CLOSED = ("clients", "round_trip_ms", "think_ms")
 # These describe one cell; a matrix declares its own.
-_OF_A_CELL = {
-    "intercept_ms": "--intercept-ms",
-    "slope_ms": "--slope-ms",
-    "noise": "--noise",
-    "workers": "--workers",
-    "goal_ms": "--goal-ms",
-    "max_batch_size": "--max-batch-size",
-    **_OF_OPEN,
-    **_OF_CLOSED,
-}
+_OF_MODEL = ("intercept_ms", "slope_ms", "noise", "workers", "goal_ms", "max_batch_size")
+_OF_A_CELL = (*_OF_MODEL, *_OF_OPEN, *_OF_CLOSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +38,6 @@ class Job:
     seeds: range
     requests: int | None
     processes: int
-    matrix: str | None
-    json: str | None
-    plot: Path | None
 
     @property
     def base(self) -> str:
@@ -131,9 +120,6 @@ class SimulateOptions:
             seeds=range(self.first_seed, self.first_seed + self.seeds),
             requests=self.requests if self.requests is not None else whole_traces(cells),
             processes=self.processes or usable_cores(),
-            matrix=self.matrix,
-            json=self.json,
-            plot=self.plot,
         )
         require_picture(self.plot)
         require_writable({"--plot": self.plot, "--json": self.json})
@@ -155,12 +141,10 @@ class SimulateOptions:
         return closed_cells(model, self.clients, round_trip_ms=self.round_trip_ms, think_ms=self.think_ms)
 
     def _refuse_contradictions(self) -> None:
-        def named(options: dict[str, str]) -> str:
-            return ", ".join(option for name, option in options.items() if name in self.given)
-
-        if "matrix" in self.given and (wrong := named(_OF_A_CELL)):
+        given = self.given
+        if "matrix" in given and (wrong := named(_OF_A_CELL, given)):
             raise WrongUsage(f"--matrix says what its cells are: leave out {wrong}, or --matrix")
-        if "clients" in self.given and (wrong := named(_OF_OPEN)):
+        if "clients" in given and (wrong := named(_OF_OPEN, given)):
             raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
-        if "clients" not in self.given and (wrong := named(_OF_CLOSED)):
+        if "clients" not in given and (wrong := named(_OF_CLOSED, given)):
             raise WrongUsage(f"{wrong} only goes with --clients, which makes a closed loop")

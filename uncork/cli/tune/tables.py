@@ -13,6 +13,7 @@ from rich.table import Table
 
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
+from uncork_loadtests.servers import words
 from uncork_loadtests.tuning.advice import Advice
 from uncork_loadtests.tuning.batch_times import Line
 from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
@@ -45,8 +46,7 @@ def serve_command(target: str, advice: Advice) -> str:
         "--mb-max-latency": f"{advice.mb_max_latency:g}",
         "--mb-max-batch-size": advice.mb_max_batch_size,
     }
-    words = [text for name, value in options.items() for text in (name, str(value))]
-    return shlex.join(["uncork", "serve", target, *words])
+    return shlex.join(["uncork", "serve", target, *words(options)])
 
 
 def api_arguments(advice: Advice) -> str:
