@@ -64,11 +64,7 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
 
 
 def apis(server: Server) -> list[Api]:
-    """Return the APIs of a service, in their order.
-
-    Raises:
-        BenchError: if `/status` does not answer.
-    """
+    """Return the APIs of a service, in their order; raise BenchError if `/status` does not answer."""
     try:
         return msgspec.json.decode(_page(server, "/status"), type=_Status).apis
     except msgspec.MsgspecError as error:

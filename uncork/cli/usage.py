@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -41,9 +41,14 @@ def given(context: typer.Context) -> set[str]:
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def named(options: Iterable[str], given: Collection[str]) -> str:
+def flags(*names: str) -> dict[str, str]:
+    """Return the options of fields, such as --goal-ms of goal_ms."""
+    return {name: f"--{name.replace('_', '-')}" for name in names}
+
+
+def named(options: Mapping[str, str], given: Collection[str]) -> str:
     """List those of the options that are on the command line, for people."""
-    return ", ".join(f"--{name.replace('_', '-')}" for name in options if name in given)
+    return ", ".join(option for name, option in options.items() if name in given)
 
 
 def in_options(error: ValueError, options: Mapping[str, str]) -> WrongUsage:

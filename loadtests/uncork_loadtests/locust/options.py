@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from uncork_dispatcher.simulator import ARRIVALS
 from uncork_loadtests.generator.samples import LOST, UNANSWERED
@@ -38,15 +38,6 @@ VARIABLES = {name: f"UNCORK_{name.removeprefix('--').replace('-', '_').upper()}"
 
 class WrongOptions(Exception):
     """Options that contradict each other or cannot be used."""
-
-
-class Reported(NamedTuple):
-    """One request as reported to locust's statistics."""
-
-    response_time_ms: float | None
-    """Since the scheduled time; None without an answer."""
-    failure: str
-    """Empty if the answer was good."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -111,10 +102,10 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
         raise WrongOptions(str(error)) from None
 
 
-def report(*, status: int, latency_ms: float, wrong: bool) -> Reported:
-    """Turn a sample into what locust records."""
+def report(*, status: int, latency_ms: float, wrong: bool) -> tuple[float | None, str]:
+    """Return the response time of a sample (None without an answer), and its failure or ""."""
     if status in (LOST, UNANSWERED):
-        return Reported(None, "connection lost" if status == LOST else "no answer")
+        return None, "connection lost" if status == LOST else "no answer"
     if wrong:
-        return Reported(latency_ms, "wrong answer")
-    return Reported(latency_ms, "" if status // 100 == 2 else f"status {status}")
+        return latency_ms, "wrong answer"
+    return latency_ms, "" if status // 100 == 2 else f"status {status}"

@@ -76,11 +76,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def source(plan: Plan) -> Source:
-    """Return the source of a plan's requests.
-
-    Raises:
-        ValueError: if its function cannot be imported.
-    """
+    """Return the source of a plan's requests; raise ValueError if its function cannot be imported."""
     head, payload = plan.head(), plan.payload
     if payload.function is not None:
         return _calling(load_function(payload.function), head=head)

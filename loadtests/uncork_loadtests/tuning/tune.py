@@ -43,11 +43,7 @@ _WARMUP_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class TuningRequest:
-    """What to tune.
-
-    Raises:
-        ValueError: if a number is out of range.
-    """
+    """A service to tune and the goal; creation raises ValueError if a number is out of range."""
 
     target: str
     plan: Plan

@@ -167,11 +167,7 @@ async def grow(
 
 
 def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
-    """Return the times that the worker measured during its warm-up.
-
-    Raises:
-        Unknown: if it measured none.
-    """
+    """Return the times that the worker measured during its warm-up; raise Unknown if it measured none."""
     if not profile:
         raise Unknown("it gives no example, and none can be made from what it takes")
     sizes = tuple(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from uncork.cli.loadtest.traffic_options import LoadOptions, TrafficOptions
-from uncork.cli.usage import in_options, named
+from uncork.cli.usage import flags, in_options, named
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.traffic.payloads import load_function, payload_of_files
@@ -17,19 +17,15 @@ from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_
 NOWHERE = "http://service/"
 """The URL of a plan until its server runs."""
 
-_OF_SERVICE = ("path", "workers", "policy", "mb_max_latency")
-_OF_OPEN = ("rate", "arrivals", "max_connections")
-TLS_OPTIONS = {name: f"--{name}" for name in ("ca", "insecure", "cert", "key")}
+_OF_SERVICE = flags("path", "workers", "policy", "mb_max_latency")
+_OF_OPEN = flags("rate", "arrivals", "max_connections")
+TLS_OPTIONS = flags("ca", "insecure", "cert", "key")
 
 # Errors of a plan name its fields.
-_OPTIONS = {
-    "max_connections": "--max-connections",
+_OPTIONS = flags("max_connections", "clients", "processes", "seconds") | {
     "warmup_s": "--warmup-seconds",
     "think_s": "--think-ms",
     "goal_s": "--goal-ms",
-    "clients": "--clients",
-    "processes": "--processes",
-    "seconds": "--seconds",
     "url": "TARGET",
 }
 

@@ -17,7 +17,7 @@ from uncork.cli.proxy.imported_settings import (
     read_model_settings,
 )
 from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
-from uncork.cli.usage import in_options
+from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import argument, option
 from uncork_dispatcher import POLICIES
@@ -29,9 +29,7 @@ OPTIONS = {
     "max_batch_rows": "--max-batch-size",
     "max_hold_s": "--max-latency",
     "timeout_s": "--timeout",
-    "policy": "--policy",
-    "max_queue_rows": "--max-queue-rows",
-    "max_queue_bytes": "--max-queue-bytes",
+    **flags("policy", "max_queue_rows", "max_queue_bytes"),
     "the health path": "--health-path",
 }
 """Options by field of :class:`ProxySettings`; its errors name fields."""
@@ -116,11 +114,7 @@ class ProxyOptions(ServerOptions):
 
     @property
     def servers(self) -> list[str]:
-        """The URLs.
-
-        Raises:
-            WrongUsage: if there are none.
-        """
+        """The URLs; raise WrongUsage if there are none."""
         if not self.urls:
             raise WrongUsage("URL is missing: http://HOST:PORT of a server")
         return self.urls
@@ -138,11 +132,7 @@ class ProxyOptions(ServerOptions):
         return {name: value for name, value in options.items() if value is not None}
 
     def imported(self) -> Imported | None:
-        """Read the settings of another system, if there are any.
-
-        Raises:
-            WrongUsage: if they cannot be used.
-        """
+        """Read the settings of another system, if there are any; raise WrongUsage if they cannot be used."""
         if self.inference_service is not None and self.model_settings is not None:
             raise WrongUsage("give --inference-service or --model-settings, not both")
         try:

@@ -68,11 +68,7 @@ class ServeOptions(ServerOptions):
 
     @property
     def service(self) -> str:
-        """The target.
-
-        Raises:
-            WrongUsage: if it is missing.
-        """
+        """The target; raise WrongUsage if it is missing."""
         if not self.target:
             raise WrongUsage("TARGET is missing: the service, as MODULE:SERVICE or FILE.py:SERVICE")
         return self.target

@@ -54,11 +54,7 @@ def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
 
 
 def read_header_name(text: str) -> bytes:
-    """Return the name of a header in lower case.
-
-    Raises:
-        ValueError: if the text is no header name.
-    """
+    """Return the name of a header in lower case; raise ValueError if the text is no header name."""
     if not _HEADER_NAME.fullmatch(text):
         raise ValueError(f"{text!r} is not the name of a header")
     return text.lower().encode()

@@ -15,18 +15,18 @@ from uncork.cli.simulate.scenarios import (
     policy_names,
     whole_traces,
 )
-from uncork.cli.usage import named, require_writable
+from uncork.cli.usage import flags, named, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_workers.supervision.cores import usable_cores
 
-_OF_OPEN = ("load", "arrivals")
-_OF_CLOSED = ("clients", "round_trip_ms", "think_ms")
+_OF_OPEN = flags("load", "arrivals")
+_OF_CLOSED = flags("clients", "round_trip_ms", "think_ms")
 # These describe one cell; a matrix declares its own.
-_OF_MODEL = ("intercept_ms", "slope_ms", "noise", "workers", "goal_ms", "max_batch_size")
-_OF_A_CELL = (*_OF_MODEL, *_OF_OPEN, *_OF_CLOSED)
+_OF_MODEL = flags("intercept_ms", "slope_ms", "noise", "workers", "goal_ms", "max_batch_size")
+_OF_A_CELL = _OF_MODEL | _OF_OPEN | _OF_CLOSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

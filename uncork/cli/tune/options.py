@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from uncork.cli.loadtest.measuring import require
 from uncork.cli.loadtest.traffic import plan_of, refuse_contradictions
 from uncork.cli.loadtest.traffic_options import TrafficOptions, service_argument
-from uncork.cli.usage import in_options, require_writable
+from uncork.cli.usage import flags, in_options, require_writable
 from uncork.config.option_fields import option
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_loadtests.tuning.tune import TuningRequest
 from uncork_workers.supervision.cores import usable_cores
-
-_OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +56,4 @@ class TuneOptions(TrafficOptions):
                 seconds=self.seconds,
             )
         except ValueError as error:
-            raise in_options(error, _OPTIONS) from None
+            raise in_options(error, flags("goal_ms", "rate", "seconds")) from None
