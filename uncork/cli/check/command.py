@@ -27,7 +27,7 @@ def check(
     *,
     client_timeout_ms: Annotated[
         float | None,
-        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not looked at"),
+        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not checked"),
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=0.1, help="Seconds in which batches are measured, for all apis together.")
@@ -37,9 +37,9 @@ def check(
         str | None, typer.Option(metavar="FILE", help="Write the findings as JSON; `-` prints them.")
     ] = None,
 ) -> None:
-    """Start a service once, measure its batches, and say which settings cannot work together.
+    """Start a service once, measure its batches, and report settings that cannot work together.
 
-    Takes the options of uncork serve. The exit code is 1 when there is an error.
+    Takes the options of uncork serve. The exit code is 1 if there is an error.
     """
     with refusals("check"):
         require_writable({"--json": json})

@@ -20,11 +20,11 @@ from uncork_loadtests.compare import compare as measure
 
 @takes_plain_options
 def compare(options: CompareOptions) -> None:
-    """Put the same load on a service under each policy, in turns, and relate what came of it.
+    """Load a service under each policy in turns, with the same traffic, and compare the results.
 
-    Every policy has a server of its own; only one is loaded at a time. A measurement is void when its
-    generator fell behind; it is repeated up to twice, then its round is left out. The exit code is 1 when no
-    round is left, an answer was wrong or there was no good one.
+    Each policy has its own server; only one is loaded at a time. A measurement is void if its generator fell
+    behind; it is repeated up to twice, then its round is left out. The exit code is 1 if no round is left, an
+    answer is wrong, or none is good.
     """
     with refusals("compare"):
         contest = options.contest()

@@ -30,7 +30,7 @@ class CompareOptions(LoadOptions):
     service: str = service_argument()
     policies: str = option(
         "cork,fixed:5,none",
-        "Policies as for serve, with commas between them; the others are related to the first.",
+        "Policies as for serve, separated by commas; the others are compared with the first.",
         metavar="NAMES",
     )
     rounds: int = option(5, "Measurements of each policy.", min=1)

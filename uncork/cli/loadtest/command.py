@@ -28,12 +28,12 @@ from uncork_loadtests.traffic.plan import Plan
 
 @takes_plain_options
 def loadtest(options: LoadtestOptions) -> None:
-    """Put traffic on a service, measure from the scheduled times, and show what came of it.
+    """Load a service, measure latency from the scheduled times, and report the results.
 
-    Open loop: requests come at their times whatever becomes of earlier ones. The run is void, and the exit
-    code 1, when the generator fell behind: p99 of its lag above 1 ms and above a tenth of the p99 latency.
-    The exit code is 1, too, when an answer was wrong, there was no good one, or most requests failed with
-    another status than 503.
+    An open loop sends requests on schedule, whatever happened to earlier ones. The run is void when the
+    generator fell behind: the p99 of its lag is above 1 ms and above a tenth of the p99 latency. The exit
+    code is 1 if the run is void, an answer is wrong, none is good, or most requests fail with a status other
+    than 503.
     """
     with refusals("loadtest"):
         plan = options.plan()

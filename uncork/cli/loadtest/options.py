@@ -32,8 +32,8 @@ class LoadtestOptions(LoadOptions):
 
     target: str = argument(
         ...,
-        "http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
-        "which is served while the test lasts.",
+        "http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), which "
+        "runs for the duration of the test.",
         metavar="TARGET",
     )
     seconds: float | None = option(

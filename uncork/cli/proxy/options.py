@@ -51,24 +51,24 @@ class ProxyOptions(ServerOptions):
     )
     protocol: ProtocolName = option(
         ProtocolName.auto,
-        "What clients and servers speak; auto tells V1, V2 and TensorFlow Serving by the path.",
+        "Protocol of clients and servers; auto recognises V1, V2 and TensorFlow Serving by the path.",
     )
     max_batch_size: int | None = option(
         None,
-        "Most rows in a call; a larger request is cut, and its answer put together.",
+        "Most rows in a call; larger requests are split, and their responses joined.",
         min=1,
         show_default=str(_DEFAULTS.max_batch_rows),
     )
     max_latency: float | None = option(
         None,
-        "Longest time in milliseconds that a request is held for others to join it.",
+        "Longest time in milliseconds that a request waits for others to join it.",
         min=0,
         show_default=f"{_DEFAULTS.max_hold_s * 1000:g}",
     )
     goal_ms: float | None = option(
         None,
-        "Latency goal in milliseconds; what cannot be answered in time is refused with 503.",
-        show_default="none, nothing is refused for being late",
+        "Latency goal in milliseconds; requests that would miss it are refused with 503.",
+        show_default="none: no request is refused for being late",
     )
     timeout: float | None = option(
         None, "Seconds that a call may take.", show_default=f"{_DEFAULTS.timeout_s:g}"
@@ -80,7 +80,7 @@ class ProxyOptions(ServerOptions):
     )
     concurrency: int = option(1, "Calls that each server runs at a time.", min=1)
     retry: bool = option(
-        True, "Make a call again that broke or failed, whole or in parts; not if answers have effects."
+        True, "Retry calls that broke or failed, whole or in parts; disable it if requests have side effects."
     )
     key_header: list[str] | None = option(
         None,
@@ -91,24 +91,24 @@ class ProxyOptions(ServerOptions):
     )
     pass_header: list[str] | None = option(
         None,
-        "Header that a call has from its first request; repeat for more. Others are dropped.",
+        "Header that a call takes from its first request; repeat for more. Others are dropped.",
         metavar="NAME",
         show_default="traceparent, tracestate",
         callback=readable(read_header_name),
     )
     health_path: str | None = option(
         None,
-        "What a healthy server answers with 2xx, as /v2/health/ready.",
+        "Path that a healthy server answers with 2xx, such as /v2/health/ready.",
         metavar="PATH",
-        show_default="it takes connections",
+        show_default="it accepts connections",
     )
     inference_service: Path | None = option(
         None, "Take size, latency and timeout from the batcher of a KServe InferenceService.", metavar="FILE"
     )
     model_settings: Path | None = option(
         None,
-        "Take max_batch_size and max_batch_time from an MLServer model-settings.json; without, from "
-        "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME if they are set.",
+        "Take max_batch_size and max_batch_time from an MLServer model-settings.json; by default from "
+        "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME, if set.",
         metavar="FILE",
     )
 

@@ -49,15 +49,15 @@ class Job:
 class SimulateOptions:
     """The options of ``uncork simulate``; ``given`` names those that are on the command line."""
 
-    intercept_ms: float = option(5.0, "What a batch costs whatever its size, in milliseconds.")
-    slope_ms: float = option(0.1, "What each row adds, in milliseconds.")
+    intercept_ms: float = option(5.0, "Fixed time of a batch, in milliseconds.")
+    slope_ms: float = option(0.1, "Time that each row adds, in milliseconds.")
     noise: float = option(0.1, "Coefficient of variation of batch times.")
     workers: int = option(1, "Workers.", min=1)
     max_batch_size: int = option(64, "Most rows in a batch.", min=1)
     goal_ms: float = option(1000.0, "Latency goal in milliseconds.")
     load: str | None = option(
         None,
-        "Open loop: average rate as a share of what full batches carry; several with commas.",
+        "Open loop: average rate as a share of the capacity of full batches; several with commas.",
         metavar="SHARES",
         show_default=f"{LOADS}; the recorded rate with {REPLAY}",
     )
@@ -74,7 +74,7 @@ class SimulateOptions:
         show_default="open loop",
     )
     round_trip_ms: float = option(0.5, "Closed loop: from an answer to the next request, in milliseconds.")
-    think_ms: float = option(0.0, "Closed loop: what a client takes in between, in milliseconds.")
+    think_ms: float = option(0.0, "Closed loop: think time of a client in between, in milliseconds.")
     matrix: str | None = option(
         None,
         f"A declared set of cells instead: {', '.join(MATRICES)}.",
@@ -83,13 +83,13 @@ class SimulateOptions:
     )
     policy: list[str] | None = option(
         None,
-        "Policies, as for serve; several with commas, or the option again. fixed:0 is release when "
-        f"free, to which the others are related. all: {', '.join(ALL_POLICIES)}.",
+        "Policies, as for serve; several with commas, or repeat the option. fixed:0, release when free, is "
+        f"the base of the ratios. all: {', '.join(ALL_POLICIES)}.",
         metavar="NAMES",
         show_default="all",
     )
     seeds: int = option(3, "Runs with different seeds; intervals need 2.", min=1)
-    first_seed: int = option(1, "Seed of the first; the others follow.", min=0)
+    first_seed: int = option(1, "Seed of the first run; the others follow.", min=0)
     requests: int | None = option(
         None,
         "Requests measured in each run, after a warm-up.",

@@ -18,9 +18,9 @@ from uncork_loadtests.tuning.tune import tune as find
 def tune(options: TuneOptions) -> None:
     """Find the settings with which a service keeps a latency goal, and prove them with a load test.
 
-    Measures how long batches of the real service take by their size, simulates policy cork with that, and
-    loads the service as advised. The exit code is 1 when the goal cannot be kept, or measured latencies are
-    more than 30 % from the predicted ones.
+    Measures batch times of the real service by size, simulates policy cork with them, and loads the service
+    with the advised settings. The exit code is 1 if the goal cannot be kept, or if measured latencies differ
+    from the predicted ones by more than 30 %.
     """
     with refusals("tune"):
         request = options.request()

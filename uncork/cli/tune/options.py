@@ -19,16 +19,16 @@ class TuneOptions(TrafficOptions):
     """The options of ``uncork tune``."""
 
     service: str = service_argument()
-    goal_ms: float = option(..., "99 % of the requests are to have their answer within so many ms.")
+    goal_ms: float = option(..., "Latency goal in milliseconds, for 99 % of the requests.")
     rate: float | None = option(
         None,
-        "Requests per second that are to be carried, on average.",
-        show_default=f"the recorded rate with {REPLAY}, else whatever the workers can carry",
+        "Requests per second to carry, on average.",
+        show_default=f"the recorded rate with {REPLAY}, else the most that the workers can carry",
     )
     max_workers: int = option(4, "Most workers to advise.", min=1)
-    max_batch_size: int = option(256, "Most requests in a batch that is measured and advised.", min=1)
+    max_batch_size: int = option(256, "Largest batch to measure and advise, in requests.", min=1)
     seconds: float | None = option(
-        None, "Length of the load test that proves.", show_default="1000 requests, 5 to 60"
+        None, "Length of the load test of the advice.", show_default="1000 requests, 5 to 60"
     )
 
     def request(self) -> TuningRequest:
