@@ -146,10 +146,8 @@ def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
     `tell` is called with each step. Ctrl-C ends the comparison; complete rounds count.
 
     Raises:
-        BenchError: if a server does not become ready.
-        LoadTestError: if a server cannot be reached, or a generator failed.
+        BenchError: if a server does not become ready or cannot be reached, or a generator failed.
         NoSuchApi: if the service has no API that batches at the path.
-        KeyboardInterrupt: before the first measurement.
     """
     with contextlib.ExitStack() as stack:
         servers = {}
@@ -170,10 +168,6 @@ def alternate(
     """Load the server of each policy in turns, and compare the policies with the first.
 
     `entrants` maps each policy to its server and its plan; policies may share a server.
-
-    Raises:
-        LoadTestError: if a server cannot be reached, or a generator failed.
-        KeyboardInterrupt: before the first measurement.
     """
 
     def measure(policy: str, number: int) -> Turn:
@@ -266,9 +260,7 @@ def _fault(turns: Sequence[Turn]) -> str:
 def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
     """Run a plan; return its outcome and the processor time per request, warm-up included.
 
-    Raises:
-        LoadTestError: if the server cannot be reached, or a generator failed.
-        KeyboardInterrupt: on Ctrl-C, even if there are samples.
+    Ctrl-C raises KeyboardInterrupt, even if there are samples.
     """
     before = server.cpu()
     outcome = run(plan)

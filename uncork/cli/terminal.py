@@ -80,11 +80,7 @@ def percent(share: float) -> str:
 
 
 def write_json(target: str | None, figures: bytes) -> None:
-    """Write JSON to a file, print it for ``-``, or do nothing for None.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+    """Write JSON to a file, print it for ``-``, or do nothing for None."""
     if target == "-":
         typer.echo(figures)
     elif target is not None:

@@ -26,15 +26,12 @@ log = logging.getLogger("uncork.gateway")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """The times of a stop.
-
-    Attributes:
-        delay_s: how long to accept requests after /readyz turns 503, until load balancers notice.
-        timeout_s: how long to wait after that for accepted requests.
-    """
+    """The times of a stop."""
 
     delay_s: float
+    """How long to accept requests after /readyz turns 503, until load balancers notice."""
     timeout_s: float
+    """How long to wait after that for accepted requests."""
 
 
 async def serve_until_signal(

@@ -115,12 +115,7 @@ async def _report_progress(traffic: Traffic, report: Report) -> None:
 
 
 async def run_here(plan: Plan) -> tuple[ShareResult, Samples]:
-    """Run a whole plan in this process.
-
-    Raises:
-        ConnectionError: if the server cannot be reached.
-        ReplyError: if its answers are not HTTP/1.1.
-    """
+    """Run a whole plan in this process; raise as :func:`run_share`."""
     traffic = traffic_of(plan)
     try:
         await traffic.reach()

@@ -17,11 +17,7 @@ Source = Callable[[int], tuple[bytes, bytes | None]]
 
 
 def read_bodies(path: Path, *, lines: bool) -> tuple[bytes, ...]:
-    """Return the content of a file as one body, or each of its lines as a body.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the content of a file as one body, or each of its lines as a body."""
     content = path.read_bytes()
     # splitlines() would also split at other characters, which may be part of a body.
     return tuple(content.removesuffix(b"\n").split(b"\n")) if lines else (content,)

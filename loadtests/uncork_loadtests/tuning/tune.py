@@ -117,10 +117,8 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     """Measure, simulate, prove. `tell` is called with each step.
 
     Raises:
-        BenchError: if the service does not become ready.
-        LoadTestError: if it does not answer, or its API counts cost.
+        BenchError: if the service does not become ready or does not answer, or if its API counts cost.
         NoSuchApi: if the service has no API that batches at the path.
-        KeyboardInterrupt: on Ctrl-C.
     """
     measured = _measured(request, tell=tell)
     model = Model(

@@ -50,11 +50,7 @@ class CompareOptions(LoadOptions):
     )
 
     def contest(self) -> Contest:
-        """Check the options and return what they describe.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the contest; raise WrongUsage if options contradict each other or a value is wrong."""
         require("scipy", wanted_by="compare")
         refuse_contradictions(self.given)
         seconds = seconds_of(self, self.seconds, default=_SECONDS)

@@ -41,17 +41,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with values as
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting in force.
-
-    Attributes:
-        value: null if unset.
-        source: default, code, the key of a file, a variable or an option.
-        text: the value for people.
-    """
+    """A setting in force; ``source`` is default, code, the key of a file, a variable or an option."""
 
     value: Any
     source: str
     text: str
+    """The value for people."""
 
 
 @config.command("serve", cls=Command)

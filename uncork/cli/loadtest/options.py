@@ -65,11 +65,7 @@ class LoadtestOptions(LoadOptions):
         )
 
     def plan(self) -> Plan:
-        """Check the options and return the plan of the run.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the plan; raise WrongUsage if options contradict each other or a value is wrong."""
         refuse_contradictions(self.given, target=self.target)
         plan = plan_of(
             self,

@@ -107,11 +107,7 @@ class SimulateOptions:
     given: frozenset[str] = frozenset()
 
     def job(self) -> Job:
-        """Check the options and return what they describe.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the job; raise WrongUsage if options contradict each other or a value is wrong."""
         self._refuse_contradictions()
         cells = self._cells()
         job = Job(

@@ -50,9 +50,6 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = 
 
     For a single model: latency against load, or throughput against clients. For a matrix: ratios to the base
     policy (goodput with the matrix of goals), in one panel for each model and number of workers.
-
-    Raises:
-        OSError: if the file cannot be written.
     """
     from matplotlib import rc_context
 

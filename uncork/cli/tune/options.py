@@ -32,11 +32,7 @@ class TuneOptions(TrafficOptions):
     )
 
     def request(self) -> TuningRequest:
-        """Check the options and return what they describe.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the request; raise WrongUsage if options contradict each other or a value is wrong."""
         require("scipy", wanted_by="tune")
         refuse_contradictions(self.given)
         is_recorded = self.arrivals.startswith(REPLAY)
