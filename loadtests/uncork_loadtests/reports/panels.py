@@ -141,7 +141,7 @@ def _batch_sizes(data: PlotData) -> Panel:
         across="rows in a batch",
         up="batches",
         series=[bars] if len(data.batch_sizes) else [],
-        missing="answers do not state the size of their batch",
+        missing="answers do not state their batch size",
         from_zero=False,
     )
 
@@ -159,5 +159,5 @@ def _batch_times(data: PlotData, estimate: Estimate | None) -> Panel:
         across="rows in a batch",
         up="batch time in milliseconds",
         series=series,
-        missing="answers do not state the time of their batch",
+        missing="answers do not state their batch time",
     )

@@ -177,7 +177,7 @@ def _fault(samples: Samples, result: ShareResult) -> str:
     if samples["wrong"].any():
         return "a wrong answer"
     if not samples["batch_rows"].all() or np.isnan(samples["batch_ms"]).any():
-        return "the answer does not tell of its batch"
+        return "the answer does not state its batch"
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -152,7 +152,9 @@ class ProxyOptions(ServerOptions):
         Raises:
             WrongUsage: if a value is out of range.
         """
-        _require_positive({"--goal-ms": self.goal_ms, "--timeout": self.timeout})
+        for option_name, value in (("--goal-ms", self.goal_ms), ("--timeout", self.timeout)):
+            if value is not None and not value > 0:
+                raise WrongUsage(f"{option_name} must be above 0, got {value:g}")
         given = self.given
         others = {} if imported is None else imported.excluding(given)
         settings = replace(
@@ -163,7 +165,10 @@ class ProxyOptions(ServerOptions):
             concurrency=self.concurrency,
             idempotent=self.retry,
             health_path=self.health_path,
-            headers=_header_rules(self.key_header, self.pass_header),
+            headers=HeaderRules(
+                keyed=_DEFAULTS.headers.keyed | _names(self.key_header),
+                passed=_DEFAULTS.headers.passed | _names(self.pass_header),
+            ),
             **self.server_settings,
         )
         try:
@@ -172,20 +177,6 @@ class ProxyOptions(ServerOptions):
             message = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
             raise in_options(ValueError(message), OPTIONS) from None
         return settings
-
-
-def _require_positive(options: Mapping[str, float | None]) -> None:
-    for name, value in options.items():
-        if value is not None and not value > 0:
-            raise WrongUsage(f"{name} must be above 0, got {value:g}")
-
-
-def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> HeaderRules:
-    defaults = HeaderRules()
-    return HeaderRules(
-        keyed=defaults.keyed | _names(keyed),
-        passed=defaults.passed | _names(passed),
-    )
 
 
 def _names(texts: Sequence[str] | None) -> frozenset[bytes]:
