@@ -19,7 +19,6 @@ import typer
 from rich.console import Console
 
 from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
-from benchmarks.harness.commands import words
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, interval_text, markdown, output, show
@@ -28,6 +27,7 @@ from uncork_dispatcher.simulator import measure as simulate
 from uncork_loadtests.compare import Comparison, alternate
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plural import plural
+from uncork_loadtests.servers import words
 from uncork_loadtests.targets import aimed, our_service
 from uncork_loadtests.traffic.plan import Payload, Plan
 

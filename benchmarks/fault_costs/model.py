@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from benchmarks.chaos.questions import Row, right_answer
-from benchmarks.harness.commands import words
 from benchmarks.harness.paths import SERVICES
-from uncork_loadtests.servers import Server
+from uncork_loadtests.servers import Server, words
 from uncork_loadtests.targets import our_service
 from uncork_loadtests.traffic.plan import Payload
 

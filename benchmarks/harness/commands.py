@@ -4,12 +4,7 @@ import sys
 from collections.abc import Mapping
 
 from benchmarks.harness.paths import SERVICES
-from uncork_loadtests.servers import HOST
-
-
-def words(options: Mapping[str, object]) -> list[str]:
-    """Return options and their values as arguments."""
-    return [str(text) for pair in options.items() for text in pair]
+from uncork_loadtests.servers import HOST, words
 
 
 def environment(variables: Mapping[str, object]) -> list[str]:

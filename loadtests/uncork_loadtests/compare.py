@@ -8,8 +8,11 @@ alike.
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from uncork_loadtests.generator.fleet import Outcome, run
+from uncork_loadtests.generator.samples import Summary
 from uncork_loadtests.intervals import Interval, median_interval
 from uncork_loadtests.plural import plural
 from uncork_loadtests.servers import Cpu, Server
@@ -32,7 +35,24 @@ _REPEATS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class Verdict:
+    """Whether a measurement counts, and what it cost the gateway."""
+
+    failure: str
+    """Why it failed, or ""."""
+    wrong: int
+    first_wrong: str
+    void: str
+    """Why it says nothing about the server, or ""."""
+    gateway_cpu_us: float | None
+    """Processor time per request, warm-up included; None if unknown."""
+
+
+V = TypeVar("V", bound=Verdict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn(Verdict):
     """One measurement of one policy. None: unknown, or too few answers."""
 
     mean_ms: float | None
@@ -42,15 +62,7 @@ class Turn:
     in_goal: float | None
     batch_rows: float | None
     """Mean over batches."""
-    gateway_cpu_us: float | None
-    """Processor time per request, warm-up included."""
     workers_cpu_us: float | None
-    failure: str
-    """Why it failed, or ""."""
-    wrong: int
-    first_wrong: str
-    void: str
-    """Why it says nothing about the policy, or ""."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +146,8 @@ def compare(contest: Contest, *, tell: Callable[[str], None]) -> Comparison:
     `tell` is called with each step. Ctrl-C ends the comparison; complete rounds count.
 
     Raises:
-        BenchError: if a server does not become ready.
-        LoadTestError: if a server cannot be reached, or a generator failed.
+        BenchError: if a server does not become ready or cannot be reached, or a generator failed.
         NoSuchApi: if the service has no API that batches at the path.
-        KeyboardInterrupt: before the first measurement.
     """
     with contextlib.ExitStack() as stack:
         servers = {}
@@ -158,10 +168,6 @@ def alternate(
     """Load the server of each policy in turns, and compare the policies with the first.
 
     `entrants` maps each policy to its server and its plan; policies may share a server.
-
-    Raises:
-        LoadTestError: if a server cannot be reached, or a generator failed.
-        KeyboardInterrupt: before the first measurement.
     """
 
     def measure(policy: str, number: int) -> Turn:
@@ -191,7 +197,7 @@ def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, 
             first = number % len(policies)
             turns: dict[str, Turn] = {}
             for policy in (*policies[first:], *policies[:first]):
-                turns[policy] = _valid_if_possible(measure, policy, number)
+                turns[policy] = valid_if_possible(partial(measure, policy, number))
                 if turns[policy].void:
                     left_out.append(LeftOut(number=number, policy=policy, reason=turns[policy].void))
                     break
@@ -202,13 +208,13 @@ def take_turns(policies: Sequence[str], *, rounds: int, measure: Callable[[str, 
     return Rounds(whole=complete, left_out=left_out)
 
 
-def _valid_if_possible(measure: Callable[[str, int], Turn], policy: str, number: int) -> Turn:
-    turn = measure(policy, number)
+def valid_if_possible(measure: Callable[[], V]) -> V:
+    """Measure, and up to twice more while the measurement is void."""
+    found = measure()
     for _ in range(_REPEATS):
-        if not turn.void:
-            break
-        turn = measure(policy, number)
-    return turn
+        if found.void:
+            found = measure()
+    return found
 
 
 def relate(policies: Sequence[str], complete: Sequence[Mapping[str, Turn]]) -> list[Result]:
@@ -254,9 +260,7 @@ def _fault(turns: Sequence[Turn]) -> str:
 def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
     """Run a plan; return its outcome and the processor time per request, warm-up included.
 
-    Raises:
-        LoadTestError: if the server cannot be reached, or a generator failed.
-        KeyboardInterrupt: on Ctrl-C, even if there are samples.
+    Ctrl-C raises KeyboardInterrupt, even if there are samples.
     """
     before = server.cpu()
     outcome = run(plan)
@@ -282,10 +286,17 @@ def _turn(outcome: Outcome, cpu: Cpu | None) -> Turn:
         answered_per_s=summary.answered_per_s,
         in_goal=summary.in_goal,
         batch_rows=summary.batch_rows_by_batch,
-        gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
         workers_cpu_us=cpu.workers * 1e6 if cpu is not None else None,
-        failure=outcome.failure,
-        wrong=summary.wrong,
-        first_wrong=outcome.first_wrong,
-        void=outcome.void,
+        **verdict(outcome, summary, cpu),
     )
+
+
+def verdict(outcome: Outcome, summary: Summary, cpu: Cpu | None) -> dict[str, Any]:
+    """Return the fields of a :class:`Verdict`."""
+    return {
+        "failure": outcome.failure,
+        "wrong": summary.wrong,
+        "first_wrong": outcome.first_wrong,
+        "void": outcome.void,
+        "gateway_cpu_us": cpu.server * 1e6 if cpu is not None else None,
+    }

@@ -8,11 +8,7 @@ class ExtraMissing(Exception):
 
 
 def require(module: str, *, wanted_by: str) -> None:
-    """Import a module of such a library.
-
-    Raises:
-        ExtraMissing: if it is not installed.
-    """
+    """Import a module of such a library; raise ExtraMissing if it is not installed."""
     try:
         importlib.import_module(module)
     except ImportError as error:

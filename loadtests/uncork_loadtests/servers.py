@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -105,6 +105,11 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
             yield server
         finally:
             _stop(process)
+
+
+def words(options: Mapping[str, object]) -> list[str]:
+    """Return options and their values as arguments, without those that are None."""
+    return [str(text) for pair in options.items() if pair[1] is not None for text in pair]
 
 
 def free_port() -> int:

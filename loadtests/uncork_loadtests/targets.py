@@ -50,11 +50,7 @@ class NoSuchApi(Exception):
 
 @contextlib.contextmanager
 def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Run `uncork serve TARGET` with more options on a free port until the block ends.
-
-    Raises:
-        BenchError: if it does not become ready; with its output.
-    """
+    """Run `uncork serve TARGET` with more options on a free port until the block ends; see `serve`."""
     # Always with an admin port of its own: a configured one may be taken, and on it no page needs a key.
     admin_port = free_port()
     admin = ["--admin-host", HOST, "--admin-port", str(admin_port)]
@@ -64,11 +60,7 @@ def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]
 
 
 def apis(server: Server) -> list[Api]:
-    """Return the APIs of a service, in their order.
-
-    Raises:
-        BenchError: if `/status` does not answer.
-    """
+    """Return the APIs of a service, in their order; raise BenchError if `/status` does not answer."""
     try:
         return msgspec.json.decode(_page(server, "/status"), type=_Status).apis
     except msgspec.MsgspecError as error:
@@ -94,12 +86,7 @@ def api_at(path: str | None, *, of: Sequence[Api], batches: bool = False) -> Api
 
 
 def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
-    """Return the plan for the API at a path of a server, or for its first API that batches.
-
-    Raises:
-        BenchError: if `/status` does not answer.
-        NoSuchApi: if there is no API at the path, or it does not batch.
-    """
+    """Return the plan for the API at a path of a server, or for its first API; it must batch."""
     return aimed_at(api_at(path, of=apis(server), batches=True), plan, server)
 
 

@@ -107,3 +107,19 @@ def test_what_cannot_be_checked_is_told(arguments: tuple[str, ...], code: int, s
 
     assert said in done.stderr
     assert done.returncode == code
+
+
+def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
+    service = tmp_path / "service.py"
+    service.write_text(
+        "from uncork import Service, api\n"
+        "from uncork.adapters import Json\n"
+        "class Wrong(Service):\n"
+        "    @api(input=Json(), policy='corky')\n"
+        "    def predict(self, items):\n"
+        "        return items\n"
+    )
+    done = run_uncork("check", f"{service}:Wrong")
+
+    assert "uncork check: api 'predict': policy: there is no policy 'corky'; there are cork" in done.stderr
+    assert done.returncode == 2

@@ -113,7 +113,7 @@ def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
         "source": f"{file}: mb-max-latency",
         "text": "1000",
     }
-    assert settings["admin_port"] == {"value": None, "source": "default", "text": "(they are at --port)"}
+    assert settings["admin_port"] == {"value": None, "source": "default", "text": "(they stay on --port)"}
     assert {name: (one["value"], one["source"]) for name, one in predict.items()} == {
         "route": ("/elsewhere", f"{file}: api.predict.route"),
         "mb_max_latency": (2000, f"{file}: api.predict.mb_max_latency"),

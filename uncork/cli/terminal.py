@@ -52,14 +52,19 @@ def show(parts: Iterable[RenderableType]) -> None:
     typer.echo(as_text(parts))
 
 
-@contextlib.contextmanager
-def writing(command: str) -> Iterator[None]:
-    """Print an OSError of the block and exit with 1."""
-    try:
-        yield
-    except OSError as error:
-        print_error(command, error)
-        raise typer.Exit(1) from None
+def write_files(command: str, *writes: Callable[[], None]) -> int:
+    """Write result files and return the exit code: 1 if one cannot be written, after printing why.
+
+    Call it before printing tables, because their reader may leave early; print the tables in any case.
+    """
+    code = 0
+    for write in writes:
+        try:
+            write()
+        except OSError as error:
+            print_error(command, error)
+            code = 1
+    return code
 
 
 def as_document(figures: Mapping[str, Any]) -> bytes:
@@ -74,15 +79,11 @@ def percent(share: float) -> str:
     return NOTHING if math.isnan(share) else f"{min(max(100 * share, 0.01), 99.99):.2f}"
 
 
-def write_json(target: str, figures: bytes) -> None:
-    """Write JSON to a file, or print it for ``-``.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+def write_json(target: str | None, figures: bytes) -> None:
+    """Write JSON to a file, print it for ``-``, or do nothing for None."""
     if target == "-":
         typer.echo(figures)
-    else:
+    elif target is not None:
         Path(target).write_bytes(figures + b"\n")
 
 

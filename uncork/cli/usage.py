@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -39,6 +39,16 @@ def given(context: typer.Context) -> set[str]:
     # By its name: newer versions of typer have an enum of their own, older ones that of click.
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def flags(*names: str) -> dict[str, str]:
+    """Return the options of fields, such as --goal-ms of goal_ms."""
+    return {name: f"--{name.replace('_', '-')}" for name in names}
+
+
+def named(options: Mapping[str, str], given: Collection[str]) -> str:
+    """List those of the options that are on the command line, for people."""
+    return ", ".join(option for name, option in options.items() if name in given)
 
 
 def in_options(error: ValueError, options: Mapping[str, str]) -> WrongUsage:

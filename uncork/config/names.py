@@ -35,11 +35,7 @@ def other_command(name: str, command: str, commands: Commands) -> str | None:
 
 
 def check_policy(name: str) -> None:
-    """Check that a policy exists.
-
-    Raises:
-        ValueError: if it does not.
-    """
+    """Check that a policy exists; raise ValueError if it does not."""
     make_policy(name, limit_rows=sys.maxsize)
 
 

@@ -36,12 +36,7 @@ class RawSetting:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The settings of one source.
-
-    Attributes:
-        settings: by name of the option, with underscores.
-        overrides: arguments of ``@api`` for single APIs.
-    """
+    """The settings of one source, by name with underscores, and its arguments of ``@api`` for single APIs."""
 
     settings: dict[str, RawSetting] = field(default_factory=dict)
     overrides: list[tuple[Kind, Override]] = field(default_factory=list)

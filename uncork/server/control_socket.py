@@ -108,11 +108,7 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def ask_to_reload(port: int) -> Outcome:
-    """Have the server on a port reload, and wait for the result.
-
-    Raises:
-        NoServer: if no server is found.
-    """
+    """Have the server on a port reload, and wait for the result; raise NoServer if no server is found."""
     paths = [folder / f"{port}.sock" for folder in shared_folders() if is_private(folder)]
     connections = (_connected(path) for path in paths)
     connection = next((one for one in connections if one is not None), None)

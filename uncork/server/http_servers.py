@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
 
@@ -14,33 +14,23 @@ from uncork.server.listeners import Listeners
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
+from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.interfaces import BodyPool
 
 KEEP_ALIVE_S = 75
 """Longer than load balancers keep idle connections, so that they close them first."""
 
 
-class Apps(Protocol):
-    """The ASGI applications and the protocol that answer."""
-
-    app: Any
-    admin_app: Any
-
-    def protocol(self, **uvicorn: Any) -> HttpProtocol:
-        """Return the protocol of a new client connection."""
-        ...
-
-
 class Servers:
     """One server for each listener; they start and end together."""
 
-    def __init__(self, apps: Apps, listeners: Listeners, *, drain_timeout_s: float) -> None:
+    def __init__(self, front_end: FrontEnd, listeners: Listeners, *, drain_timeout_s: float) -> None:
         graceful: dict[str, Any] = {"timeout_graceful_shutdown": max(1, round(drain_timeout_s))}
-        public = _http_config(apps.app, apps.protocol, **graceful, **listeners.tls)
+        public = _http_config(front_end.app, front_end.protocol, **graceful, **listeners.tls)
         self._servers = [(_HttpServer(public), listeners.public)]
         if listeners.admin is not None:
             protocol = partial(HttpProtocol, RouteTable(), ListenerContext(pool=BodyPool.for_bodies(0)))
-            admin = _http_config(apps.admin_app, protocol, **graceful)
+            admin = _http_config(front_end.admin_app, protocol, **graceful)
             self._servers.append((_HttpServer(admin), listeners.admin))
 
     async def serve(self) -> None:

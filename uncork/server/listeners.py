@@ -32,26 +32,32 @@ class ListenerOptions:
     admin_host: str = option("127.0.0.1", "Address to listen on for operators, with --admin-port.")
     admin_port: int | None = option(
         None,
-        "Port for operators: metrics, status and dashboard are only there, without TLS and keys.",
+        "Port for operators; metrics, status and dashboard move there, without TLS and keys.",
         min=0,
         max=65535,
-        show_default="they are at --port",
+        show_default="they stay on --port",
     )
     api_key_file: Path | None = option(
         None,
-        "Keys, one a line; clients must send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
+        "API keys, one per line; clients send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
         metavar="FILE",
-        show_default="everybody may ask",
+        show_default="no key needed",
     )
     tls_cert: Path | None = option(
-        None, "Certificate chain (PEM); clients then speak HTTPS.", metavar="FILE", show_default="plain HTTP"
+        None,
+        "Certificate chain (PEM); serves HTTPS instead of HTTP.",
+        metavar="FILE",
+        show_default="plain HTTP",
     )
     tls_key: Path | None = option(
-        None, "Key of --tls-cert (PEM), without a password.", metavar="FILE", show_default="in --tls-cert"
+        None,
+        "Private key of --tls-cert (PEM), without a password.",
+        metavar="FILE",
+        show_default="in --tls-cert",
     )
     tls_client_ca: Path | None = option(
         None,
-        "Authorities (PEM), one of which must have signed a client's certificate.",
+        "Certificate authorities (PEM); a client must present a certificate that one of them signed.",
         metavar="FILE",
         show_default="clients need none",
     )
@@ -147,7 +153,7 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
 
 
 def _listener_on(port: int) -> str:
-    """Name the process that listens on a port, if the system tells."""
+    """Name the process that listens on a port, if the system reports it."""
     try:
         found = psutil.net_connections(kind="tcp")
         pid = next(

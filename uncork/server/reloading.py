@@ -24,7 +24,7 @@ class Reloader:
     """Replaces all workers when files change, on SIGHUP, and for `uncork reload`.
 
     A request during a replacement waits and then replaces again: the code may have changed meanwhile.
-    Settings do not change; the message says so if their file, ``config``, has.
+    Settings stay as they are; the message says so if their file, ``config``, has changed.
     """
 
     def __init__(self, gateway: Gateway, supervisor: Supervisor, config: Path | None) -> None:

@@ -10,50 +10,28 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 
-from uncork.server.http_servers import Apps, Servers
+from uncork.server.http_servers import Servers
 from uncork.server.listeners import Listeners
 from uncork_dispatcher.plural import plural
+from uncork_gateway.front_end import FrontEnd
 from uncork_workers.process.libc import keep_freed_memory
 from uncork_workers.process.logs import LogFormat, log_to_stderr
 
 log = logging.getLogger("uncork.gateway")
 
 
-class FrontEnd(Apps, Protocol):
-    """The gateway or proxy that is served."""
-
-    def retire(self) -> None:
-        """Answer /readyz with 503 from now on, but still accept requests."""
-        ...
-
-    async def drain(self) -> None:
-        """Refuse new requests, and return when all accepted ones have been answered."""
-        ...
-
-    def unanswered(self) -> int:
-        """Return how many requests are queued or running."""
-        ...
-
-    def give_up(self) -> None:
-        """Refuse the requests that have not been answered."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """The times of a stop.
-
-    Attributes:
-        delay_s: how long to accept requests after /readyz turns 503, until load balancers notice.
-        timeout_s: how long to wait after that for accepted requests.
-    """
+    """The times of a stop."""
 
     delay_s: float
+    """How long to accept requests after /readyz turns 503, until load balancers notice."""
     timeout_s: float
+    """How long to wait after that for accepted requests."""
 
 
 async def serve_until_signal(
@@ -79,6 +57,7 @@ async def serve_until_signal(
     serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
     stopping = asyncio.create_task(signals.stop.wait())
+    hurried = asyncio.create_task(signals.hurry.wait())
     try:
         waiting: set[asyncio.Task[Any]] = {serving, stopping, announced}
         while not stopping.done():
@@ -87,13 +66,12 @@ async def serve_until_signal(
                 task.result()  # raises the error that ends the server
             if serving in done:
                 return 1
-        await _let_notice(front_end, serving, signals.hurry, drain.delay_s)
-        _log_unanswered(front_end.unanswered())
+        await _retire(front_end, serving, hurried, delay_s=drain.delay_s)
     finally:
         signals.stop.set()  # from now on, any signal ends the waiting
-        await _take_down(front_end, server, serving, hurry=signals.hurry, timeout_s=drain.timeout_s)
+        await _take_down(front_end, server, serving, hurried, timeout_s=drain.timeout_s)
         await close(signals.hurry)
-        for task in (announced, stopping):
+        for task in (announced, stopping, hurried):
             task.cancel()
     log.info("stopped")
     return 0
@@ -138,49 +116,45 @@ def _has_terminal() -> bool:
     return True
 
 
-async def _let_notice(
-    front_end: FrontEnd, serving: asyncio.Task[None], hurry: asyncio.Event, delay_s: float
+async def _retire(
+    front_end: FrontEnd, serving: asyncio.Task[None], hurried: asyncio.Task[Any], *, delay_s: float
 ) -> None:
-    """Accept requests for ``delay_s`` after /readyz has turned 503."""
+    """Turn /readyz to 503, accept requests for ``delay_s``, and log how many are not answered then."""
     front_end.retire()
     if delay_s > 0:
-        log.info("stopping: not ready any more, requests are taken for another %g s", delay_s)
-        hurried = asyncio.create_task(hurry.wait())
-        await asyncio.wait({serving, hurried}, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
-
-
-def _log_unanswered(requests: int) -> None:
-    if requests:
+        log.info("stopping: /readyz answers 503, requests are accepted for another %g s", delay_s)
+        await _first_of(serving, hurried, timeout_s=delay_s)
+    if requests := front_end.unanswered():
         pending = plural(requests, "request is", "requests are")
         log.info("stopping: %s not answered yet; Ctrl-C again cuts off what is left", pending)
+
+
+async def _first_of(*tasks: asyncio.Task[Any], timeout_s: float) -> None:
+    await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _take_down(
     front_end: FrontEnd,
     server: Servers,
     serving: asyncio.Task[None],
+    hurried: asyncio.Task[Any],
     *,
-    hurry: asyncio.Event,
     timeout_s: float,
 ) -> None:
     """Answer all accepted requests, within ``timeout_s`` and until a second signal."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + timeout_s
     draining = asyncio.create_task(front_end.drain())
-    hurried = asyncio.create_task(hurry.wait())
-    await asyncio.wait({draining, hurried}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    await _first_of(draining, hurried, timeout_s=timeout_s)
     if not draining.done():
         log.warning("stopping with requests unanswered")
         front_end.give_up()
         server.force_exit()
     server.exit()
-    left_s = max(0.0, ends_at - loop.time())
-    await asyncio.wait({serving, hurried}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+    await _first_of(serving, hurried, timeout_s=max(0.0, ends_at - loop.time()))
     server.force_exit()
     await serving
-    for task in (draining, hurried):
-        task.cancel()
+    draining.cancel()
 
 
 def log_to_terminal(level: str, log_format: LogFormat) -> Console:

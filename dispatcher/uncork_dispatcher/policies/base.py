@@ -89,6 +89,8 @@ class Policy(ABC):
     """The forms of its name with arguments, for the error message about an unknown policy."""
     warm_up_s: ClassVar[float] = 0.0
     """Seconds of traffic that it needs before it can be measured."""
+    keeps_goal: ClassVar[bool] = True
+    """Whether its batches are small enough to end within the goal, by the estimate."""
 
     def __init__(self, *, limit_rows: int) -> None:
         self.limit_rows = limit_rows

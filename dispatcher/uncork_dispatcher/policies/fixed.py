@@ -25,6 +25,7 @@ class FixedPolicy(Policy):
     """Hold until the batch is full or the oldest request has waited ``wait_s`` seconds."""
 
     rank = 2
+    keeps_goal = False
     usage = "fixed:MS or fixed:MS:ROWS, the wait in ms and the rows that are enough"
 
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:

@@ -10,6 +10,7 @@ class NonePolicy(Policy):
     """Release one request at a time, first come first served."""
 
     rank = 4
+    keeps_goal = False
 
     def __init__(self, *, limit_rows: int = 1) -> None:
         super().__init__(limit_rows=1)

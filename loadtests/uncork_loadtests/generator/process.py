@@ -7,8 +7,7 @@ the samples and the result; with `stream`, samples come with each progress. Stan
 SECONDS` (of time.monotonic(), which all processes of a machine share) and `stop`, which ends the run early.
 The end of the input ends the process.
 
-A request costs a generator 55 to 100 microseconds of processor time, less the more there are, so one core
-makes
+A request costs a generator 55 to 100 microseconds of processor time, less at higher rates, so one core makes
 about 10 000 requests per second. Measured on two shared cores (generator_cpu_s by requests):
 
     python -m uvicorn benchmarks.services.bare:app --port 3112 --log-level warning --no-access-log
@@ -19,6 +18,7 @@ import asyncio
 import gc
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,7 @@ import uvloop
 from uncork_loadtests.generator.frames import Frame, encode
 from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import Samples
-from uncork_loadtests.generator.share import Progress, Share
+from uncork_loadtests.generator.share import Progress, run_share, traffic_of
 from uncork_loadtests.traffic.plan import Plan
 
 PLAN = "plan.msgpack"
@@ -42,8 +42,8 @@ def command(folder: Path, index: int, *, stream: bool = False) -> list[str]:
 
 async def _generate(folder: Path, index: int, *, stream: bool) -> None:
     plan = msgspec.msgpack.decode((folder / PLAN).read_bytes(), type=Plan)
-    share = Share(plan, index=index)
-    orders = _Orders(share)
+    traffic = traffic_of(plan, share=index)
+    orders = _Orders(stop=traffic.halt)
     sent = 0
 
     def report(progress: Progress, samples: Samples) -> None:
@@ -53,21 +53,21 @@ async def _generate(folder: Path, index: int, *, stream: bool) -> None:
         _write(Frame(progress=progress, samples=samples.tobytes() if stream else b""))
 
     try:
-        await share.connect()
+        await traffic.reach()
         _calm_garbage_collector()
         _write(Frame(ready=True))
-        result, samples = await share.run(await orders.start, report=report)
+        result, samples = await run_share(traffic, await orders.start, report=report)
         _write(Frame(samples=samples[sent:].tobytes(), result=result))
     finally:
         orders.close()
-        await share.close()
+        await traffic.close()
 
 
 class _Orders:
     """The orders on standard input."""
 
-    def __init__(self, share: Share) -> None:
-        self._share = share
+    def __init__(self, *, stop: Callable[[], None]) -> None:
+        self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._text = b""
         self.start: asyncio.Future[float] = self._loop.create_future()
@@ -89,7 +89,7 @@ class _Orders:
             if order == START:
                 self.start.set_result(float(argument))
             elif order == STOP:
-                self._share.stop()
+                self._stop()
 
 
 def _write(frame: Frame) -> None:

@@ -131,10 +131,6 @@ class Summary:
     def shed(self) -> int:
         return self.statuses.get(SHED, 0)
 
-    @property
-    def failed(self) -> int:
-        return self.statuses.get(LOST, 0) + self.statuses.get(UNANSWERED, 0)
-
 
 def measured(samples: Samples, *, seconds: float = inf) -> Samples:
     """Return the samples scheduled within the measured time."""

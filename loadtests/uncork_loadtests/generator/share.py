@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uncork_loadtests.generator.connections import Traffic
 from uncork_loadtests.generator.loops import ClosedLoop, OpenLoop
 from uncork_loadtests.generator.samples import SHED, Samples, is_good, latencies_s
 from uncork_loadtests.traffic.plan import Plan
@@ -33,6 +34,9 @@ class Progress:
     p99_ms: float | None
 
 
+Report = Callable[[Progress, Samples], None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShareResult:
     """The result of one process, without its samples."""
@@ -50,96 +54,71 @@ class ShareResult:
     """Answers with 503 without Retry-After, over the whole run."""
 
 
-class Share:
-    """Runs one share of a plan: connect, run, close."""
+def traffic_of(plan: Plan, *, share: int = 0) -> ClosedLoop | OpenLoop:
+    """Return one share of a plan's traffic, to be run between `reach()` and `close()`."""
+    return OpenLoop(plan, share=share) if plan.clients is None else ClosedLoop(plan, share=share)
 
-    def __init__(self, plan: Plan, *, index: int = 0) -> None:
-        self._plan = plan
-        loop = OpenLoop if plan.clients is None else ClosedLoop
-        self._traffic: ClosedLoop | OpenLoop = loop(plan, share=index)
 
-    async def connect(self) -> None:
-        """Connect to the server; raise ConnectionError if that fails."""
-        await self._traffic.reach()
+async def run_share(
+    traffic: ClosedLoop | OpenLoop, start_s: float, *, report: Report | None = None
+) -> tuple[ShareResult, Samples]:
+    """Warm up, then measure from `start_s` of time.monotonic() on.
 
-    def stop(self) -> None:
-        """End the run now; answers so far count."""
-        self._traffic.halt()
+    `report` is called about once a second with the progress and the samples since the last call.
 
-    async def run(
-        self, start_s: float, *, report: Callable[[Progress, Samples], None] | None = None
-    ) -> tuple[ShareResult, Samples]:
-        """Warm up, then measure from `start_s` of time.monotonic() on.
+    Raises:
+        ConnectionError: if a closed loop loses its server.
+        ReplyError: if the server's answers are not HTTP/1.1.
+    """
+    traffic.begin(start_s)
+    reporting = asyncio.create_task(_report_progress(traffic, report)) if report is not None else None
+    try:
+        await traffic.wait(start_s - time.monotonic())
+        cpu_s = time.process_time()
+        await traffic.wait(start_s + traffic.plan.seconds - time.monotonic())
+        cpu_s, ended_s = time.process_time() - cpu_s, time.monotonic()
+        await traffic.drain(_DRAIN_SECONDS)
+    finally:
+        if reporting is not None:
+            reporting.cancel()
+    result = ShareResult(
+        measured_s=max(0.0, ended_s - start_s),
+        cpu_s=cpu_s,
+        most_connections=traffic.most_connections,
+        first_wrong=traffic.answers.first_wrong,
+        first_errors=traffic.answers.first_errors,
+        without_retry_after=traffic.answers.without_retry_after,
+    )
+    return result, traffic.answers.recorder.samples()
 
-        `report` is called about once a second with the progress and the samples since the last call.
 
-        Raises:
-            ConnectionError: if a closed loop loses its server.
-            ReplyError: if the server's answers are not HTTP/1.1.
-        """
-        traffic = self._traffic
-        traffic.begin(start_s)
-        reporting = asyncio.create_task(self._report_progress(report)) if report is not None else None
-        try:
-            await self._wait_until(start_s)
-            cpu_s = time.process_time()
-            await self._wait_until(start_s + self._plan.seconds)
-            cpu_s, ended_s = time.process_time() - cpu_s, time.monotonic()
-            await traffic.drain(_DRAIN_SECONDS)
-        finally:
-            if reporting is not None:
-                reporting.cancel()
-        result = ShareResult(
-            measured_s=max(0.0, ended_s - start_s),
-            cpu_s=cpu_s,
-            most_connections=traffic.most_connections,
-            first_wrong=traffic.answers.first_wrong,
-            first_errors=traffic.answers.first_errors,
-            without_retry_after=traffic.answers.without_retry_after,
-        )
-        return result, traffic.answers.recorder.samples()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._traffic.close()
-
-    async def _wait_until(self, when_s: float) -> None:
-        await self._traffic.wait(when_s - time.monotonic())
-
-    async def _report_progress(self, report: Callable[[Progress, Samples], None]) -> None:
-        count, before_s = 0, time.monotonic()
-        while True:
-            await asyncio.sleep(_PROGRESS_SECONDS)
-            now_s = time.monotonic()
-            new = self._traffic.answers.recorder.samples(first=count)
-            report(self._progress(new, now_s=now_s, seconds=now_s - before_s), new)
-            count, before_s = count + len(new), now_s
-
-    def _progress(self, new: Samples, *, now_s: float, seconds: float) -> Progress:
+async def _report_progress(traffic: Traffic, report: Report) -> None:
+    count, before_s = 0, time.monotonic()
+    while True:
+        await asyncio.sleep(_PROGRESS_SECONDS)
+        now_s = time.monotonic()
+        new = traffic.answers.recorder.samples(first=count)
         good_ms = latencies_s(new[is_good(new)]) * 1000
         p50, p99 = np.quantile(good_ms, [0.5, 0.99]).tolist() if len(good_ms) else (None, None)
-        return Progress(
-            at_s=now_s - self._traffic.start_s,
-            seconds=seconds,
+        progress = Progress(
+            at_s=now_s - traffic.start_s,
+            seconds=now_s - before_s,
             done=len(new),
             good=len(good_ms),
             shed=int((new["status"] == SHED).sum()),
-            outstanding=self._traffic.outstanding,
+            outstanding=traffic.outstanding,
             p50_ms=p50,
             p99_ms=p99,
         )
+        report(progress, new)
+        count, before_s = count + len(new), now_s
 
 
 async def run_here(plan: Plan) -> tuple[ShareResult, Samples]:
-    """Run a whole plan in this process.
-
-    Raises:
-        ConnectionError: if the server cannot be reached.
-        ReplyError: if its answers are not HTTP/1.1.
-    """
-    share = Share(plan)
+    """Run a whole plan in this process; raise as :func:`run_share`."""
+    traffic = traffic_of(plan)
     try:
-        await share.connect()
-        return await share.run(time.monotonic() + plan.warmup_s)
+        await traffic.reach()
+        return await run_share(traffic, time.monotonic() + plan.warmup_s)
     finally:
-        await share.close()
+        await traffic.close()

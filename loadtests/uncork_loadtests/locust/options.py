@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from uncork_dispatcher.simulator import ARRIVALS
 from uncork_loadtests.generator.samples import LOST, UNANSWERED
-from uncork_loadtests.traffic.payloads import read_bodies
+from uncork_loadtests.traffic.payloads import payload_of_files
 from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
 from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
 
@@ -40,15 +40,6 @@ class WrongOptions(Exception):
     """Options that contradict each other or cannot be used."""
 
 
-class Reported(NamedTuple):
-    """One request as reported to locust's statistics."""
-
-    response_time_ms: float | None
-    """Since the scheduled time; None without an answer."""
-    failure: str
-    """Empty if the answer was good."""
-
-
 def add_options(parser: ArgumentParser) -> None:
     """Declare the options; each may come from the environment, such as UNCORK_PATH."""
     group = parser.add_argument_group("uncork", "What is sent, and when.")
@@ -73,12 +64,9 @@ def payload_of(options: Namespace) -> Payload:
     try:
         if not (options.data or options.lines):
             return Payload(bodies=_random(options).bodies(seed=options.seed))
-        lines = bool(options.lines)
-        bodies = read_bodies(Path(options.lines or options.data), lines=lines)
-        expected = read_bodies(Path(options.expected), lines=lines) if options.expected else None
-        return Payload(bodies=bodies, expected=expected)
-    except OSError as error:
-        raise WrongOptions(f"{error.filename}: {error.strerror}") from None
+        expected = Path(options.expected) if options.expected else None
+        path = Path(options.lines or options.data)
+        return payload_of_files(path, expected, lines=bool(options.lines))
     except ValueError as error:
         raise WrongOptions(str(error)) from None
 
@@ -114,10 +102,10 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
         raise WrongOptions(str(error)) from None
 
 
-def report(*, status: int, latency_ms: float, wrong: bool) -> Reported:
-    """Turn a sample into what locust records."""
+def report(*, status: int, latency_ms: float, wrong: bool) -> tuple[float | None, str]:
+    """Return the response time of a sample (None without an answer), and its failure or ""."""
     if status in (LOST, UNANSWERED):
-        return Reported(None, "connection lost" if status == LOST else "no answer")
+        return None, "connection lost" if status == LOST else "no answer"
     if wrong:
-        return Reported(latency_ms, "wrong answer")
-    return Reported(latency_ms, "" if status // 100 == 2 else f"status {status}")
+        return latency_ms, "wrong answer"
+    return latency_ms, "" if status // 100 == 2 else f"status {status}"

@@ -136,13 +136,13 @@ def _fire(environment: Environment, samples: Samples, *, path: str) -> None:
     latencies_ms = (latencies_s(samples) * 1000).tolist()
     columns = zip(samples["status"].tolist(), latencies_ms, samples["wrong"].tolist(), strict=True)
     for number, (status, latency_ms, wrong) in enumerate(columns):
-        reported = report(status=status, latency_ms=latency_ms, wrong=wrong)
+        response_time_ms, failure = report(status=status, latency_ms=latency_ms, wrong=wrong)
         environment.events.request.fire(  # type: ignore[no-untyped-call]
             request_type="POST",
             name=path,
-            response_time=reported.response_time_ms,
+            response_time=response_time_ms,
             response_length=0,
-            exception=RuntimeError(reported.failure) if reported.failure else None,
+            exception=RuntimeError(failure) if failure else None,
             context={},
         )
         if number % _AT_A_TIME == 0:

@@ -10,21 +10,31 @@ from typing import Any
 
 import msgspec
 
-from uncork_loadtests.traffic.plan import Plan
+from uncork_loadtests.traffic.plan import Payload, Plan
 
 Source = Callable[[int], tuple[bytes, bytes | None]]
 """Maps a request's number to its bytes and the right answer (None: do not compare)."""
 
 
 def read_bodies(path: Path, *, lines: bool) -> tuple[bytes, ...]:
-    """Return the content of a file as one body, or each of its lines as a body.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the content of a file as one body, or each of its lines as a body."""
     content = path.read_bytes()
     # splitlines() would also split at other characters, which may be part of a body.
     return tuple(content.removesuffix(b"\n").split(b"\n")) if lines else (content,)
+
+
+def payload_of_files(path: Path, expected: Path | None, *, lines: bool) -> Payload:
+    """Return the bodies in a file, and their right answers if there is a file of these.
+
+    Raises:
+        ValueError: if a file cannot be read, or they do not match.
+    """
+    try:
+        bodies = read_bodies(path, lines=lines)
+        answers = None if expected is None else read_bodies(expected, lines=lines)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}") from None
+    return Payload(bodies=bodies, expected=answers)
 
 
 def load_function(target: str) -> Callable[[int], Any]:
@@ -62,11 +72,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def source(plan: Plan) -> Source:
-    """Return the source of a plan's requests.
-
-    Raises:
-        ValueError: if its function cannot be imported.
-    """
+    """Return the source of a plan's requests; raise ValueError if its function cannot be imported."""
     head, payload = plan.head(), plan.payload
     if payload.function is not None:
         return _calling(load_function(payload.function), head=head)

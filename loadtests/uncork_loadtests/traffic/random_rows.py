@@ -61,11 +61,7 @@ class RandomRows:
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Parse sizes separated by commas.
-
-    Raises:
-        ValueError: if the text has another form.
-    """
+    """Parse sizes separated by commas; raise ValueError if the text has another form."""
     try:
         shape = tuple(int(size) for size in text.split(","))
     except ValueError:

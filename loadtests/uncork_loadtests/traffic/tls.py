@@ -18,11 +18,7 @@ class Tls:
     """The key of `cert`; None: in the same file."""
 
     def context(self) -> ssl.SSLContext:
-        """Load the files.
-
-        Raises:
-            ValueError: if a file cannot be used, or the fields contradict each other.
-        """
+        """Load the files; raise ValueError if a file cannot be used, or the fields contradict each other."""
         if self.insecure and self.ca is not None:
             raise ValueError("ca and insecure must not be given together: insecure trusts any certificate")
         if self.key is not None and self.cert is None:

@@ -93,11 +93,7 @@ def capacity(model: Model, *, workers: int, cap: int) -> float:
 
 
 def predict(model: Model, *, rate: float, workers: int, cap: int) -> Advice:
-    """Simulate one setting at a rate.
-
-    Raises:
-        ValueError: if the rate is more than five times the capacity.
-    """
+    """Simulate one setting at a rate; raise ValueError if the rate is more than five times the capacity."""
     carried = capacity(model, workers=workers, cap=cap)
     cell = Cell(
         intercept_ms=model.line.intercept_ms,

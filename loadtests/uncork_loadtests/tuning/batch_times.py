@@ -92,14 +92,13 @@ def measure(
     The server's policy must hold requests for `HOLD_MS`.
 
     Raises:
-        LoadTestError: if a lone request has no good answer with the figures of its batch, or a size fails
-        that
-            worked before.
+        LoadTestError: if a lone request has no good answer with the figures of its batch, or if a size fails
+            that worked before.
     """
-    first = _first_round(plan, largest=largest, goal_ms=goal_ms, tell=tell)
+    first, stopped = _first_round(plan, largest=largest, goal_ms=goal_ms, tell=tell)
     before, rounds = server.cpu(), []
     for number in range(1, _ROUNDS):
-        for clients in first.sizes:
+        for clients in first:
             tell(f"measuring batches of {clients}, round {number + 1} of {_ROUNDS}")
             samples, fault = _drive(plan, clients, batches=_BATCHES)
             rounds.append(samples)
@@ -107,10 +106,10 @@ def measure(
                 raise LoadTestError(f"{plural(clients, 'request')} at once, which worked before: {fault}")
     after = server.cpu()
     seen: dict[int, list[float]] = {}
-    for samples in (*first.samples, *rounds):
+    for samples in (*first.values(), *rounds):
         for rows, times in _batches(samples).items():
             seen.setdefault(rows, []).extend(times)
-    lone, requests = first.samples[0], sum(map(len, rounds))
+    lone, requests = first[1], sum(map(len, rounds))
     rest_ms = latencies_s(lone) * 1000 - lone["queued_ms"] - lone["batch_ms"]
     return BatchTimes(
         sizes=tuple(
@@ -120,22 +119,15 @@ def measure(
         rows_per_request=int(lone["batch_rows"][0]),
         overhead_ms=max(0.0, float(np.median(rest_ms))),
         gateway_cpu_us=1e6 * (after.server - before.server) / requests if before and after else None,
-        stopped=first.stopped,
+        stopped=stopped,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _FirstRound:
-    """The sizes to measure, and their first samples."""
-
-    sizes: Sequence[int]
-    samples: Sequence[Samples]
-    stopped: str
-
-
-def _first_round(plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[str], None]) -> _FirstRound:
-    sizes: list[int] = []
-    found: list[Samples] = []
+def _first_round(
+    plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[str], None]
+) -> tuple[dict[int, Samples], str]:
+    """Return the first samples by size, and why larger sizes were not measured, or ""."""
+    found: dict[int, Samples] = {}
     for clients in sizes_up_to(largest):
         tell(f"measuring batches of {clients}")
         # The first batch of a size may be slow.
@@ -143,21 +135,15 @@ def _first_round(plan: Plan, *, largest: int, goal_ms: float, tell: Callable[[st
         samples, fault = _drive(plan, clients, batches=_BATCHES)
         if _too_long(samples, goal_ms):
             samples, fault = _drive(plan, clients, batches=_BATCHES)  # the machine may have been busy
+        at_once = f"{plural(clients, 'request')} at once"
         if fault:
             if clients == 1:
                 raise LoadTestError(f"a lone request: {fault}")
-            return _FirstRound(
-                sizes=sizes, samples=found, stopped=f"{plural(clients, 'request')} at once: {fault}"
-            )
-        sizes.append(clients)
-        found.append(samples)
+            return found, f"{at_once}: {fault}"
+        found[clients] = samples
         if _too_long(samples, goal_ms):
-            return _FirstRound(
-                sizes=sizes,
-                samples=found,
-                stopped=f"{plural(clients, 'request')} at once took longer than the goal",
-            )
-    return _FirstRound(sizes=sizes, samples=found, stopped="")
+            return found, f"{at_once} took longer than the goal"
+    return found, ""
 
 
 def _too_long(samples: Samples, goal_ms: float) -> bool:
@@ -175,7 +161,6 @@ def _drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
         seconds=_BOUND_S,
         limit=clients * batches,
     )
-
     try:
         result, samples = uvloop.run(run_here(plan))
     except (OSError, ReplyError) as error:
@@ -192,7 +177,7 @@ def _fault(samples: Samples, result: ShareResult) -> str:
     if samples["wrong"].any():
         return "a wrong answer"
     if not samples["batch_rows"].all() or np.isnan(samples["batch_ms"]).any():
-        return "the answer does not tell of its batch"
+        return "the answer does not state its batch"
     return ""
 
 

@@ -5,13 +5,13 @@ goal; a load test of the real service checks the result.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from uncork_loadtests.compare import load
+from uncork_loadtests.compare import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.generator.fleet import LoadTestError, Outcome
 from uncork_loadtests.plural import plural
-from uncork_loadtests.servers import Cpu
+from uncork_loadtests.servers import Cpu, words
 from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
 from uncork_loadtests.traffic.plan import Plan
 from uncork_loadtests.tuning import batch_times
@@ -36,7 +36,6 @@ DISAGREE = 0.3
 
 # Without a rate, the advice is for this share of the highest one, to leave a margin.
 _OF_HIGHEST = 0.9
-_REPEATS = 2
 _PROOF_S = (5.0, 60.0)
 _PROOF_REQUESTS = 1000
 _WARMUP_S = 1.0
@@ -44,11 +43,7 @@ _WARMUP_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class TuningRequest:
-    """What to tune.
-
-    Raises:
-        ValueError: if a number is out of range.
-    """
+    """A service to tune and the goal; creation raises ValueError if a number is out of range."""
 
     target: str
     plan: Plan
@@ -76,7 +71,7 @@ class TuningRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
+class Proof(Verdict):
     """The load test at the advised settings."""
 
     workers: int
@@ -85,14 +80,6 @@ class Proof:
     predicted: Figures
     measured: Figures | None
     """None without a good answer."""
-    failure: str
-    """Why the load test failed, or ""."""
-    gateway_cpu_us: float | None
-    """Processor time of the gateway per request, if known."""
-    wrong: int
-    first_wrong: str
-    void: str
-    """Why it says nothing about the service, or ""."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +117,8 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     """Measure, simulate, prove. `tell` is called with each step.
 
     Raises:
-        BenchError: if the service does not become ready.
-        LoadTestError: if it does not answer, or its API counts cost.
+        BenchError: if the service does not become ready or does not answer, or if its API counts cost.
         NoSuchApi: if the service has no API that batches at the path.
-        KeyboardInterrupt: on Ctrl-C.
     """
     measured = _measured(request, tell=tell)
     model = Model(
@@ -171,7 +156,7 @@ def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
         "--mb-max-latency": 600_000,
         "--mb-max-batch-size": 1_000_000,
     }
-    with our_service(request.target, options=_words(options)) as server:
+    with our_service(request.target, options=words(options)) as server:
         api = api_at(request.path, of=apis(server), batches=True)
         if api.counts == "cost":
             raise LoadTestError(
@@ -181,10 +166,6 @@ def _measured(request: TuningRequest, *, tell: Tell) -> batch_times.BatchTimes:
         return batch_times.measure(
             server, plan, largest=request.max_batch_size, goal_ms=request.goal_ms, tell=tell
         )
-
-
-def _words(options: Mapping[str, object]) -> list[str]:
-    return [text for name, value in options.items() for text in (name, str(value))]
 
 
 def _advice(
@@ -228,14 +209,14 @@ def _prove(request: TuningRequest, model: Model, advice: Advice, *, tell: Tell) 
         goal_s=request.goal_ms / 1000,
     )
     tell(f"starting {request.target} as advised")
-    with our_service(request.target, options=_words(options)) as server:
+    with our_service(request.target, options=words(options)) as server:
         plan = aimed(plan, server, path=request.path)
-        for _ in range(1 + _REPEATS):
+
+        def measure() -> Proof:
             tell(f"loading it with {rate:.4g}/s")
-            outcome, cpu = load(server, plan)
-            if not outcome.void:
-                break
-    return _proof(outcome, cpu, workers=workers, predicted=predicted)
+            return _proof(*load(server, plan), workers=workers, predicted=predicted)
+
+        return valid_if_possible(measure)
 
 
 def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figures) -> Proof:
@@ -254,11 +235,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
         seconds=outcome.measured_s,
         predicted=predicted,
         measured=measured,
-        failure=outcome.failure,
-        gateway_cpu_us=cpu.server * 1e6 if cpu is not None else None,
-        wrong=summary.wrong,
-        first_wrong=outcome.first_wrong,
-        void=outcome.void,
+        **verdict(outcome, summary, cpu),
     )
 
 

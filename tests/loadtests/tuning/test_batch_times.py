@@ -147,7 +147,7 @@ def test_batches_that_fail_end_it() -> None:
     ("answer", "message"),
     [
         (told(1, 1.0, status="400 No"), "a lone request: answered with status 400"),
-        (reply(b"1"), "a lone request: the answer does not tell of its batch"),
+        (reply(b"1"), "a lone request: the answer does not state its batch"),
     ],
 )
 def test_a_lone_request_must_have_a_good_answer(answer: bytes, message: str) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from uncork.cli.check.figures import ApiFigures, Failure, Finding, Findings, Plan, Severity, Times
+from uncork.cli.check.figures import ApiFigures, Failure, Findings, Plan, Times, error, note, warning
+from uncork_dispatcher import make_policy
 from uncork_dispatcher.plural import plural
 
 # The least gain from merging that is worth its waiting.
 _LITTLE_GAIN = 1.2
-_POLICIES_WITH_GOAL = ("cork", "cork-classic", "aimd")
 
 
 def judge_api(api: ApiFigures, plan: Plan) -> Findings:
-    """Yield the findings of one API."""
+    """Yield the findings of one API, without its name."""
     yield from _unmeasured(api)
     yield from _clients(api, plan)
     yield from _sizes(api)
@@ -29,28 +29,22 @@ def judge_api(api: ApiFigures, plan: Plan) -> Findings:
 def _unmeasured(api: ApiFigures) -> Findings:
     if api.failure is not None:
         where, advice = _failed_on(api, api.failure)
-        yield Finding(
-            severity="error",
-            code="handler-fails",
-            api=api.name,
-            wrong=f"{where} the handler {api.failure.says}",
-            advice=advice,
+        yield error(
+            "handler-fails",
+            f"{where} the handler {api.failure.says}",
+            advice,
         )
     elif api.timed_out:
-        yield Finding(
-            severity="error",
-            code="row-beyond-timeout",
-            api=api.name,
-            wrong=f"the smallest batch did not end within timeout={api.settings.timeout:g} s",
-            advice="raise timeout, or make the model faster",
+        yield error(
+            "row-beyond-timeout",
+            f"the smallest batch did not end within timeout={api.settings.timeout:g} s",
+            "raise timeout, or make the model faster",
         )
     elif api.unmeasured:
-        yield Finding(
-            severity="note",
-            code="not-measured",
-            api=api.name,
-            wrong=f"batch times are not known: {api.unmeasured}",
-            advice="give an example that works with @api(warmup=...)",
+        yield note(
+            "not-measured",
+            f"batch times are not known: {api.unmeasured}",
+            "give an example that works with @api(warmup=...)",
         )
 
 
@@ -73,12 +67,10 @@ def _failed_on(api: ApiFigures, failure: Failure) -> tuple[str, str]:
 def _clients(api: ApiFigures, plan: Plan) -> Findings:
     goal, client_ms = api.settings.mb_max_latency, plan.client_timeout_ms
     if client_ms is not None and client_ms < goal and not api.streams:
-        yield Finding(
-            severity="error",
-            code="client-below-goal",
-            api=api.name,
-            wrong=f"clients leave after {client_ms:g} ms, before the goal of {goal:g} ms",
-            advice=f"set mb_max_latency below {client_ms:g}, or have clients wait longer",
+        yield error(
+            "client-below-goal",
+            f"clients leave after {client_ms:g} ms, before the goal of {goal:g} ms",
+            f"set mb_max_latency below {client_ms:g}, or have clients wait longer",
         )
 
 
@@ -87,13 +79,11 @@ def _sizes(api: ApiFigures) -> Findings:
     used = next((size for size in sizes if size >= cap), math.inf)
     useless = [str(size) for size in sizes if size > used]
     if useless:
-        yield Finding(
-            severity="warning",
-            code="sizes-beyond-cap",
-            api=api.name,
-            wrong=f"batches have at most {plural(cap, 'row')}, "
+        yield warning(
+            "sizes-beyond-cap",
+            f"batches have at most {plural(cap, 'row')}, "
             f"the allowed sizes {', '.join(useless)} are never used",
-            advice=f"raise mb_max_batch_size to {sizes[-1]}, or leave these sizes out",
+            f"raise mb_max_batch_size to {sizes[-1]}, or leave these sizes out",
         )
 
 
@@ -101,20 +91,16 @@ def _bytes(api: ApiFigures, plan: Plan) -> Findings:
     most = api.settings.mb_max_batch_bytes
     row_bytes = None if api.times is None else api.times.row_bytes
     if row_bytes is not None and 2 * row_bytes > most and not api.is_single:
-        yield Finding(
-            severity="warning",
-            code="row-above-batch-bytes",
-            api=api.name,
-            wrong=f"a row has {plural(row_bytes, 'byte')}, so that no two fit into mb_max_batch_bytes={most}",
-            advice=f"set mb_max_batch_bytes to {row_bytes * api.settings.limit_rows} for full batches",
+        yield warning(
+            "row-above-batch-bytes",
+            f"a row has {plural(row_bytes, 'byte')}, so that no two fit into mb_max_batch_bytes={most}",
+            f"set mb_max_batch_bytes to {row_bytes * api.settings.limit_rows} for full batches",
         )
     elif plan.max_body_bytes > most and not api.is_single:
-        yield Finding(
-            severity="note",
-            code="body-above-batch-bytes",
-            api=api.name,
-            wrong=f"a request may have {plural(plan.max_body_bytes, 'byte')}, a batch of several {most}",
-            advice="larger requests travel alone; that is fine if they are rare",
+        yield note(
+            "body-above-batch-bytes",
+            f"a request may have {plural(plan.max_body_bytes, 'byte')}, a batch of several {most}",
+            "larger requests travel alone; that is fine if they are rare",
         )
 
 
@@ -123,47 +109,38 @@ def _queues(api: ApiFigures, plan: Plan) -> Findings:
     if api.is_single:
         return
     if settings.cost is None and plan.max_queue_rows < settings.limit_rows:
-        yield Finding(
-            severity="warning",
-            code="queue-below-batch",
-            api=api.name,
-            wrong=f"the queue holds {plural(plan.max_queue_rows, 'row')}, "
-            f"a batch may have {settings.limit_rows}",
-            advice=f"set --max-queue-rows to {20 * settings.limit_rows}, or lower mb_max_batch_size",
+        yield warning(
+            "queue-below-batch",
+            f"the queue holds {plural(plan.max_queue_rows, 'row')}, a batch may have {settings.limit_rows}",
+            f"set --max-queue-rows to {20 * settings.limit_rows}, or lower mb_max_batch_size",
         )
     if plan.max_queue_bytes < settings.mb_max_batch_bytes:
-        yield Finding(
-            severity="warning",
-            code="queue-below-batch",
-            api=api.name,
-            wrong=f"the queue holds {plural(plan.max_queue_bytes, 'byte')}, a batch may have "
+        yield warning(
+            "queue-below-batch",
+            f"the queue holds {plural(plan.max_queue_bytes, 'byte')}, a batch may have "
             f"{settings.mb_max_batch_bytes}",
-            advice="raise --max-queue-bytes, or lower mb_max_batch_bytes",
+            "raise --max-queue-bytes, or lower mb_max_batch_bytes",
         )
 
 
 def _timeout(api: ApiFigures) -> Findings:
     timeout_ms, goal = api.settings.timeout * 1000, api.settings.mb_max_latency
     if timeout_ms < goal and not api.streams:
-        yield Finding(
-            severity="error",
-            code="timeout-below-goal",
-            api=api.name,
-            wrong=f"a batch is ended after timeout={timeout_ms / 1000:g} s, before the goal of {goal:g} ms",
-            advice=f"set timeout to {math.ceil(goal / 100) / 2:g} s, five times the goal",
+        yield error(
+            "timeout-below-goal",
+            f"a batch is ended after timeout={timeout_ms / 1000:g} s, before the goal of {goal:g} ms",
+            f"set timeout to {math.ceil(goal / 100) / 2:g} s, five times the goal",
         )
     if api.times is None:
         return
     full_ms = api.times.batch_ms(api.settings.limit_rows)
     if api.times.smallest_ms <= timeout_ms < full_ms and not _keeps_goal(api) and not api.is_single:
         fitting = _within(api.times, timeout_ms, api)
-        yield Finding(
-            severity="warning",
-            code="timeout-below-batch",
-            api=api.name,
-            wrong=f"a full batch of {api.settings.limit_rows} {api.unit} takes {_ms(full_ms)}, "
+        yield warning(
+            "timeout-below-batch",
+            f"a full batch of {api.settings.limit_rows} {api.unit} takes {_ms(full_ms)}, "
             f"timeout is {timeout_ms / 1000:g} s: it would be ended, and its worker replaced",
-            advice=f"set timeout to {math.ceil(3 * full_ms / 1000):g} s, or mb_max_batch_size to {fitting}",
+            f"set timeout to {math.ceil(3 * full_ms / 1000):g} s, or mb_max_batch_size to {fitting}",
         )
 
 
@@ -171,29 +148,27 @@ def _goal(api: ApiFigures, times: Times) -> Findings:
     goal, cap = api.settings.mb_max_latency, api.settings.limit_rows
     least = times.smallest_ms
     if least > goal:
-        yield Finding(
-            severity="error",
-            code="goal-below-row",
-            api=api.name,
-            wrong=f"the smallest batch takes {_ms(least)}, the goal is {goal:g} ms: every answer is late",
-            advice=f"set mb_max_latency to {math.ceil(3 * least):g}, or make the model faster",
+        yield error(
+            "goal-below-row",
+            f"the smallest batch takes {_ms(least)}, the goal is {goal:g} ms: every answer is late",
+            f"set mb_max_latency to {math.ceil(3 * least):g}, or make the model faster",
         )
         return
     full_ms = times.batch_ms(cap)
     if full_ms > goal and not api.is_single:
         fitting = _within(times, goal, api)
-        keeps_goal = _keeps_goal(api)
-        severity: Severity = "note" if keeps_goal else "warning"
-        yield Finding(
-            severity=severity,
-            code="goal-below-batch",
-            api=api.name,
-            wrong=f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, the goal of {goal:g} ms allows "
-            f"{fitting}" + ("" if keeps_goal else f", and policy {api.settings.policy} does not look"),
-            advice=f"the cap is never reached; mb_max_batch_size={fitting} says so, or raise the goal"
-            if keeps_goal
-            else f"set mb_max_batch_size to {fitting}, use policy cork, or raise the goal",
+        wrong = (
+            f"a full batch of {cap} {api.unit} takes {_ms(full_ms)}, the goal of {goal:g} ms allows {fitting}"
         )
+        if _keeps_goal(api):
+            advice = f"the cap is never reached; mb_max_batch_size={fitting} says so, or raise the goal"
+            yield note("goal-below-batch", wrong, advice)
+        else:
+            yield warning(
+                "goal-below-batch",
+                f"{wrong}, and policy {api.settings.policy} does not look",
+                f"set mb_max_batch_size to {fitting}, use policy cork, or raise the goal",
+            )
 
 
 def _gain(api: ApiFigures, times: Times) -> Findings:
@@ -204,29 +179,23 @@ def _gain(api: ApiFigures, times: Times) -> Findings:
     gain = (first.median_ms / first.rows) / max(last.median_ms / last.rows, 1e-9)
     if api.is_single:
         if gain > 2:
-            yield Finding(
-                severity="warning",
-                code="policy-none",
-                api=api.name,
-                wrong=f"policy is none, though a batch of {last.rows} does {gain:.3g} times as much as "
+            yield warning(
+                "policy-none",
+                f"policy is none, though a batch of {last.rows} does {gain:.3g} times as much as "
                 "single rows in the same time",
-                advice="leave policy out, so that requests are merged",
+                "leave policy out, so that requests are merged",
             )
     elif gain < _LITTLE_GAIN:
-        yield Finding(
-            severity="note",
-            code="little-gain",
-            api=api.name,
-            wrong=f"a batch of {last.rows} does only {gain:.3g} times as much per second as single rows",
-            advice="have the handler work on all rows at once (arrays, not a loop); else add workers",
+        yield note(
+            "little-gain",
+            f"a batch of {last.rows} does only {gain:.3g} times as much per second as single rows",
+            "have the handler work on all rows at once (arrays, not a loop); else add workers",
         )
     for rows in times.line.steps:
-        yield Finding(
-            severity="note",
-            code="step",
-            api=api.name,
-            wrong=f"above {rows} {api.unit} a batch takes much longer at once, as models do that pad",
-            advice="say the sizes that the model is made for with allowed_batch_sizes",
+        yield note(
+            "step",
+            f"above {rows} {api.unit} a batch takes much longer at once, as models do that pad",
+            "say the sizes that the model is made for with allowed_batch_sizes",
         )
 
 
@@ -237,18 +206,15 @@ def _drain(api: ApiFigures, plan: Plan) -> Findings:
         full_ms = api.times.batch_ms(api.settings.limit_rows)
         longest_ms = max(goal_ms, min(full_ms, api.settings.timeout * 1000))
     if drain_ms < longest_ms and not api.streams:
-        yield Finding(
-            severity="warning",
-            code="drain-below-goal",
-            api=api.name,
-            wrong=f"a stop waits {drain_ms / 1000:g} s, requests may take {_ms(longest_ms)}: some get 503",
-            advice=f"set --drain-timeout to {math.ceil(2 * longest_ms / 1000)}",
+        yield warning(
+            "drain-below-goal",
+            f"a stop waits {drain_ms / 1000:g} s, requests may take {_ms(longest_ms)}: some get 503",
+            f"set --drain-timeout to {math.ceil(2 * longest_ms / 1000)}",
         )
 
 
 def _keeps_goal(api: ApiFigures) -> bool:
-    """Whether the policy makes only batches that fit into the goal."""
-    return api.settings.policy in _POLICIES_WITH_GOAL
+    return make_policy(api.settings.policy, limit_rows=1).keeps_goal
 
 
 def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from uncork.cli.check.figures import Figures, Finding, Plan
 from uncork.cli.check.judging import judge
 from uncork.cli.check.machine import plan_of
-from uncork.cli.check.measuring import CheckFailed, CheckRequest, Measured, measure
+from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
 from uncork.cli.errors import print_error
-from uncork.cli.serve.command import worker_arguments
 from uncork.cli.serve.options import ServeOptions
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_json
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_files, write_json
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.private_folders import own_folder
@@ -30,7 +27,7 @@ def check(
     *,
     client_timeout_ms: Annotated[
         float | None,
-        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not looked at"),
+        typer.Option(help="Milliseconds after which clients give up waiting.", show_default="not checked"),
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=0.1, help="Seconds in which batches are measured, for all apis together.")
@@ -40,9 +37,9 @@ def check(
         str | None, typer.Option(metavar="FILE", help="Write the findings as JSON; `-` prints them.")
     ] = None,
 ) -> None:
-    """Start a service once, measure its batches, and say which settings cannot work together.
+    """Start a service once, measure its batches, and report settings that cannot work together.
 
-    Takes the options of uncork serve. The exit code is 1 when there is an error.
+    Takes the options of uncork serve. The exit code is 1 if there is an error.
     """
     with refusals("check"):
         require_writable({"--json": json})
@@ -50,7 +47,8 @@ def check(
             raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
         try:
             plan = plan_of(options, client_timeout_ms=client_timeout_ms)
-            measured = _measure(options, plan, seconds=seconds)
+            with telling() as tell, own_folder() as folder:
+                figures = asyncio.run(measure(options, plan, folder, seconds=seconds, tell=tell))
         except DefinitionError as error:
             raise WrongUsage(str(error)) from None
         except CheckFailed as error:
@@ -58,33 +56,9 @@ def check(
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-    figures = Figures(
-        service=measured.service,
-        plan=replace(plan, worker_bytes=measured.worker_bytes),
-        apis=measured.apis,
-    )
     findings = judge(figures)
-    if json is not None:
-        write_json(json, as_json(figures, findings))
+    code = write_files("check", lambda: write_json(json, as_json(figures, findings)))
     if json != "-":
         show(text(figures, findings))
-    raise typer.Exit(_exit_code(findings, strict=strict))
-
-
-def _exit_code(findings: list[Finding], *, strict: bool) -> int:
     fatal = ("error", "warning") if strict else ("error",)
-    return int(any(one.severity in fatal for one in findings))
-
-
-def _measure(options: ServeOptions, plan: Plan, *, seconds: float) -> Measured:
-    request = CheckRequest(
-        target=options.service,
-        workers=options.workers,
-        overrides=options.overrides,
-        arguments=worker_arguments(options),
-        gpus=options.gpu_names,
-        seconds=seconds,
-        free_bytes=min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes))),
-    )
-    with telling() as tell, own_folder() as folder:
-        return asyncio.run(measure(request, folder, tell=tell))
+    raise typer.Exit(1 if any(one.severity in fatal for one in findings) else code)

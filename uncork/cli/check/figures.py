@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from uncork_loadtests.tuning.batch_times import Line, SizeTime
@@ -12,44 +13,35 @@ from uncork_workers.wire.schema import ApiSettings
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
-    """A problem.
-
-    Attributes:
-        severity: error: does not work; warning: works badly; note: worth knowing.
-        code: identifies the kind of finding.
-        api: the API that it concerns; empty for all.
-        wrong: the problem.
-        advice: the fix.
-    """
+    """A problem, and the advice that fixes it."""
 
     severity: Severity
+    """error: does not work; warning: works badly; note: worth knowing."""
     code: str
-    api: str = ""
     wrong: str
     advice: str
+    api: str = ""
+    """The API that it concerns; empty for all."""
 
 
 Findings = Iterator[Finding]
+error = partial(Finding, "error")
+warning = partial(Finding, "warning")
+note = partial(Finding, "note")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Execution times of batches in a worker. Sizes are rows, or cost where the API defines one.
-
-    Attributes:
-        sizes: the measured sizes, rising.
-        line: the regression over the sizes.
-        overhead_ms: time of a batch of the smallest size outside the worker.
-        row_bytes: length of the body of a row; None if unknown.
-        memory_per_row_bytes: memory of a worker for each row of a batch; None if unknown.
-    """
+    """Execution times of batches in a worker, by rising size: rows, or cost where the API defines one."""
 
     sizes: tuple[SizeTime, ...]
     line: Line
     overhead_ms: float = 0.0
+    """Time of a batch of the smallest size outside the worker."""
     row_bytes: int | None = None
+    """Length of the body of a row."""
     memory_per_row_bytes: float | None = None
 
     @property
@@ -65,15 +57,11 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """The smallest batch that the handler failed to answer.
-
-    Attributes:
-        rows: rows of the batch.
-        says: the failure as a verb phrase: ``raises KeyError: 'a' (service.py:7)``.
-    """
+    """The smallest batch that the handler failed to answer."""
 
     rows: int
     says: str
+    """A verb phrase: ``raises KeyError: 'a' (service.py:7)``."""
 
 
 @dataclass(frozen=True, kw_only=True)

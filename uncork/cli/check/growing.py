@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ class Died(Exception):
     """The worker ended during a batch."""
 
 
-class _Fails(Exception):
+class Failed(Exception):
     """The handler failed to answer; the message is a verb phrase."""
 
 
@@ -71,7 +72,7 @@ class Batches:
 
         Raises:
             Refused: if the handler rejects it.
-            _Fails: if the handler fails.
+            Failed: if the handler fails.
             Slow: if it exceeds the API's timeout.
         """
         example = self.example
@@ -81,7 +82,7 @@ class Batches:
         except TimeoutError:
             raise Slow from None
         except Died:
-            raise _Fails("ends the worker process") from None
+            raise Failed("ends the worker process") from None
         _check_answered(executed)
         return executed, seconds
 
@@ -89,14 +90,14 @@ class Batches:
         """Run batches of one size; return their times in the worker, and the median overhead in milliseconds.
 
         Raises:
-            Refused, _Fails, Slow: as :meth:`once`.
+            Refused, Failed, Slow: as :meth:`once`.
         """
         runs = [await self.once(rows) for _ in range(_RUNS_OF_A_SIZE)]
         seen = [(executed.reply.seconds * 1000, seconds * 1000) for executed, seconds in runs[1:]]
         inside = tuple(one for one, _ in seen)
-        beside = median(max(0.0, whole - one) for one, whole in seen)
+        overhead = median(max(0.0, whole - one) for one, whole in seen)
         weight = int(rows * (self.example.cost or 1))
-        return SizeTime(rows=max(1, weight), median_ms=median(inside), times_ms=inside), beside
+        return SizeTime(rows=max(1, weight), median_ms=median(inside), times_ms=inside), overhead
 
 
 def _check_answered(executed: Executed) -> None:
@@ -104,15 +105,15 @@ def _check_answered(executed: Executed) -> None:
 
     Raises:
         Refused: if it rejected one.
-        _Fails: if it failed.
+        Failed: if it failed.
     """
     reply = executed.reply
     if reply.exceptions:
-        raise _Fails(_raises(reply.exceptions[0]))
+        raise Failed(_raises(reply.exceptions[0]))
     if bad := [number for number, one in enumerate(reply.statuses) if one != 200]:
         status, reason = reply.statuses[bad[0]], executed.bodies[bad[0]].decode(errors="replace")
         if status >= _FIRST_SERVER_ERROR:
-            raise _Fails(f"answers with status {status}: {reason}")
+            raise Failed(f"answers with status {status}: {reason}")
         raise Refused(f"status {status}: {reason}")
 
 
@@ -122,62 +123,43 @@ def _raises(raised: ExceptionReport) -> str:
     return f"raises {raised.error}{said}{place}"
 
 
-async def try_once(batches: Batches) -> Failure | None:
-    """Run the smallest batch; return its failure, if it fails.
-
-    Raises:
-        Refused, Slow: if it is rejected, or exceeds the timeout.
-    """
-    try:
-        await batches.once(1)
-    except _Fails as error:
-        return Failure(rows=1, says=str(error))
-    return None
-
-
 async def grow(
     batches: Batches, *, seconds: float, pid: int, free_bytes: int | None
-) -> tuple[Times | None, Failure | None]:
+) -> tuple[Times, Failure | None]:
     """Run growing sizes until time or memory may not suffice for the next, or one fails.
 
-    Returns the times, if any, and the failure that ended the growth.
+    Returns the times, and the failure that ended the growth, if one did.
 
     Raises:
-        Refused, Slow: of the smallest size; of a larger one, it ends the growth.
+        Refused, Failed, Slow: of the smallest size; of a larger one, it ends the growth.
     """
     ends = time.perf_counter() + seconds
     base = resident_bytes(pid)
+    most_growth = math.inf if free_bytes is None else _MOST_OF_FREE * free_bytes
     sizes: list[SizeTime] = []
     peaks: list[tuple[int, int]] = []
-    overhead_ms = 0.0
+    overheads_ms: list[float] = []
     failure = None
     for rows in batches.sizes:
         began = time.perf_counter()
         reset_peak(pid)
         try:
-            size, beside_ms = await batches.times(rows)
-        except (Refused, Slow):
-            if sizes:
-                break
-            raise
-        except _Fails as error:
-            failure = Failure(rows=rows, says=str(error))
+            size, overhead_ms = await batches.times(rows)
+        except (Refused, Failed, Slow) as error:
+            if not sizes:
+                raise
+            failure = Failure(rows=rows, says=str(error)) if isinstance(error, Failed) else None
             break
-        overhead_ms = overhead_ms if sizes else beside_ms
         sizes.append(size)
+        overheads_ms.append(overhead_ms)
         peaks.append((size.rows, peak_bytes(pid) or base))
         now = time.perf_counter()
-        growth = peaks[-1][1] - base
-        if now + 2 * (now - began) > ends or (
-            free_bytes is not None and 2 * growth > _MOST_OF_FREE * free_bytes
-        ):
+        if now + 2 * (now - began) > ends or 2 * (peaks[-1][1] - base) > most_growth:
             break
-    if not sizes:
-        return None, failure
     times = Times(
         sizes=tuple(sizes),
         line=fit(sizes),
-        overhead_ms=overhead_ms,
+        overhead_ms=overheads_ms[0],
         row_bytes=len(batches.example.sample.body),
         memory_per_row_bytes=growth_per_row(peaks),
     )
@@ -185,11 +167,7 @@ async def grow(
 
 
 def of_profile(profile: Sequence[tuple[float, float]]) -> Times:
-    """Return the times that the worker measured during its warm-up.
-
-    Raises:
-        Unknown: if it measured none.
-    """
+    """Return the times that the worker measured during its warm-up; raise Unknown if it measured none."""
     if not profile:
         raise Unknown("it gives no example, and none can be made from what it takes")
     sizes = tuple(

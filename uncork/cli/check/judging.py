@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from uncork.cli.check.apis import judge_api
-from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan
+from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
 from uncork.cli.serve.server_options import OTHER_FILES
 from uncork_dispatcher.plural import plural
 from uncork_workers.supervision.gpus import missing_gpus
@@ -15,122 +17,110 @@ _LOCAL = ("127.", "::1", "localhost")
 def judge(figures: Figures) -> list[Finding]:
     """Return all findings, the worst first."""
     plan = figures.plan
-    found = [*_processes(plan), *_memory(plan, figures.apis), *_listeners(plan)]
+    found = [*_processes(plan), *_memory(plan), *_listeners(plan)]
     for api in figures.apis:
-        found += judge_api(api, plan)
+        found += [replace(one, api=api.name) for one in (*judge_api(api, plan), *_batch_memory(plan, api))]
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
 
 
 def _processes(plan: Plan) -> Findings:
     workers, cores, gpus = plan.workers, plan.cores, plan.gpus
     if missing := missing_gpus(gpus, plan.visible_gpus):
-        yield Finding(
-            severity="error",
-            code="gpus-missing",
-            wrong=f"--gpus wants GPU {', '.join(missing)}, this machine has {plan.visible_gpus}",
-            advice="name those that there are" if plan.visible_gpus else "leave --gpus out",
+        yield error(
+            "gpus-missing",
+            f"--gpus wants GPU {', '.join(missing)}, this machine has {plan.visible_gpus}",
+            "name those that there are" if plan.visible_gpus else "leave --gpus out",
         )
     if gpus and workers > len(gpus):
-        yield Finding(
-            severity="warning",
-            code="workers-above-gpus",
-            wrong=f"{workers} workers share {plural(len(gpus), 'GPU')}",
-            advice=f"set --workers to {len(gpus)}, unless each leaves room for another on its GPU",
+        yield warning(
+            "workers-above-gpus",
+            f"{workers} workers share {plural(len(gpus), 'GPU')}",
+            f"set --workers to {len(gpus)}, unless each leaves room for another on its GPU",
         )
     elif 0 < workers < len(gpus):
-        yield Finding(
-            severity="warning",
-            code="gpus-unused",
-            wrong=f"{len(gpus)} GPUs for {plural(workers, 'worker')}: some are never used",
-            advice=f"set --workers to {len(gpus)}",
+        yield warning(
+            "gpus-unused",
+            f"{len(gpus)} GPUs for {plural(workers, 'worker')}: some are never used",
+            f"set --workers to {len(gpus)}",
         )
     if not gpus and workers > cores:
-        yield Finding(
-            severity="warning",
-            code="workers-above-cores",
-            wrong=f"{workers} workers share {plural(cores, 'core')}, and the gateway needs one too",
-            advice=f"set --workers to {cores}, unless handlers mostly wait",
+        yield warning(
+            "workers-above-cores",
+            f"{workers} workers share {plural(cores, 'core')}, and the gateway needs one too",
+            f"set --workers to {cores}, unless handlers mostly wait",
         )
     elif plan.threads is not None and plan.threads * workers > cores:
-        yield Finding(
-            severity="warning",
-            code="threads-above-cores",
-            wrong=f"the environment gives each worker {plural(plan.threads, 'thread')}, "
+        yield warning(
+            "threads-above-cores",
+            f"the environment gives each worker {plural(plan.threads, 'thread')}, "
             f"{plural(workers, 'worker')} on {plural(cores, 'core')} in all",
-            advice="leave OMP_NUM_THREADS and its like unset: each worker then gets its share of the cores",
+            "leave OMP_NUM_THREADS and its like unset: each worker then gets its share of the cores",
         )
 
 
-def _memory(plan: Plan, apis: tuple[ApiFigures, ...]) -> Findings:
-    """Judge the memory of idle workers, and of workers that run a full batch."""
+def _memory(plan: Plan) -> Findings:
+    """Judge the memory of idle workers."""
     base, free, limit = plan.worker_bytes, plan.free_bytes, plan.max_worker_memory_bytes
     if base is None:
         return
     if limit is not None and base > limit:
-        yield Finding(
-            severity="error",
-            code="worker-above-limit",
-            wrong=f"a worker takes {_mib(base)} before its first batch, --max-worker-memory is {_mib(limit)}",
-            advice=f"set --max-worker-memory above {_mib(2 * base)}",
+        yield error(
+            "worker-above-limit",
+            f"a worker takes {_mib(base)} before its first batch, --max-worker-memory is {_mib(limit)}",
+            f"set --max-worker-memory above {_mib(2 * base)}",
         )
     if free is not None and plan.workers * base > free:
-        yield Finding(
-            severity="error",
-            code="workers-above-memory",
-            wrong=f"{plural(plan.workers, 'worker')} of {_mib(base)} will not fit into "
+        yield error(
+            "workers-above-memory",
+            f"{plural(plan.workers, 'worker')} of {_mib(base)} will not fit into "
             f"the {_mib(free)} that are free",
-            advice=f"set --workers to {max(1, free // base)}",
+            f"set --workers to {max(1, free // base)}",
         )
+
+
+def _batch_memory(plan: Plan, api: ApiFigures) -> Findings:
+    """Judge the memory of workers that run a full batch, unless idle ones do not fit already."""
+    base = plan.worker_bytes
+    if base is None or (plan.free_bytes is not None and plan.workers * base > plan.free_bytes):
         return
-    for api in apis:
-        yield from _batch_memory(plan, api, base)
-
-
-def _batch_memory(plan: Plan, api: ApiFigures, base: int) -> Findings:
     if api.times is None or not api.times.memory_per_row_bytes or api.is_single:
         return
     each, cap = api.times.memory_per_row_bytes, api.settings.limit_rows
     needs = base + each * cap
-    rooms = {
-        "error": None if plan.free_bytes is None else plan.free_bytes / plan.workers,
-        "warning": plan.max_worker_memory_bytes,
-    }
-    names = {"error": "there is for each worker", "warning": "--max-worker-memory allows"}
-    for severity, room in rooms.items():
+    free_each = None if plan.free_bytes is None else plan.free_bytes / plan.workers
+    for found, allowed, room in (
+        (error, "there is for each worker", free_each),
+        (warning, "--max-worker-memory allows", plan.max_worker_memory_bytes),
+    ):
         if room is not None and base < room < needs:
-            yield Finding(
-                severity="error" if severity == "error" else "warning",
-                code="cap-above-memory",
-                api=api.name,
-                wrong=f"a full batch of {cap} {api.unit} needs {_mib(needs)} ({_mib(base)} and "
-                f"{each / 2**20:.3g} MiB each), {names[severity]} {_mib(room)}",
-                advice=f"set mb_max_batch_size to {max(1, int(0.8 * (room - base) / each))}",
+            yield found(
+                "cap-above-memory",
+                f"a full batch of {cap} {api.unit} needs {_mib(needs)} ({_mib(base)} and "
+                f"{each / 2**20:.3g} MiB each), {allowed} {_mib(room)}",
+                f"set mb_max_batch_size to {max(1, int(0.8 * (room - base) / each))}",
             )
             return
 
 
 def _listeners(plan: Plan) -> Findings:
     if plan.open_files is not None and plan.max_connections + OTHER_FILES > plan.open_files:
-        yield Finding(
-            severity="error",
-            code="connections-above-files",
-            wrong=f"--max-connections is {plan.max_connections}, and {plan.open_files} files may be open",
-            advice=f"raise the limit (ulimit -n), or set --max-connections to "
+        yield error(
+            "connections-above-files",
+            f"--max-connections is {plan.max_connections}, and {plan.open_files} files may be open",
+            f"raise the limit (ulimit -n), or set --max-connections to "
             f"{max(1, plan.open_files - OTHER_FILES)}",
         )
     if plan.has_keys and not plan.has_tls and not _is_local(plan.host):
-        yield Finding(
-            severity="warning",
-            code="keys-without-tls",
-            wrong=f"API keys travel in the clear to {plan.host}",
-            advice="give --tls-cert, or keep to --host 127.0.0.1 behind a proxy that has TLS",
+        yield warning(
+            "keys-without-tls",
+            f"API keys travel in the clear to {plan.host}",
+            "give --tls-cert, or keep to --host 127.0.0.1 behind a proxy that has TLS",
         )
     if plan.admin_host is not None and not _is_local(plan.admin_host):
-        yield Finding(
-            severity="warning",
-            code="admin-is-public",
-            wrong=f"the operators' port, which asks for no key, listens on {plan.admin_host}",
-            advice="set --admin-host to 127.0.0.1, or see that only operators reach it",
+        yield warning(
+            "admin-is-public",
+            f"the operators' port, which asks for no key, listens on {plan.admin_host}",
+            "set --admin-host to 127.0.0.1, or see that only operators reach it",
         )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from uncork.cli.check.figures import ApiFigures, Failure
-from uncork.cli.check.growing import Batches, Died, Refused, Slow, Unknown, grow, of_profile, try_once
+from uncork.cli.check.figures import ApiFigures, Failure, Figures, Plan, Times
+from uncork.cli.check.growing import Batches, Died, Failed, Refused, Slow, Unknown, grow, of_profile
+from uncork.cli.serve.options import ServeOptions
+from uncork.config.names import check_policy
 from uncork_dispatcher import WorkerLost
 from uncork_dispatcher.plural import plural
 from uncork_gateway.backends.worker_connection import Executed, OnPiece
@@ -19,9 +22,10 @@ from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.processes import Processes, worker_environment
 from uncork_workers.supervision.recycling import resident_bytes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
-from uncork_workers.wire.messages import Batch, Failed, Ready
-from uncork_workers.wire.overrides import Override, apply_overrides
-from uncork_workers.wire.schema import JSON, ApiDescription, ServiceDescription
+from uncork_workers.wire import messages
+from uncork_workers.wire.messages import Batch, Ready
+from uncork_workers.wire.overrides import apply_overrides
+from uncork_workers.wire.schema import JSON, ApiDescription, DefinitionError, ServiceDescription
 
 Tell = Callable[[str], None]
 Profile = Mapping[str, Sequence[tuple[float, float]]]
@@ -31,41 +35,8 @@ class CheckFailed(Exception):
     """The service did not start; the message says why."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """The measured service.
-
-    Attributes:
-        worker_bytes: resident memory of the worker before its first batch.
-    """
-
-    service: str
-    apis: tuple[ApiFigures, ...]
-    worker_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckRequest:
-    """The service to measure, and how.
-
-    Attributes:
-        workers: workers of the server; one is started, with its share of the cores.
-        arguments: arguments of the worker, as under ``uncork serve``.
-        seconds: for all apis together.
-        free_bytes: memory available to batches; None if unlimited.
-    """
-
-    target: str
-    workers: int
-    overrides: Sequence[Override]
-    arguments: Sequence[str]
-    gpus: Sequence[str]
-    seconds: float
-    free_bytes: int | None
-
-
-async def measure(request: CheckRequest, folder: Path, *, tell: Tell) -> Measured:
-    """Start a worker with sockets in ``folder``, measure each API, and stop the worker.
+async def measure(options: ServeOptions, plan: Plan, folder: Path, *, seconds: float, tell: Tell) -> Figures:
+    """Start a worker with sockets in ``folder``, measure the APIs for ``seconds`` in all, and stop it.
 
     Raises:
         CheckFailed: if the worker does not become ready.
@@ -75,12 +46,12 @@ async def measure(request: CheckRequest, folder: Path, *, tell: Tell) -> Measure
     pool = WorkerPool(watch)
     socket_path = str(folder / "workers.sock")
     processes = Processes(
-        request.target,
+        options.service,
         workers=1,
         # The check itself prints exceptions of handlers, as findings.
-        arguments=(*request.arguments, "--log-level", "critical"),
-        gpus=request.gpus,
-        environment=worker_environment(request.workers),
+        arguments=("--log-level", "critical", *options.worker_arguments),
+        gpus=options.gpu_names,
+        environment=worker_environment(options.workers),  # its share of the cores
     )
     supervisor = Supervisor(
         processes,
@@ -93,13 +64,18 @@ async def measure(request: CheckRequest, folder: Path, *, tell: Tell) -> Measure
     tell("importing the service")
     supervisor.start()
     try:
-        described = await watch.described
+        service = _in_force(await watch.described, options)
         worker = await watch.ready
-        service = apply_overrides(described, request.overrides)
-        [life] = supervisor.current_workers()
-        worker_bytes = resident_bytes(life.pid)
-        apis = await _measure_apis(service, request, _Runner(pool, worker, life.pid, watch.profile), tell)
-        return Measured(service=service.name, apis=apis, worker_bytes=worker_bytes)
+        [process] = supervisor.current_workers()
+        plan = replace(plan, worker_bytes=resident_bytes(process.pid))
+        free_bytes = min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes)))
+        runner = _Runner(pool, worker, process.pid, watch.profile)
+        apis = []
+        for api in service.apis:
+            tell(f"measuring {api.name}")
+            each_s = seconds / len(service.apis)
+            apis.append(await _measure_api(api, runner, seconds=each_s, free_bytes=free_bytes))
+        return Figures(service=service.name, plan=plan, apis=tuple(apis))
     finally:
         watch.is_over = True
         await pool.close()
@@ -108,22 +84,19 @@ async def measure(request: CheckRequest, folder: Path, *, tell: Tell) -> Measure
         await supervisor.stop(hurry=hurry)
 
 
-async def _measure_apis(
-    service: ServiceDescription, request: CheckRequest, runner: _Runner, tell: Tell
-) -> tuple[ApiFigures, ...]:
-    found: list[ApiFigures] = []
-    each_s = request.seconds / len(service.apis)
+def _in_force(described: ServiceDescription, options: ServeOptions) -> ServiceDescription:
+    """Apply the overrides; raise DefinitionError for one that is wrong, or an unknown policy."""
+    service = apply_overrides(described, options.overrides)
     for api in service.apis:
-        tell(f"measuring {api.name}")
-        if runner.why_not:
-            found.append(ApiFigures(name=api.name, settings=api.settings, unmeasured=runner.why_not))
-        else:
-            found.append(await _measure_api(api, runner, seconds=each_s, free_bytes=request.free_bytes))
-    return tuple(found)
+        try:
+            check_policy(api.settings.policy)
+        except ValueError as error:
+            raise DefinitionError(f"api {api.name!r}: policy: {error}") from None
+    return service
 
 
 async def _measure_api(
-    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
+    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int
 ) -> ApiFigures:
     figures = ApiFigures(
         name=api.name,
@@ -131,26 +104,34 @@ async def _measure_api(
         streams=api.streams,
         row_is_made_up=api.name not in runner.profile,
     )
-    example = None
-    if api.example_type == JSON and api.input["kind"] != "raw":
-        example = Example(api=api.name, sample=Sample(api.example), settings=api.settings)
+    if runner.why_not:
+        return replace(figures, unmeasured=runner.why_not)
     try:
-        if api.streams:
-            run = Batches(example, runner.run_to_first_piece) if example else None
-            return figures if run is None else replace(figures, failure=await try_once(run))
-        if example is None:
-            return replace(figures, times=of_profile(runner.profile.get(api.name, ())))
-        batches = Batches(example, runner.run)
-        times, failure = await grow(batches, seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
+        times, failure = await _run_batches(api, runner, seconds=seconds, free_bytes=free_bytes)
         return replace(figures, times=times, failure=failure)
     except Refused as error:
         if figures.row_is_made_up:
             return replace(figures, unmeasured=f"a row made from the schema got {error}")
         return replace(figures, failure=Failure(rows=1, says=f"answers with {error}"))
+    except Failed as error:
+        return replace(figures, failure=Failure(rows=1, says=str(error)))
     except Slow:
         return replace(figures, timed_out=True)
     except Unknown as error:
         return replace(figures, unmeasured=str(error))
+
+
+async def _run_batches(
+    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int
+) -> tuple[Times | None, Failure | None]:
+    """Return the times of an API and its failure; an API that streams is run once and has no times."""
+    if api.example_type != JSON or api.input["kind"] == "raw":
+        return (None if api.streams else of_profile(runner.profile.get(api.name, ()))), None
+    example = Example(api=api.name, sample=Sample(api.example), settings=api.settings)
+    if api.streams:
+        await Batches(example, runner.run_to_first_piece).once(1)
+        return None, None
+    return await grow(Batches(example, runner.run), seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
 
 
 class _Runner:
@@ -214,9 +195,6 @@ class _Watch:
             if not (future.done() or self.is_over):
                 future.set_exception(CheckFailed(reason))
 
-    def worker_imported(self, files: list[str]) -> None:
-        pass  # nothing is reloaded
-
     def worker_described(self, service: ServiceDescription) -> None:
         if not self.described.done():
             self.described.set_result(service)
@@ -234,21 +212,14 @@ class _Watch:
         if not self.ready.done():
             self.ready.set_result(worker)
 
-    def worker_lost(self, worker: int, index: int) -> None:
-        pass  # the runner learns it from its batch
-
-    def worker_failed(self, failed: Failed, *, standby: bool) -> None:
+    def worker_failed(self, failed: messages.Failed, *, standby: bool) -> None:
         trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
         self._fail(f"{failed.stage}: {failed.message}{trace}")
 
-    def worker_stands_by(self, pid: int) -> None:
-        pass
+    def _ignore(self, *_: Any, **__: Any) -> None:
+        """Nothing is replaced, and the runner learns of a lost worker from its batch."""
 
-    def worker_retired(self, pid: int) -> None:
-        pass
-
-    def batch_finished(self, pid: int) -> None:
-        pass
+    worker_imported = worker_lost = worker_stands_by = worker_retired = batch_finished = _ignore
 
     def worker_dropped(self, pid: int) -> None:
         self._fail("the worker does not keep to the protocol")

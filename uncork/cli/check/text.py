@@ -31,13 +31,8 @@ def text(figures: Figures, findings: Sequence[Finding]) -> Iterator[RenderableTy
 
 def as_json(figures: Figures, findings: Sequence[Finding]) -> bytes:
     """Encode the findings, and the figures behind them."""
-    document = {
-        "service": figures.service,
-        "findings": findings,
-        "plan": figures.plan,
-        "apis": figures.apis,
-    }
-    return as_document(document)
+    found = {"service": figures.service, "findings": findings, "plan": figures.plan, "apis": figures.apis}
+    return as_document(found)
 
 
 def _cells(api: ApiFigures) -> list[str]:

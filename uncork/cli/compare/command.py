@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import typer
 
 from uncork.cli.command import takes_plain_options
@@ -10,7 +12,7 @@ from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest.measuring import measuring
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_json, writing
+from uncork.cli.terminal import INTERRUPTED, show, telling, write_files, write_json
 from uncork.cli.usage import refusals
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.compare import compare as measure
@@ -18,11 +20,11 @@ from uncork_loadtests.compare import compare as measure
 
 @takes_plain_options
 def compare(options: CompareOptions) -> None:
-    """Put the same load on a service under each policy, in turns, and relate what came of it.
+    """Load a service under each policy in turns, with the same traffic, and compare the results.
 
-    Every policy has a server of its own; only one is loaded at a time. A measurement is void when its
-    generator fell behind; it is repeated up to twice, then its round is left out. The exit code is 1 when no
-    round is left, an answer was wrong or there was no good one.
+    Each policy has its own server; only one is loaded at a time. A measurement is void if its generator fell
+    behind; it is repeated up to twice, then its round is left out. The exit code is 1 if no round is left, an
+    answer is wrong, or none is good.
     """
     with refusals("compare"):
         contest = options.contest()
@@ -33,16 +35,14 @@ def compare(options: CompareOptions) -> None:
 
 
 def _show(comparison: Comparison, options: CompareOptions) -> int:
-    """Write the files, then print the tables, whose reader may leave early; return the exit code."""
-    with writing("compare"):
-        if options.plot is not None and comparison.results:
-            draw(comparison, options.plot)
-        if options.json is not None:
-            write_json(options.json, as_json(comparison))
+    writes = [lambda: write_json(options.json, as_json(comparison))]
+    if options.plot is not None and comparison.results:
+        writes.append(partial(draw, comparison, options.plot))
+    code = write_files("compare", *writes)
     if options.json != "-" and comparison.results:
         show(tables(comparison))
     for one in comparison.rounds.left_out:
         print_error("compare", f"round {one.number + 1} left out: {one.policy}: {one.reason}")
     for fault in comparison.faults:
         print_error("compare", fault)
-    return 1 if comparison.faults else 0
+    return 1 if comparison.faults else code

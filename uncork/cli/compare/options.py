@@ -11,7 +11,6 @@ from uncork.cli.loadtest.traffic import (
     plan_of,
     refuse_contradictions,
     seconds_of,
-    serve_arguments,
 )
 from uncork.cli.loadtest.traffic_options import LoadOptions, service_argument
 from uncork.cli.usage import require_writable
@@ -19,6 +18,7 @@ from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher import make_policy
 from uncork_loadtests.compare import Contest
+from uncork_loadtests.servers import words
 
 _SECONDS = 5.0
 
@@ -30,7 +30,7 @@ class CompareOptions(LoadOptions):
     service: str = service_argument()
     policies: str = option(
         "cork,fixed:5,none",
-        "Policies as for serve, with commas between them; the others are related to the first.",
+        "Policies as for serve, separated by commas; the others are compared with the first.",
         metavar="NAMES",
     )
     rounds: int = option(5, "Measurements of each policy.", min=1)
@@ -50,11 +50,7 @@ class CompareOptions(LoadOptions):
     )
 
     def contest(self) -> Contest:
-        """Check the options and return what they describe.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the contest; raise WrongUsage if options contradict each other or a value is wrong."""
         require("scipy", wanted_by="compare")
         refuse_contradictions(self.given)
         seconds = seconds_of(self, self.seconds, default=_SECONDS)
@@ -72,7 +68,7 @@ class CompareOptions(LoadOptions):
             plan=plan,
             rounds=self.rounds,
             path=self.path,
-            options=serve_arguments(serve),
+            options=words(serve),
         )
 
 

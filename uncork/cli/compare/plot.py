@@ -24,9 +24,6 @@ def draw(comparison: Comparison, path: Path) -> None:
     """Draw every round as a line and the median as a mark, in the format of the file's ending.
 
     Each policy but the first is labelled with its ratio to the first and the 95 % interval.
-
-    Raises:
-        OSError: if the file cannot be written.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -31,7 +31,7 @@ _DEFAULT, _CODE = "default", "code"
 
 config = typer.Typer(
     name="config",
-    help="Show what is in force, and where it comes from.",
+    help="Show the settings in force, and the source of each.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -41,25 +41,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with values as
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting in force.
-
-    Attributes:
-        value: null if unset.
-        source: default, code, the key of a file, a variable or an option.
-        text: the value for people.
-    """
+    """A setting in force; ``source`` is default, code, the key of a file, a variable or an option."""
 
     value: Any
     source: str
     text: str
+    """The value for people."""
 
 
 @config.command("serve", cls=Command)
 @takes_options
 def serve(options: ServeOptions, json: AsJson = False) -> None:
-    """What `uncork serve` would have in force if it were called so; with a TARGET, also for its apis.
+    """Show the settings of `uncork serve` with these options; with a TARGET, also those of its apis.
 
-    The service is imported in a process of its own, but not set up.
+    The service is imported in a separate process, but not set up.
     """
     apis: dict[str, dict[str, Setting]] = {}
     if options.target:
@@ -71,7 +66,7 @@ def serve(options: ServeOptions, json: AsJson = False) -> None:
 @config.command("proxy", cls=Command)
 @takes_options
 def proxy(options: ProxyOptions, json: AsJson = False) -> None:
-    """What `uncork proxy` would have in force if it were called so."""
+    """Show the settings of `uncork proxy` with these options."""
     with refusals("config proxy"):
         imported = _imported(options)
     _print("proxy", options, {**dict(_settings(options, "proxy")), **imported}, {}, json=json)

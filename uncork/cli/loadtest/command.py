@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 
 import typer
 from rich.console import Console
@@ -16,80 +16,66 @@ from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.progress import measure
 from uncork.cli.loadtest.tables import as_json, heading, tables
 from uncork.cli.loadtest.traffic import is_url
-from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_json, writing
+from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files, write_json
 from uncork.cli.usage import refusals
 from uncork_dispatcher.plural import plural
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.generator.samples import Summary
 from uncork_loadtests.reports.page import write_html
 from uncork_loadtests.reports.picture import write_png
 from uncork_loadtests.targets import Estimate, aimed_at, api_at, apis, estimate, fitted, our_service
 from uncork_loadtests.traffic.plan import Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Target:
-    """A running target: the plan with its URL, and a function that asks the gateway for its estimate."""
-
-    plan: Plan
-    estimate: Callable[[], Estimate | None]
-
-
 @takes_plain_options
 def loadtest(options: LoadtestOptions) -> None:
-    """Put traffic on a service, measure from the scheduled times, and show what came of it.
+    """Load a service, measure latency from the scheduled times, and report the results.
 
-    Open loop: requests come at their times whatever becomes of earlier ones. The run is void, and the exit
-    code 1, when the generator fell behind: p99 of its lag above 1 ms and above a tenth of the p99 latency.
-    The exit code is 1, too, when an answer was wrong, there was no good one, or most requests failed with
-    another status than 503.
+    An open loop sends requests on schedule, whatever happened to earlier ones. The run is void when the
+    generator fell behind: the p99 of its lag is above 1 ms and above a tenth of the p99 latency. The exit
+    code is 1 if the run is void, an answer is wrong, none is good, or most requests fail with a status other
+    than 503.
     """
     with refusals("loadtest"):
         plan = options.plan()
-    with measuring("loadtest"), _running(options, plan) as target:
-        outcome = measure(target.plan, console=Console(stderr=True))
-        known = target.estimate()
+    with measuring("loadtest"), _running(options, plan) as (aimed, ask_estimate):
+        outcome = measure(aimed, console=Console(stderr=True))
+        known = ask_estimate()
     code = _show(outcome, known, options)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else code)
 
 
 @contextlib.contextmanager
-def _running(options: LoadtestOptions, plan: Plan) -> Iterator[_Target]:
-    """Give the target; a service is started, and stopped at the end of the block."""
+def _running(options: LoadtestOptions, plan: Plan) -> Iterator[tuple[Plan, Callable[[], Estimate | None]]]:
+    """Give the plan with the URL of the target, and a function that asks the gateway for its estimate.
+
+    A service is started, and stopped at the end of the block.
+    """
     if is_url(options.target):
-        yield _Target(plan=fitted(plan), estimate=lambda: None)
+        yield fitted(plan), lambda: None
         return
     with contextlib.ExitStack() as stack:
         with telling() as tell:
             tell(f"starting {options.target}")
             server = stack.enter_context(our_service(options.target, options=options.serve))
         api = api_at(options.path, of=apis(server))
-        yield _Target(
-            plan=aimed_at(api, plan, server),
-            estimate=lambda: None if api.streams else estimate(server, api=api),
-        )
+        yield aimed_at(api, plan, server), lambda: None if api.streams else estimate(server, api=api)
 
 
 def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) -> int:
-    """Write the files, then print the table, whose reader may leave early; return the exit code."""
     if not outcome.measured_s:
         print_error("loadtest", "it ended before anything was measured")
         return 1
     summary = outcome.summary()
     text = as_text(tables(outcome, summary, estimate=known))
-    with writing("loadtest"):
-        if options.json is not None:
-            write_json(options.json, as_json(outcome, summary, estimate=known))
-        if options.report is not None:
-            write_html(outcome, options.report, estimate=known, title=heading(outcome), text=text)
-        if options.png is not None:
-            write_png(outcome, options.png, estimate=known, title=heading(outcome))
+    writes = [lambda: write_json(options.json, as_json(outcome, summary, estimate=known))]
+    title = heading(outcome)
+    if options.report is not None:
+        writes.append(partial(write_html, outcome, options.report, estimate=known, title=title, text=text))
+    if options.png is not None:
+        writes.append(partial(write_png, outcome, options.png, estimate=known, title=title))
+    code = write_files("loadtest", *writes)
     if options.json != "-":
         typer.echo(text)
-    return _judge(outcome, summary)
-
-
-def _judge(outcome: Outcome, summary: Summary) -> int:
     faults = [f"void: {outcome.void}"] if outcome.void else []
     if summary.wrong:
         faults.append(f"{plural(summary.wrong, 'wrong answer')}, the first: {outcome.first_wrong}")
@@ -97,4 +83,4 @@ def _judge(outcome: Outcome, summary: Summary) -> int:
         faults.append(outcome.failure)
     for fault in faults:
         print_error("loadtest", fault)
-    return 1 if faults else 0
+    return 1 if faults else code

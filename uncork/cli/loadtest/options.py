@@ -14,11 +14,11 @@ from uncork.cli.loadtest.traffic import (
     plan_of,
     refuse_contradictions,
     seconds_of,
-    serve_arguments,
 )
 from uncork.cli.loadtest.traffic_options import LoadOptions
 from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import argument, option
+from uncork_loadtests.servers import words
 from uncork_loadtests.traffic.plan import Plan
 from uncork_loadtests.traffic.tls import Tls
 
@@ -32,8 +32,8 @@ class LoadtestOptions(LoadOptions):
 
     target: str = argument(
         ...,
-        "http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), "
-        "which is served while the test lasts.",
+        "http(s)://host:port/path, or a service as for serve (MODULE:SERVICE or FILE.py:SERVICE), which "
+        "runs for the duration of the test.",
         metavar="TARGET",
     )
     seconds: float | None = option(
@@ -60,16 +60,12 @@ class LoadtestOptions(LoadOptions):
     @property
     def serve(self) -> list[str]:
         """Arguments of ``uncork serve`` for a service."""
-        return serve_arguments(
+        return words(
             {"--policy": self.policy, "--mb-max-latency": self.mb_max_latency, "--workers": self.workers}
         )
 
     def plan(self) -> Plan:
-        """Check the options and return the plan of the run.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the plan; raise WrongUsage if options contradict each other or a value is wrong."""
         refuse_contradictions(self.given, target=self.target)
         plan = plan_of(
             self,

@@ -11,11 +11,7 @@ from uncork_loadtests.traffic.plan import Plan
 
 
 def measure(plan: Plan, *, console: Console) -> Outcome:
-    """Run a plan; the bar is shown only on a terminal.
-
-    Raises:
-        LoadTestError: if the run failed.
-    """
+    """Run a plan; the bar is shown only on a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from uncork.cli.loadtest.traffic_options import LoadOptions, TrafficOptions
-from uncork.cli.usage import in_options
+from uncork.cli.usage import flags, in_options, named
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.traffic.payloads import load_function, read_bodies
+from uncork_loadtests.traffic.payloads import load_function, payload_of_files
 from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
 from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
 
 NOWHERE = "http://service/"
 """The URL of a plan until its server runs."""
 
-TLS_OPTIONS = {name: f"--{name}" for name in ("ca", "insecure", "cert", "key")}
+_OF_SERVICE = flags("path", "workers", "policy", "mb_max_latency")
+_OF_OPEN = flags("rate", "arrivals", "max_connections")
+TLS_OPTIONS = flags("ca", "insecure", "cert", "key")
 
 # Errors of a plan name its fields.
-_OPTIONS = {
-    "max_connections": "--max-connections",
+_OPTIONS = flags("max_connections", "clients", "processes", "seconds") | {
     "warmup_s": "--warmup-seconds",
     "think_s": "--think-ms",
     "goal_s": "--goal-ms",
-    "clients": "--clients",
-    "processes": "--processes",
-    "seconds": "--seconds",
     "url": "TARGET",
 }
 
@@ -96,26 +93,17 @@ def seconds_of(options: LoadOptions, seconds: float | None, *, default: float) -
     return math.nextafter(times[-1] - times[0], math.inf)
 
 
-def serve_arguments(options: Mapping[str, object]) -> list[str]:
-    """Return the options that have a value, as arguments of ``uncork serve``."""
-    return [text for name, value in options.items() if value is not None for text in (name, str(value))]
-
-
 def refuse_contradictions(given: frozenset[str], *, target: str = "") -> None:
     """Check that the options on the command line go together, and with a target that may be a URL.
 
     Raises:
         WrongUsage: if they do not.
     """
-
-    def named(*options: str) -> str:
-        return ", ".join(f"--{name.replace('_', '-')}" for name in options if name in given)
-
-    if is_url(target) and (wrong := named("path", "workers", "policy", "mb_max_latency")):
+    if is_url(target) and (wrong := named(_OF_SERVICE, given)):
         raise WrongUsage(f"{wrong} goes with a service; TARGET is a URL")
-    if not target.startswith("https://") and (wrong := named(*TLS_OPTIONS)):
+    if not target.startswith("https://") and (wrong := named(TLS_OPTIONS, given)):
         raise WrongUsage(f"{wrong} goes with a TARGET that begins with https://; got {target!r}")
-    if "clients" in given and (wrong := named("rate", "arrivals", "max_connections")):
+    if "clients" in given and (wrong := named(_OF_OPEN, given)):
         raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
     if "clients" not in given and "think_ms" in given:
         raise WrongUsage("--think-ms only goes with --clients, which makes a closed loop")
@@ -141,12 +129,7 @@ def _payload(options: TrafficOptions) -> Payload:
         if shape is not None:
             numbers = None if options.value_range is None else parse_range(options.value_range)
             return Payload(random=RandomRows(shape=parse_shape(shape), rows=options.rows, numbers=numbers))
-        bodies = read_bodies(data or lines or Path(), lines=lines is not None)
-        expected = options.expected
-        answers = read_bodies(expected, lines=lines is not None) if expected is not None else None
-        return Payload(bodies=bodies, expected=answers)
-    except OSError as error:
-        raise WrongUsage(f"{error.filename}: {error.strerror}") from None
+        return payload_of_files(data or lines or Path(), options.expected, lines=lines is not None)
     except ValueError as error:
         raise WrongUsage(str(error)) from None
 

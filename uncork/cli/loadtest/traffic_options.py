@@ -35,10 +35,10 @@ class TrafficOptions:
         "is stretched to that rate.",
         metavar="KIND",
     )
-    seed: int = option(1, "Decides the arrivals and random rows.")
+    seed: int = option(1, "Seed of arrivals and random rows.")
     data: Path | None = option(None, "What to send: this file as the body.", metavar="FILE")
     lines: Path | None = option(None, "What to send: each line of this file in turn.", metavar="FILE")
-    rows: int = option(1, "What to send: so many random rows in a request, with --shape.", min=1)
+    rows: int = option(1, "What to send: this many random rows per request, with --shape.", min=1)
     shape: str | None = option(
         None, "What to send: random rows of numbers of this shape, as JSON.", metavar="N,N..."
     )
@@ -51,8 +51,8 @@ class TrafficOptions:
     )
     function: str | None = option(
         None,
-        "What to send: MODULE:FUNCTION or FILE.py:FUNCTION, of a request's number, gives bytes, or "
-        "bytes and the right answer.",
+        "What to send: MODULE:FUNCTION or FILE.py:FUNCTION; gets a request's number, returns its body, or "
+        "its body and the right answer.",
         metavar="NAME",
     )
     expected: Path | None = option(
@@ -60,7 +60,7 @@ class TrafficOptions:
     )
     content_type: str = option("application/json", "Content-Type of requests.")
     header: list[str] | None = option(
-        None, "A header field of every request; may be given again.", metavar="NAME:VALUE"
+        None, "Header field of every request; repeat for more.", metavar="NAME:VALUE"
     )
     processes: int = option(1, "Generator processes; each needs a core when the rate is high.", min=1)
     path: str | None = option(

@@ -33,7 +33,7 @@ _NOTHING_TO_RELOAD = "a proxy has no workers to reload"
 def proxy(options: ProxyOptions) -> None:
     """Merge concurrent requests to model servers that speak KServe V1, V2 or TensorFlow Serving REST.
 
-    What cannot be merged is passed through as it is. Options that are given come before those from files.
+    Other requests are passed through unchanged. Options override imported settings.
     """
     raise typer.Exit(exit_code("proxy", lambda: _run(options)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from uncork.cli.proxy.imported_settings import (
     read_model_settings,
 )
 from uncork.cli.serve.server_options import ServerOptions, read_header_name, readable
-from uncork.cli.usage import in_options
+from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import argument, option
 from uncork_dispatcher import POLICIES
@@ -29,9 +29,7 @@ OPTIONS = {
     "max_batch_rows": "--max-batch-size",
     "max_hold_s": "--max-latency",
     "timeout_s": "--timeout",
-    "policy": "--policy",
-    "max_queue_rows": "--max-queue-rows",
-    "max_queue_bytes": "--max-queue-bytes",
+    **flags("policy", "max_queue_rows", "max_queue_bytes"),
     "the health path": "--health-path",
 }
 """Options by field of :class:`ProxySettings`; its errors name fields."""
@@ -53,24 +51,24 @@ class ProxyOptions(ServerOptions):
     )
     protocol: ProtocolName = option(
         ProtocolName.auto,
-        "What clients and servers speak; auto tells V1, V2 and TensorFlow Serving by the path.",
+        "Protocol of clients and servers; auto recognises V1, V2 and TensorFlow Serving by the path.",
     )
     max_batch_size: int | None = option(
         None,
-        "Most rows in a call; a larger request is cut, and its answer put together.",
+        "Most rows in a call; larger requests are split, and their responses joined.",
         min=1,
         show_default=str(_DEFAULTS.max_batch_rows),
     )
     max_latency: float | None = option(
         None,
-        "Longest time in milliseconds that a request is held for others to join it.",
+        "Longest time in milliseconds that a request waits for others to join it.",
         min=0,
         show_default=f"{_DEFAULTS.max_hold_s * 1000:g}",
     )
     goal_ms: float | None = option(
         None,
-        "Latency goal in milliseconds; what cannot be answered in time is refused with 503.",
-        show_default="none, nothing is refused for being late",
+        "Latency goal in milliseconds; requests that would miss it are refused with 503.",
+        show_default="none: no request is refused for being late",
     )
     timeout: float | None = option(
         None, "Seconds that a call may take.", show_default=f"{_DEFAULTS.timeout_s:g}"
@@ -82,7 +80,7 @@ class ProxyOptions(ServerOptions):
     )
     concurrency: int = option(1, "Calls that each server runs at a time.", min=1)
     retry: bool = option(
-        True, "Make a call again that broke or failed, whole or in parts; not if answers have effects."
+        True, "Retry calls that broke or failed, whole or in parts; disable it if requests have side effects."
     )
     key_header: list[str] | None = option(
         None,
@@ -93,34 +91,30 @@ class ProxyOptions(ServerOptions):
     )
     pass_header: list[str] | None = option(
         None,
-        "Header that a call has from its first request; repeat for more. Others are dropped.",
+        "Header that a call takes from its first request; repeat for more. Others are dropped.",
         metavar="NAME",
         show_default="traceparent, tracestate",
         callback=readable(read_header_name),
     )
     health_path: str | None = option(
         None,
-        "What a healthy server answers with 2xx, as /v2/health/ready.",
+        "Path that a healthy server answers with 2xx, such as /v2/health/ready.",
         metavar="PATH",
-        show_default="it takes connections",
+        show_default="it accepts connections",
     )
     inference_service: Path | None = option(
         None, "Take size, latency and timeout from the batcher of a KServe InferenceService.", metavar="FILE"
     )
     model_settings: Path | None = option(
         None,
-        "Take max_batch_size and max_batch_time from an MLServer model-settings.json; without, from "
-        "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME if they are set.",
+        "Take max_batch_size and max_batch_time from an MLServer model-settings.json; by default from "
+        "MLSERVER_MODEL_MAX_BATCH_SIZE and _TIME, if set.",
         metavar="FILE",
     )
 
     @property
     def servers(self) -> list[str]:
-        """The URLs.
-
-        Raises:
-            WrongUsage: if there are none.
-        """
+        """The URLs; raise WrongUsage if there are none."""
         if not self.urls:
             raise WrongUsage("URL is missing: http://HOST:PORT of a server")
         return self.urls
@@ -138,11 +132,7 @@ class ProxyOptions(ServerOptions):
         return {name: value for name, value in options.items() if value is not None}
 
     def imported(self) -> Imported | None:
-        """Read the settings of another system, if there are any.
-
-        Raises:
-            WrongUsage: if they cannot be used.
-        """
+        """Read the settings of another system, if there are any; raise WrongUsage if they cannot be used."""
         if self.inference_service is not None and self.model_settings is not None:
             raise WrongUsage("give --inference-service or --model-settings, not both")
         try:
@@ -162,7 +152,9 @@ class ProxyOptions(ServerOptions):
         Raises:
             WrongUsage: if a value is out of range.
         """
-        _require_positive({"--goal-ms": self.goal_ms, "--timeout": self.timeout})
+        for option_name, value in (("--goal-ms", self.goal_ms), ("--timeout", self.timeout)):
+            if value is not None and not value > 0:
+                raise WrongUsage(f"{option_name} must be above 0, got {value:g}")
         given = self.given
         others = {} if imported is None else imported.excluding(given)
         settings = replace(
@@ -173,7 +165,10 @@ class ProxyOptions(ServerOptions):
             concurrency=self.concurrency,
             idempotent=self.retry,
             health_path=self.health_path,
-            headers=_header_rules(self.key_header, self.pass_header),
+            headers=HeaderRules(
+                keyed=_DEFAULTS.headers.keyed | _names(self.key_header),
+                passed=_DEFAULTS.headers.passed | _names(self.pass_header),
+            ),
             **self.server_settings,
         )
         try:
@@ -182,20 +177,6 @@ class ProxyOptions(ServerOptions):
             message = str(error).removeprefix("api 'model': ").removeprefix("policy: ")
             raise in_options(ValueError(message), OPTIONS) from None
         return settings
-
-
-def _require_positive(options: Mapping[str, float | None]) -> None:
-    for name, value in options.items():
-        if value is not None and not value > 0:
-            raise WrongUsage(f"{name} must be above 0, got {value:g}")
-
-
-def _header_rules(keyed: Sequence[str] | None, passed: Sequence[str] | None) -> HeaderRules:
-    defaults = HeaderRules()
-    return HeaderRules(
-        keyed=defaults.keyed | _names(keyed),
-        passed=defaults.passed | _names(passed),
-    )
 
 
 def _names(texts: Sequence[str] | None) -> frozenset[bytes]:

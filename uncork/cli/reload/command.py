@@ -14,13 +14,14 @@ from uncork.server.control_socket import NoServer, ask_to_reload
 def reload(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port that the server listens on.")] = 3000,
 ) -> None:
-    """Have the `uncork serve` of this user on a port start new workers, on the code as it is now.
+    """Replace the workers of this user's `uncork serve` on a port, to run the current code.
 
-    They take over together when all are ready; if one fails, the old ones go on, and the exit code is 1.
+    The new workers take over together when all are ready. If one fails, the old ones stay, and the exit code
+    is 1.
     """
     try:
         with telling() as tell:
-            tell("new workers are starting; Ctrl-C has the old ones go on")
+            tell("starting new workers; Ctrl-C keeps the old ones")
             outcome = ask_to_reload(port)
     except NoServer as error:
         print_error("reload", error)

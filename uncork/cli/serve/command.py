@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import typer
 import uvloop
 from rich.console import Console
@@ -159,7 +158,7 @@ def _make(
     processes = Processes(
         options.service,
         workers=options.workers,
-        arguments=worker_arguments(options),
+        arguments=("--log-level", options.log_level, *options.worker_arguments),
         gpus=options.gpu_names,
         environment=_RELOADING if options.reload else {},
     )
@@ -172,20 +171,6 @@ def _make(
         explain=gateway.events.failures.why_no_standby,
     )
     return gateway, supervisor
-
-
-def worker_arguments(options: ServeOptions) -> list[str]:
-    """Return the arguments of each worker: it warms up under the settings in force for its batches."""
-    return [
-        "--log-level",
-        options.log_level,
-        "--log-format",
-        options.log_format,
-        "--warmup-seconds",
-        str(options.warmup_seconds),
-        "--overrides",
-        msgspec.json.encode(options.overrides).decode(),
-    ]
 
 
 async def _announce(

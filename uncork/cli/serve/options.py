@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from uncork.cli.serve.server_options import ServerOptions, readable
 from uncork.cli.sizes import read_size
 from uncork.config.errors import WrongUsage
@@ -40,13 +42,13 @@ class ServeOptions(ServerOptions):
     )
     max_batches_per_worker: int | None = option(
         None,
-        "Batches after which a worker is replaced, without a gap; looked at once a second.",
+        "Replace a worker, without a gap, after this many batches; checked once a second.",
         min=1,
         show_default="never",
     )
     max_worker_memory: str | None = option(
         None,
-        "Resident memory above which a worker is replaced, without a gap: bytes, 500MB, 2GiB.",
+        "Replace a worker, without a gap, above this resident memory: bytes, 500MB, 2GiB.",
         metavar="SIZE",
         show_default="never",
         callback=readable(read_size),
@@ -56,21 +58,17 @@ class ServeOptions(ServerOptions):
     )
     gpus: str | None = option(
         None,
-        "One GPU for each worker, in turn: a count of GPUs, or their numbers or UUIDs, such as 0,1.",
+        "One GPU per worker, in turn: a count of GPUs, or their numbers or UUIDs, such as 0,1.",
         show_default="every worker sees all",
         callback=readable(read_gpus),
     )
     warmup_seconds: float = option(
-        10.0, "Seconds in which each worker warms up apis that give an example; 0: not at all.", min=0
+        10.0, "Most seconds that a worker spends on warming up apis with an example; 0 skips it.", min=0
     )
 
     @property
     def service(self) -> str:
-        """The target.
-
-        Raises:
-            WrongUsage: if it is missing.
-        """
+        """The target; raise WrongUsage if it is missing."""
         if not self.target:
             raise WrongUsage("TARGET is missing: the service, as MODULE:SERVICE or FILE.py:SERVICE")
         return self.target
@@ -87,6 +85,13 @@ class ServeOptions(ServerOptions):
         ]
         ranked = sorted([*for_all, *self.api_overrides], key=lambda one: one[0])
         return [override for _, override in ranked]
+
+    @property
+    def worker_arguments(self) -> list[str]:
+        """Arguments of each worker: it warms up under the settings in force for its batches."""
+        overrides = msgspec.json.encode(self.overrides).decode()
+        warmup = ["--warmup-seconds", str(self.warmup_seconds)]
+        return ["--log-format", self.log_format, *warmup, "--overrides", overrides]
 
     @property
     def recycling(self) -> RecyclingLimits:

@@ -54,11 +54,7 @@ def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
 
 
 def read_header_name(text: str) -> bytes:
-    """Return the name of a header in lower case.
-
-    Raises:
-        ValueError: if the text is no header name.
-    """
+    """Return the name of a header in lower case; raise ValueError if the text is no header name."""
     if not _HEADER_NAME.fullmatch(text):
         raise ValueError(f"{text!r} is not the name of a header")
     return text.lower().encode()
@@ -75,8 +71,8 @@ class ServerOptions(ListenerOptions):
 
     config: Path | None = option(
         None,
-        "Settings in TOML. Each can also be in the environment, as UNCORK_LOG_LEVEL for "
-        "--log-level, which comes before the file; the command line comes before both.",
+        "TOML file with settings. Environment variables such as UNCORK_LOG_LEVEL, for --log-level, "
+        "override it; the command line overrides both.",
         metavar="FILE",
         show_default="UNCORK_CONFIG, else none",
     )
@@ -85,44 +81,44 @@ class ServerOptions(ListenerOptions):
     )
     max_queue_rows: int = option(
         _DEFAULTS.max_queue_rows,
-        "Rows (or their cost) held per api or model; requests beyond get 503.",
+        "Rows (or their cost) queued per api or model; requests beyond get 503.",
         min=1,
     )
     max_queue_bytes: int = option(
-        _DEFAULTS.max_queue_bytes, "Bytes of bodies held per api or model; requests beyond get 503.", min=1
+        _DEFAULTS.max_queue_bytes, "Bytes of bodies queued per api or model; requests beyond get 503.", min=1
     )
     fair_by: str | None = option(
         None,
-        "Requests share the queues equally by the value of this header, so that one client does not "
-        "crowd out the others; those without it count as one.",
+        "Header whose values share the queues equally, so that one client cannot crowd out the others; "
+        "requests without it count as one client.",
         metavar="HEADER",
         show_default="first come, first served",
         callback=readable(read_header_name),
     )
     header_timeout: float = option(
-        10.0, "Seconds in which the head of a request must come; else 408.", min=0.1
+        10.0, "Reject requests whose head takes longer than this many seconds (408).", min=0.1
     )
     body_timeout: float = option(
-        30.0, "Seconds; a body that brings less than 500 bytes/s over as long gets 408.", min=0.1
+        30.0, "Reject bodies that average under 500 B/s over this many seconds (408).", min=0.1
     )
     max_connections: int | None = option(
         None,
-        "Connections of clients; more get 503.",
+        "Most client connections; requests on further ones get 503.",
         min=1,
         show_default="10000, or 100 below the limit of open files",
     )
     drain_delay: float = option(
         0.0,
-        "Seconds that a stop goes on taking requests, not ready any more, for load balancers to notice.",
+        "Seconds to keep serving after /readyz turns 503, for load balancers to notice.",
         min=0,
     )
-    drain_timeout: float = option(30.0, "Seconds that a stop waits for what is held and what runs.", min=0)
-    log_level: LogLevel = option(LogLevel.info, "How much is logged.")
-    log_format: LogLines = option(LogLines.text, "Lines of text, or a JSON object a line.")
+    drain_timeout: float = option(30.0, "Seconds that a stop waits for queued and running requests.", min=0)
+    log_level: LogLevel = option(LogLevel.info, "Lowest level to log.")
+    log_format: LogLines = option(LogLines.text, "Lines of text, or one JSON object per line.")
     access_log: bool = option(False, "Log a line for each request, at level info.", "--access-log")
     traces: bool | None = option(
         None,
-        "Send spans of requests and batches with OpenTelemetry, as its OTEL_ variables say.",
+        "Send OpenTelemetry spans of requests and batches; its OTEL_ variables configure how.",
         show_default="if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
     )
     sources: Mapping[str, Source] = field(default_factory=dict)

@@ -28,17 +28,12 @@ class Workers(Protocol):
     """The gateway, as far as it knows its workers."""
 
     @property
-    def draining(self) -> bool:
-        """Whether the server is stopping."""
-        ...
+    def draining(self) -> bool: ...
 
     def starts(self) -> Mapping[int, WorkerStartup]:
         """Return the stages of workers that are not ready, by index."""
-        ...
 
-    def ready_workers(self) -> set[int]:
-        """Return the indexes of ready workers."""
-        ...
+    def ready_workers(self) -> set[int]: ...
 
 
 class StartupProgress:

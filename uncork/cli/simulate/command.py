@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 
 import typer
 from rich.console import Console
@@ -15,7 +16,7 @@ from uncork.cli.simulate.figures import as_json
 from uncork.cli.simulate.options import Job, SimulateOptions
 from uncork.cli.simulate.plots import draw
 from uncork.cli.simulate.tables import tables
-from uncork.cli.terminal import INTERRUPTED, show, write_json
+from uncork.cli.terminal import INTERRUPTED, show, write_files, write_json
 from uncork.cli.usage import refusals
 from uncork_dispatcher.simulator import Comparison, run_cells
 
@@ -29,17 +30,11 @@ def simulate(options: SimulateOptions) -> None:
     """
     with refusals("simulate"):
         job = options.job()
-    code = 0
     try:
         comparisons = _simulate(job)
-        # Files come before the table, whose reader may leave early.
-        try:
-            _write(job, comparisons)
-        except OSError as error:
-            print_error("simulate", error)
-            code = 1
-        if job.json != "-":
-            show(tables(comparisons, seeds=job.seeds, matrix=job.matrix))
+        code = _write(options, job, comparisons)
+        if options.json != "-":
+            show(tables(comparisons, seeds=job.seeds, matrix=options.matrix))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenProcessPool:
@@ -48,12 +43,15 @@ def simulate(options: SimulateOptions) -> None:
     raise typer.Exit(code)
 
 
-def _write(job: Job, comparisons: Sequence[Comparison]) -> None:
-    if job.plot is not None:
-        draw(comparisons, job.plot, matrix=job.matrix)
-    if job.json is not None:
-        figures = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=job.matrix)
-        write_json(job.json, figures)
+def _write(options: SimulateOptions, job: Job, comparisons: Sequence[Comparison]) -> int:
+    def write() -> None:
+        figures = as_json(comparisons, seeds=job.seeds, requests=job.requests, matrix=options.matrix)
+        write_json(options.json, figures)
+
+    writes = [write]
+    if options.plot is not None:
+        writes.append(partial(draw, comparisons, options.plot, matrix=options.matrix))
+    return write_files("simulate", *writes)
 
 
 def _simulate(job: Job) -> list[Comparison]:

@@ -15,26 +15,18 @@ from uncork.cli.simulate.scenarios import (
     policy_names,
     whole_traces,
 )
-from uncork.cli.usage import require_writable
+from uncork.cli.usage import flags, named, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
 from uncork_dispatcher.simulator import ALL_POLICIES, ARRIVALS, MATRICES, RELEASE_WHEN_FREE, Cell
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_workers.supervision.processes import usable_cores
 
-_OF_OPEN = {"load": "--load", "arrivals": "--arrivals"}
-_OF_CLOSED = {"clients": "--clients", "round_trip_ms": "--round-trip-ms", "think_ms": "--think-ms"}
+_OF_OPEN = flags("load", "arrivals")
+_OF_CLOSED = flags("clients", "round_trip_ms", "think_ms")
 # These describe one cell; a matrix declares its own.
-_OF_A_CELL = {
-    "intercept_ms": "--intercept-ms",
-    "slope_ms": "--slope-ms",
-    "noise": "--noise",
-    "workers": "--workers",
-    "goal_ms": "--goal-ms",
-    "max_batch_size": "--max-batch-size",
-    **_OF_OPEN,
-    **_OF_CLOSED,
-}
+_OF_MODEL = flags("intercept_ms", "slope_ms", "noise", "workers", "goal_ms", "max_batch_size")
+_OF_A_CELL = _OF_MODEL | _OF_OPEN | _OF_CLOSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +38,6 @@ class Job:
     seeds: range
     requests: int | None
     processes: int
-    matrix: str | None
-    json: str | None
-    plot: Path | None
 
     @property
     def base(self) -> str:
@@ -60,15 +49,15 @@ class Job:
 class SimulateOptions:
     """The options of ``uncork simulate``; ``given`` names those that are on the command line."""
 
-    intercept_ms: float = option(5.0, "What a batch costs whatever its size, in milliseconds.")
-    slope_ms: float = option(0.1, "What each row adds, in milliseconds.")
+    intercept_ms: float = option(5.0, "Fixed time of a batch, in milliseconds.")
+    slope_ms: float = option(0.1, "Time that each row adds, in milliseconds.")
     noise: float = option(0.1, "Coefficient of variation of batch times.")
     workers: int = option(1, "Workers.", min=1)
     max_batch_size: int = option(64, "Most rows in a batch.", min=1)
     goal_ms: float = option(1000.0, "Latency goal in milliseconds.")
     load: str | None = option(
         None,
-        "Open loop: average rate as a share of what full batches carry; several with commas.",
+        "Open loop: average rate as a share of the capacity of full batches; several with commas.",
         metavar="SHARES",
         show_default=f"{LOADS}; the recorded rate with {REPLAY}",
     )
@@ -85,7 +74,7 @@ class SimulateOptions:
         show_default="open loop",
     )
     round_trip_ms: float = option(0.5, "Closed loop: from an answer to the next request, in milliseconds.")
-    think_ms: float = option(0.0, "Closed loop: what a client takes in between, in milliseconds.")
+    think_ms: float = option(0.0, "Closed loop: think time of a client in between, in milliseconds.")
     matrix: str | None = option(
         None,
         f"A declared set of cells instead: {', '.join(MATRICES)}.",
@@ -94,13 +83,13 @@ class SimulateOptions:
     )
     policy: list[str] | None = option(
         None,
-        "Policies, as for serve; several with commas, or the option again. fixed:0 is release when "
-        f"free, to which the others are related. all: {', '.join(ALL_POLICIES)}.",
+        "Policies, as for serve; several with commas, or repeat the option. fixed:0, release when free, is "
+        f"the base of the ratios. all: {', '.join(ALL_POLICIES)}.",
         metavar="NAMES",
         show_default="all",
     )
     seeds: int = option(3, "Runs with different seeds; intervals need 2.", min=1)
-    first_seed: int = option(1, "Seed of the first; the others follow.", min=0)
+    first_seed: int = option(1, "Seed of the first run; the others follow.", min=0)
     requests: int | None = option(
         None,
         "Requests measured in each run, after a warm-up.",
@@ -118,11 +107,7 @@ class SimulateOptions:
     given: frozenset[str] = frozenset()
 
     def job(self) -> Job:
-        """Check the options and return what they describe.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the job; raise WrongUsage if options contradict each other or a value is wrong."""
         self._refuse_contradictions()
         cells = self._cells()
         job = Job(
@@ -131,9 +116,6 @@ class SimulateOptions:
             seeds=range(self.first_seed, self.first_seed + self.seeds),
             requests=self.requests if self.requests is not None else whole_traces(cells),
             processes=self.processes or usable_cores(),
-            matrix=self.matrix,
-            json=self.json,
-            plot=self.plot,
         )
         require_picture(self.plot)
         require_writable({"--plot": self.plot, "--json": self.json})
@@ -155,12 +137,10 @@ class SimulateOptions:
         return closed_cells(model, self.clients, round_trip_ms=self.round_trip_ms, think_ms=self.think_ms)
 
     def _refuse_contradictions(self) -> None:
-        def named(options: dict[str, str]) -> str:
-            return ", ".join(option for name, option in options.items() if name in self.given)
-
-        if "matrix" in self.given and (wrong := named(_OF_A_CELL)):
+        given = self.given
+        if "matrix" in given and (wrong := named(_OF_A_CELL, given)):
             raise WrongUsage(f"--matrix says what its cells are: leave out {wrong}, or --matrix")
-        if "clients" in self.given and (wrong := named(_OF_OPEN)):
+        if "clients" in given and (wrong := named(_OF_OPEN, given)):
             raise WrongUsage(f"--clients makes a closed loop: leave out {wrong}, or --clients")
-        if "clients" not in self.given and (wrong := named(_OF_CLOSED)):
+        if "clients" not in given and (wrong := named(_OF_CLOSED, given)):
             raise WrongUsage(f"{wrong} only goes with --clients, which makes a closed loop")

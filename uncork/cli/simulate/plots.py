@@ -34,14 +34,15 @@ _MOST_ROWS, _MOST_COLUMNS = 8, 4
 
 
 class _Measure(NamedTuple):
-    """A figure that the panels of a matrix show."""
+    """A figure to draw, against load or clients."""
 
     title: str
     across: str
     x: Callable[[Cell], float]
     y: Callable[[Comparison, Result], float]
-    over_cells: Callable[[Iterable[float]], float]
+    over_cells: Callable[[Iterable[float]], float] = geometric_mean
     goal: bool = False
+    up: str = ""
 
 
 def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = None) -> None:
@@ -49,61 +50,37 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, matrix: str | None = 
 
     For a single model: latency against load, or throughput against clients. For a matrix: ratios to the base
     policy (goodput with the matrix of goals), in one panel for each model and number of workers.
-
-    Raises:
-        OSError: if the file cannot be written.
     """
     from matplotlib import rc_context
 
     with rc_context(STYLE):
-        if matrix is not None:
-            figure = _panels(comparisons, matrix)
-        elif comparisons[0].cell.clients is None:
-            figure = _latency(comparisons)
-        else:
-            figure = _throughput(comparisons)
+        figure = _panels(comparisons, matrix) if matrix is not None else _single(comparisons)
         figure.savefig(path, dpi=DPI)
 
 
-def _latency(comparisons: Sequence[Comparison]) -> Figure:
+def _single(comparisons: Sequence[Comparison]) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.5, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    policies = _policies(comparisons)
-    for axes, title, name in ((left, "mean latency", "mean_ms"), (right, "99th percentile", "p99_ms")):
-        axes.set_title(title)
-        axes.set_xlabel("load, as a share of what full batches carry")
-        axes.set_ylabel("milliseconds")
-        for policy in policies:
-            points = [(one.cell.load or 0.0, getattr(one.of(policy).average, name)) for one in comparisons]
-            _line(axes, policy, points, among=policies)
-        log_upwards(axes, least_ratio=4)
-        _mark_goal(axes, comparisons[0].cell.goal_ms)
-        axes.set_xlim(left=0)
     cell = comparisons[0].cell
-    _finish(figure, left, f"{_model(cell)}, {_workers(cell)}, {_arrivals(cell)}{_noise(cell)}")
-    return figure
-
-
-def _throughput(comparisons: Sequence[Comparison]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.6, 4.4), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel("clients, each of which waits for its answer")
-    axes.set_ylabel("rows per second")
-    policies = _policies(comparisons)
-    for policy in policies:
-        points = [(one.cell.clients or 0, one.of(policy).average.rows_per_s) for one in comparisons]
-        _line(axes, policy, points, among=policies)
-    _clients_axis(axes, [one.cell for one in comparisons])
-    axes.set_ylim(bottom=0)
-    cell = comparisons[0].cell
-    pause = f"round trip {cell.round_trip_ms:g} ms" + (
-        f", think {cell.think_ms:g} ms" if cell.think_ms else ""
-    )
-    _finish(figure, axes, f"{_model(cell)}, {_workers(cell)}, {pause}{_noise(cell)}")
+    closed = cell.clients is not None
+    measures = [_THROUGHPUT] if closed else [_MEAN, _P99]
+    figure = Figure(figsize=(6.6 if closed else 9.5, 4.4), layout="constrained")
+    panels = figure.subplots(1, len(measures), squeeze=False)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        axes.set_xlabel(measure.across)
+        axes.set_ylabel(measure.up)
+        _lines(axes, comparisons, measure)
+        if closed:
+            _clients_axis(axes, [one.cell for one in comparisons])
+            axes.set_ylim(bottom=0)
+        else:
+            axes.set_title(measure.title)
+            log_upwards(axes, least_ratio=4)
+            _mark_goal(axes, cell.goal_ms)
+            axes.set_xlim(left=0)
+    traffic = _pauses(cell) if closed else _arrivals(cell)
+    noise = f", noise {cell.noise_cv:g}" if cell.noise_cv else ""
+    _finish(figure, panels[0], f"{_model(cell)}, {plural(cell.workers, 'worker')}, {traffic}{noise}")
     return figure
 
 
@@ -137,13 +114,7 @@ def _panels(comparisons: Sequence[Comparison], matrix: str) -> Figure:
 
 
 def _panel(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure) -> None:
-    policies = _policies(comparisons)
-    for policy in policies:
-        by_x: dict[float, list[float]] = {}
-        for one in comparisons:
-            by_x.setdefault(measure.x(one.cell), []).append(measure.y(one, one.of(policy)))
-        points = [(x, measure.over_cells(values)) for x, values in by_x.items()]
-        _line(axes, policy, points, among=policies, small=True)
+    _lines(axes, comparisons, measure, small=True)
     if measure.goal:
         axes.set_ylim(0, 1.2)
         axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
@@ -156,19 +127,35 @@ def _panel(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure) -> 
         axes.set_xlim(0, 1)
 
 
-_OPEN = _Measure(
-    title="p99 ratio",
-    across="load",
-    x=lambda cell: cell.load or 0.0,
-    y=lambda _, result: result.p99.value,
-    over_cells=geometric_mean,
+def _load(cell: Cell) -> float:
+    return cell.load or 0.0
+
+
+def _clients(cell: Cell) -> float:
+    return cell.clients or 0
+
+
+_SHARE_OF_CAPACITY = "load, as a share of what full batches carry"
+_MEAN = _Measure(
+    title="mean latency",
+    across=_SHARE_OF_CAPACITY,
+    x=_load,
+    y=lambda _, result: result.average.mean_ms,
+    over_cells=fmean,
+    up="milliseconds",
 )
+_P99 = _MEAN._replace(title="99th percentile", y=lambda _, result: result.average.p99_ms)
+_THROUGHPUT = _Measure(
+    title="",
+    across="clients, each of which waits for its answer",
+    x=_clients,
+    y=lambda _, result: result.average.rows_per_s,
+    over_cells=fmean,
+    up="rows per second",
+)
+_OPEN = _Measure(title="p99 ratio", across="load", x=_load, y=lambda _, result: result.p99.value)
 _CLOSED = _Measure(
-    title="throughput ratio",
-    across="clients",
-    x=lambda cell: cell.clients or 0,
-    y=lambda _, result: result.throughput.value,
-    over_cells=geometric_mean,
+    title="throughput ratio", across="clients", x=_clients, y=lambda _, result: result.throughput.value
 )
 _GOODPUT = _Measure(
     title="goodput",
@@ -181,30 +168,25 @@ _GOODPUT = _Measure(
 )
 
 
-def _policies(comparisons: Sequence[Comparison]) -> list[str]:
-    return [result.policy for result in comparisons[0].results] if comparisons else []
-
-
-def _line(
-    axes: Axes,
-    policy: str,
-    points: Iterable[tuple[float, float]],
-    *,
-    among: Sequence[str],
-    small: bool = False,
-) -> None:
-    """Draw one policy: cork in front, fixed:0, to which the others are related, as a dashed line."""
-    colour, mark = policy_look(policy, among)
-    known = sorted(point for point in points if math.isfinite(point[1]))
-    axes.plot(
-        [x for x, _ in known],
-        [y for _, y in known],
-        label=policy,
-        color=colour,
-        marker=mark,
-        linestyle=(0, (4, 2)) if policy == "fixed:0" else "-",
-        **line_look(first=policy == "cork", small=small),
-    )
+def _lines(axes: Axes, comparisons: Sequence[Comparison], measure: _Measure, *, small: bool = False) -> None:
+    """Draw each policy: cork in front, fixed:0, to which the others are related, as a dashed line."""
+    policies = [result.policy for result in comparisons[0].results] if comparisons else []
+    for policy in policies:
+        by_x: dict[float, list[float]] = {}
+        for one in comparisons:
+            by_x.setdefault(measure.x(one.cell), []).append(measure.y(one, one.of(policy)))
+        points = [(x, measure.over_cells(values)) for x, values in sorted(by_x.items())]
+        known = [point for point in points if math.isfinite(point[1])]
+        colour, mark = policy_look(policy, policies)
+        axes.plot(
+            [x for x, _ in known],
+            [y for _, y in known],
+            label=policy,
+            color=colour,
+            marker=mark,
+            linestyle=(0, (4, 2)) if policy == "fixed:0" else "-",
+            **line_look(first=policy == "cork", small=small),
+        )
 
 
 def _clients_axis(axes: Axes, cells: Iterable[Cell]) -> None:
@@ -240,14 +222,11 @@ def _model(cell: Cell) -> str:
     return f"{cell.intercept_ms:g} + {cell.slope_ms:g}n ms"
 
 
-def _workers(cell: Cell) -> str:
-    return plural(cell.workers, "worker")
-
-
 def _arrivals(cell: Cell) -> str:
     kind, _, detail = cell.arrivals.partition(":")
     return f"replay of {Path(detail).name}" if kind == "replay" else f"{cell.arrivals} arrivals"
 
 
-def _noise(cell: Cell) -> str:
-    return f", noise {cell.noise_cv:g}" if cell.noise_cv else ""
+def _pauses(cell: Cell) -> str:
+    think = f", think {cell.think_ms:g} ms" if cell.think_ms else ""
+    return f"round trip {cell.round_trip_ms:g} ms{think}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from uncork.cli.usage import in_options
+from uncork.cli.usage import flags, in_options
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, MATRICES, Cell, open_loop
@@ -21,25 +21,14 @@ LOADS = "0.05,0.2,0.5,0.8,0.95"
 
 # Errors of a cell name its fields.
 _OPTIONS = {
-    "intercept_ms": "--intercept-ms",
-    "slope_ms": "--slope-ms",
+    **flags("intercept_ms", "slope_ms", "workers", "goal_ms", "load", "clients", "round_trip_ms", "think_ms"),
     "noise_cv": "--noise",
-    "workers": "--workers",
     "limit_rows": "--max-batch-size",
-    "goal_ms": "--goal-ms",
-    "load": "--load",
-    "clients": "--clients",
-    "round_trip_ms": "--round-trip-ms",
-    "think_ms": "--think-ms",
 }
 
 
 def matrix_cells(name: str) -> list[Cell]:
-    """Return the cells of a declared matrix.
-
-    Raises:
-        WrongUsage: if there is no such matrix.
-    """
+    """Return the cells of a declared matrix; raise WrongUsage if there is no such matrix."""
     if name not in MATRICES:
         raise WrongUsage(f"there is no --matrix {name!r}; there are {', '.join(MATRICES)}")
     return MATRICES[name]()

@@ -7,7 +7,7 @@ import typer
 from uncork.cli.command import takes_plain_options
 from uncork.cli.errors import print_error
 from uncork.cli.loadtest.measuring import measuring
-from uncork.cli.terminal import show, telling, write_json, writing
+from uncork.cli.terminal import show, telling, write_files, write_json
 from uncork.cli.tune.options import TuneOptions
 from uncork.cli.tune.tables import as_json, text
 from uncork.cli.usage import refusals
@@ -18,20 +18,17 @@ from uncork_loadtests.tuning.tune import tune as find
 def tune(options: TuneOptions) -> None:
     """Find the settings with which a service keeps a latency goal, and prove them with a load test.
 
-    Measures how long batches of the real service take by their size, simulates policy cork with that, and
-    loads the service as advised. The exit code is 1 when the goal cannot be kept, or measured latencies are
-    more than 30 % from the predicted ones.
+    Measures batch times of the real service by size, simulates policy cork with them, and loads the service
+    with the advised settings. The exit code is 1 if the goal cannot be kept, or if measured latencies differ
+    from the predicted ones by more than 30 %.
     """
     with refusals("tune"):
         request = options.request()
     with measuring("tune"), telling() as tell:
         tuned = find(request, tell=tell)
-    # The file comes before the text, whose reader may leave early.
-    with writing("tune"):
-        if options.json is not None:
-            write_json(options.json, as_json(tuned))
+    code = write_files("tune", lambda: write_json(options.json, as_json(tuned)))
     if options.json != "-":
         show(text(tuned))
     for warning in tuned.warnings:
         print_error("tune", warning)
-    raise typer.Exit(1 if tuned.warnings else 0)
+    raise typer.Exit(1 if tuned.warnings else code)

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from uncork.cli.loadtest.measuring import require
 from uncork.cli.loadtest.traffic import plan_of, refuse_contradictions
 from uncork.cli.loadtest.traffic_options import TrafficOptions, service_argument
-from uncork.cli.usage import in_options, require_writable
+from uncork.cli.usage import flags, in_options, require_writable
 from uncork.config.option_fields import option
 from uncork_loadtests.traffic.plan import REPLAY
 from uncork_loadtests.tuning.tune import TuningRequest
 from uncork_workers.supervision.processes import usable_cores
-
-_OPTIONS = {"goal_ms": "--goal-ms", "rate": "--rate", "seconds": "--seconds"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,24 +19,20 @@ class TuneOptions(TrafficOptions):
     """The options of ``uncork tune``."""
 
     service: str = service_argument()
-    goal_ms: float = option(..., "99 % of the requests are to have their answer within so many ms.")
+    goal_ms: float = option(..., "Latency goal in milliseconds, for 99 % of the requests.")
     rate: float | None = option(
         None,
-        "Requests per second that are to be carried, on average.",
-        show_default=f"the recorded rate with {REPLAY}, else whatever the workers can carry",
+        "Requests per second to carry, on average.",
+        show_default=f"the recorded rate with {REPLAY}, else the most that the workers can carry",
     )
     max_workers: int = option(4, "Most workers to advise.", min=1)
-    max_batch_size: int = option(256, "Most requests in a batch that is measured and advised.", min=1)
+    max_batch_size: int = option(256, "Largest batch to measure and advise, in requests.", min=1)
     seconds: float | None = option(
-        None, "Length of the load test that proves.", show_default="1000 requests, 5 to 60"
+        None, "Length of the load test of the advice.", show_default="1000 requests, 5 to 60"
     )
 
     def request(self) -> TuningRequest:
-        """Check the options and return what they describe.
-
-        Raises:
-            WrongUsage: if they contradict each other, or a value is wrong.
-        """
+        """Return the request; raise WrongUsage if options contradict each other or a value is wrong."""
         require("scipy", wanted_by="tune")
         refuse_contradictions(self.given)
         is_recorded = self.arrivals.startswith(REPLAY)
@@ -58,4 +52,4 @@ class TuneOptions(TrafficOptions):
                 seconds=self.seconds,
             )
         except ValueError as error:
-            raise in_options(error, _OPTIONS) from None
+            raise in_options(error, flags("goal_ms", "rate", "seconds")) from None

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.plural import plural
+from uncork_loadtests.servers import words
 from uncork_loadtests.tuning.advice import Advice
-from uncork_loadtests.tuning.batch_times import Line
 from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
 
@@ -31,9 +31,12 @@ def text(tuned: Tuned) -> Iterator[RenderableType]:
         return
     yield ""
     yield serve_command(tuned.request.target, advice)
-    yield f"@api(..., {api_arguments(advice)})"
+    yield f"@api(..., mb_max_latency={advice.mb_max_latency:g}, mb_max_batch_size={advice.mb_max_batch_size})"
     yield ""
-    yield from _cost(advice)
+    yield (
+        f"at {advice.rate:.4g}/s: {plural(advice.workers, 'worker, which carries', 'workers, which carry')} "
+        f"{advice.capacity:.4g}/s with full batches, {advice.capacity / advice.rate:.1f} times as much"
+    )
     if tuned.proof is not None:
         yield from _proof(tuned.proof, advice)
 
@@ -45,13 +48,7 @@ def serve_command(target: str, advice: Advice) -> str:
         "--mb-max-latency": f"{advice.mb_max_latency:g}",
         "--mb-max-batch-size": advice.mb_max_batch_size,
     }
-    words = [text for name, value in options.items() for text in (name, str(value))]
-    return shlex.join(["uncork", "serve", target, *words])
-
-
-def api_arguments(advice: Advice) -> str:
-    """Return the advice as arguments of ``@api``."""
-    return f"mb_max_latency={advice.mb_max_latency:g}, mb_max_batch_size={advice.mb_max_batch_size}"
+    return shlex.join(["uncork", "serve", target, *words(options)])
 
 
 def as_json(tuned: Tuned) -> bytes:
@@ -93,7 +90,7 @@ def _line(tuned: Tuned) -> Iterator[str]:
     line = tuned.model.line
     yield (
         f"a batch of n rows takes {line.intercept_ms:.3g} + {line.slope_ms:.3g}n ms; furthest from that: "
-        f"{_deviation(line)}; noise {line.noise_cv:.2f}"
+        f"{100 * line.worst_deviation:+.0f} % at {line.worst_rows}; noise {line.noise_cv:.2f}"
     )
     for rows in line.steps:
         above = plural(rows, "row")
@@ -105,10 +102,6 @@ def _line(tuned: Tuned) -> Iterator[str]:
         yield f"the gateway itself is busy for {GATEWAY_BUSY:.0%} of the time at {tuned.gateway_rate:.0f}/s"
 
 
-def _deviation(line: Line) -> str:
-    return f"{100 * line.worst_deviation:+.0f} % at {line.worst_rows}"
-
-
 def _rates(tuned: Tuned) -> Table:
     table = plain_table("workers", "requests/s", "rows a batch at most", "p99 ms")
     for one in tuned.rates:
@@ -116,13 +109,6 @@ def _rates(tuned: Tuned) -> Table:
             str(one.workers), f"{one.rate:.0f}", str(one.mb_max_batch_size), _ms(one.predicted.p99_ms)
         )
     return table
-
-
-def _cost(advice: Advice) -> Iterator[str]:
-    yield (
-        f"at {advice.rate:.4g}/s: {plural(advice.workers, 'worker, which carries', 'workers, which carry')} "
-        f"{advice.capacity:.4g}/s with full batches, {advice.capacity / advice.rate:.1f} times as much"
-    )
 
 
 def _proof(proof: Proof, advice: Advice) -> Iterator[RenderableType]:

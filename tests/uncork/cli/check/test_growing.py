@@ -13,6 +13,7 @@ from uncork.cli.check.figures import Failure, Times
 from uncork.cli.check.growing import (
     Batches,
     Died,
+    Failed,
     Refused,
     Slow,
     Unknown,
@@ -62,13 +63,12 @@ def grown(model: Model, **options: Any) -> Times:
     """The times of a model that does not fail."""
     times, failure = tried(model, **options)
     assert failure is None
-    assert times is not None
     return times
 
 
 def tried(
     model: Model, *, seconds: float = 60.0, free_bytes: int | None = None, **settings: Any
-) -> tuple[Times | None, Failure | None]:
+) -> tuple[Times, Failure | None]:
     """What is learned of it."""
     example = Example(api="predict", sample=Sample(b"[1,2]"), settings=ApiSettings(**settings))
     batches = Batches(example, model.run)
@@ -114,18 +114,15 @@ def test_a_size_that_fails_ends_it() -> None:
 
 
 def test_a_handler_that_raises_has_failed() -> None:
-    """It says what was raised, and where; there are no times of that size."""
-    times, failure = tried(Model(can=0))
-
-    assert times is None
-    assert failure == Failure(rows=1, says="raises IndexError: list index out of range (service.py:7)")
+    """The error names the exception and its place."""
+    with pytest.raises(Failed, match=r"^raises IndexError: list index out of range \(service.py:7\)$"):
+        tried(Model(can=0))
 
 
 def test_a_handler_that_raises_in_larger_batches_has_failed_too() -> None:
     """Though each of their requests is answered when it is run alone; the sizes before it were measured."""
     times, failure = tried(Model(can=2))
 
-    assert times is not None
     assert [one.rows for one in times.sizes] == [1, 2]
     assert failure == Failure(rows=4, says="raises IndexError: list index out of range (service.py:7)")
 
@@ -139,17 +136,13 @@ def test_an_answer_that_is_an_error_is_a_failure() -> None:
     async def dies(batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
         raise Died
 
-    failures = []
-    for run in (unavailable, dies):
+    for run, says in (
+        (unavailable, "answers with status 503: no database"),
+        (dies, "ends the worker process"),
+    ):
         batches = Batches(Example(api="a", sample=Sample(b"1"), settings=ApiSettings()), run)
-        times, failure = asyncio.run(grow(batches, seconds=1, pid=os.getpid(), free_bytes=None))
-        assert times is None
-        failures.append(failure)
-
-    assert failures == [
-        Failure(rows=1, says="answers with status 503: no database"),
-        Failure(rows=1, says="ends the worker process"),
-    ]
+        with pytest.raises(Failed, match=f"^{says}$"):
+            asyncio.run(grow(batches, seconds=1, pid=os.getpid(), free_bytes=None))
 
 
 def test_a_profile_is_as_good() -> None:

@@ -1,0 +1,163 @@
+"""The panels of a load test's report, as data that ``page`` and ``picture`` draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.reports.plot_data import Array, PlotData, percentile_ticks, plot_data
+from uncork_loadtests.reports.style import BLUE, DARK_GREY, GREY, ORANGE, PURPLE, VERMILION
+from uncork_loadtests.targets import Estimate
+
+_LIGHT_BLUE = "#9ecae1"
+_OF_STATUSES = {"good (2xx)": BLUE, "shed (503)": ORANGE, "other status": PURPLE, "no answer": VERMILION}
+# A goal this many times above the highest latency would squash the panel.
+_FAR = 10.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Marks of one colour; bars are stacked."""
+
+    kind: Literal["line", "dashes", "steps", "points", "bars"]
+    x: Array
+    y: Array
+    colour: str
+    name: str = ""
+    """In the legend; empty: none."""
+    size: float = 0.0
+    """The diameter of points in pixels, or the width of bars on the axis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One diagram: what is drawn, and its axes."""
+
+    title: str
+    across: str
+    up: str
+    series: Sequence[Series]
+    missing: str = ""
+    """The text of a panel without series."""
+    log_up: bool = False
+    """Whether the vertical axis is logarithmic; a linear one starts at 0."""
+    ticks: Mapping[float, str] | None = None
+    """Ticks of a logarithmic horizontal axis; None: a linear one."""
+    from_zero: bool = True
+    """Whether a linear horizontal axis starts at 0."""
+
+
+def panels(outcome: Outcome, estimate: Estimate | None) -> list[Panel]:
+    """Return the panels in drawing order."""
+    data = plot_data(outcome.samples, seconds=outcome.measured_s)
+    goal_ms = _goal_in_sight_ms(outcome, data)
+    return [
+        _latency(data, goal_ms),
+        _distribution(data, goal_ms),
+        _throughput(data),
+        _statuses(data),
+        _batch_sizes(data),
+        _batch_times(data, estimate),
+    ]
+
+
+def _goal_in_sight_ms(outcome: Outcome, data: PlotData) -> float | None:
+    if outcome.plan.goal_s is None or not len(data.latency_ms):
+        return None
+    goal_ms = outcome.plan.goal_s * 1000
+    return goal_ms if goal_ms < _FAR * float(data.latency_ms.max()) else None
+
+
+def _goal(goal_ms: float | None, across: Array) -> list[Series]:
+    if goal_ms is None:
+        return []
+    ends = np.array([across.min(), across.max()])
+    return [Series("dashes", ends, np.full(2, goal_ms), GREY, f"goal {goal_ms:g} ms")]
+
+
+def _latency(data: PlotData, goal_ms: float | None) -> Panel:
+    series = [
+        Series("points", data.due_s, data.latency_ms, _LIGHT_BLUE, "answers", size=3),
+        Series("line", data.bin_s, data.p99_ms, VERMILION, "p99"),
+        Series("line", data.bin_s, data.p50_ms, BLUE, "p50"),
+        *_goal(goal_ms, data.bin_s),
+    ]
+    return Panel(
+        title="Latency over time",
+        across="scheduled time in seconds",
+        up="latency in milliseconds",
+        series=series if len(data.latency_ms) else [],
+        missing="there was no good answer",
+        log_up=True,
+    )
+
+
+def _distribution(data: PlotData, goal_ms: float | None) -> Panel:
+    line = Series("line", data.slower, data.slower_ms, VERMILION, "latency")
+    return Panel(
+        title="Latency by percentile",
+        across="share of requests that are faster",
+        up="latency in milliseconds",
+        series=[line, *_goal(goal_ms, data.slower)] if len(data.slower) else [],
+        missing="there were too few good answers",
+        log_up=True,
+        ticks=percentile_ticks(data),
+    )
+
+
+def _throughput(data: PlotData) -> Panel:
+    return Panel(
+        title="Offered and answered",
+        across="time in seconds",
+        up="requests per second",
+        series=[
+            Series("steps", data.bin_s, data.offered_per_s, DARK_GREY, "offered"),
+            Series("steps", data.bin_s, data.answered_per_s, BLUE, "answered"),
+        ],
+    )
+
+
+def _statuses(data: PlotData) -> Panel:
+    width = 2 * float(data.bin_s[0])
+    return Panel(
+        title="Results",
+        across="scheduled time in seconds",
+        up="requests per second",
+        series=[
+            Series("bars", data.bin_s, values, _OF_STATUSES[name], name, size=width)
+            for name, values in data.statuses.items()
+        ],
+    )
+
+
+def _batch_sizes(data: PlotData) -> Panel:
+    bars = Series("bars", data.batch_sizes, data.batches, BLUE, size=0.9)
+    return Panel(
+        title="Batch sizes",
+        across="rows in a batch",
+        up="batches",
+        series=[bars] if len(data.batch_sizes) else [],
+        missing="answers do not state their batch size",
+        from_zero=False,
+    )
+
+
+def _batch_times(data: PlotData, estimate: Estimate | None) -> Panel:
+    series = []
+    if len(data.batch_rows):
+        series.append(Series("points", data.batch_rows, data.batch_ms, _LIGHT_BLUE, "batches", size=5))
+    if series and estimate is not None:
+        rows = np.array([0.0, data.batch_rows.max()])
+        times = estimate.intercept_ms + estimate.slope_ms * rows
+        series.append(Series("line", rows, times, VERMILION, "estimate at the end"))
+    return Panel(
+        title="Batch times and their estimate",
+        across="rows in a batch",
+        up="batch time in milliseconds",
+        series=series,
+        missing="answers do not state their batch time",
+    )

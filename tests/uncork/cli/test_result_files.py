@@ -1,0 +1,39 @@
+"""Result files that cannot be written after a measurement: the table is printed all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.loadtests.test_compare import ROUNDS, comparison
+from tests.loadtests.test_loadtest_command import outcome
+from tests.loadtests.tuning.test_tune import TUNED
+from uncork.cli.app import app
+
+FULL = Path("/dev/full")
+TRAFFIC = ["--shape", "2", "--rate", "5"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("command", "measure", "result", "shown"),
+    [
+        (["loadtest", "http://127.0.0.1:1/x", *TRAFFIC], "loadtest.command.measure", outcome(), "answered"),
+        (["compare", "m:S", *TRAFFIC], "compare.command.measure", comparison(*ROUNDS), "medians over"),
+        (["tune", "m:S", *TRAFFIC, "--goal-ms", "50"], "tune.command.find", TUNED, "--mb-max-batch-size 32"),
+        (["simulate", "--load", "0.5", "--seeds", "1", "--requests", "100"], None, None, "ratios to fixed:0"),
+    ],
+)
+def test_a_full_disk_does_not_hide_the_table(
+    command: list[str], measure: str | None, result: Any, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if measure is not None:
+        monkeypatch.setattr(f"uncork.cli.{measure}", lambda *_, **__: result)
+    done = CliRunner().invoke(app, [*command, "--json", str(FULL)])
+
+    assert done.exit_code == 1
+    assert shown in done.stdout
+    assert done.stderr.startswith(f"uncork {command[0]}: [Errno 28] No space left on device")
