@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar, Unpack
+from typing import Generic, TypeVar, Unpack, assert_never
 
 from uncork_dispatcher.actions import (
     Abandon,
@@ -260,6 +260,8 @@ class AsyncDispatcher(Generic[P, R]):
                     "answers are late. Raise the goal or make the model faster",
                     *(api, needed_s * 1000, goal_s * 1000),
                 )
+            case _:
+                assert_never(action)
 
     # Batches
 

@@ -272,6 +272,7 @@ class CoreMachine(RuleBasedStateMachine):
         assert not {request.state for request in self.books.requests.values()} & TRANSITIONS.keys()
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(
     ("name", "shared"),
     [

@@ -51,6 +51,7 @@ def overload(*, fair: bool, workers: int, goal_s: float, max_queue_rows: int = 2
     )
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(
     ("workers", "goal_s", "limits"),
     [

@@ -79,6 +79,7 @@ class Population:
             self._later(self._random.expovariate(1 / self._think_s), 1)
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(("workers", "think_s"), [(1, 1.0), (2, 4.0)])
 def test_nearly_all_who_obey_get_through_at_the_second_try(workers: int, think_s: float) -> None:
     ran = Population(workers=workers, think_s=think_s).run()

@@ -143,6 +143,8 @@ def test_clients_reach_no_more_than_there_is(cell: Cell) -> None:
         (CLOSED, 300 * 4 * 10),
         (dataclasses.replace(CLOSED, clients=256), 300 * 4 * 64),
         (dataclasses.replace(CLOSED, clients=2, workers=8), 2000),
+        # 82 cycles of 24.6 requests.
+        (Cell(intercept_ms=40, slope_ms=1, load=0.05, arrivals="onoff"), 2018),
     ],
 )
 def test_enough_requests(cell: Cell, count: int) -> None:

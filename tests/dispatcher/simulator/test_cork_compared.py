@@ -17,6 +17,8 @@ from uncork_dispatcher.simulator.run import Loss, Run, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
+pytestmark = pytest.mark.long_run
+
 FAR = 1e6
 """A goal so far off that it decides nothing."""
 STEADY = ServiceTime(intercept_s=0.005, slope_s=0.0001, noise_cv=0.1)
