@@ -236,7 +236,7 @@ class Dispatcher:
             self._learn()
         actions = [*self._pending_actions, *actions]
         self._pending_actions.clear()
-        self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout())
+        self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout)
         return actions
 
     def next_wakeup(self) -> float:
@@ -315,7 +315,8 @@ class Dispatcher:
             return
         running = ended.running
         api = self._apis[running.start.api]
-        api.traffic.answered([(entry.source, entry.rows) for entry in running.entries], ended.at)
+        clients = [(entry.source, entry.rows) for entry in running.entries]
+        api.traffic.returns.answered(clients, now=ended.at)
         if ended.status == "worked":
             warning = api.learn(running, ended.chunks, ended.at, seconds=ended.seconds)
             self._pending_actions += [] if warning is None else [warning]

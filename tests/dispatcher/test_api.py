@@ -44,7 +44,8 @@ def test_the_view_of_a_queue() -> None:
 
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
     assert (view.oldest, view.newest, view.deadline) == (1.0, 2.0, 18.0)
-    assert (view.idle_workers, view.busy_until) == (2, (9.0,))
+    assert (view.goal_s, view.slowdown) == (RULES.goal_s, 1.0)
+    assert (view.idle_workers, view.busy_until, view.running_rows) == (2, (9.0,), (1,))
     assert view.estimate.seconds(1) == pytest.approx(0.25)
     assert view.new_client_rate == pytest.approx(60.0)
     assert view.load_rate == pytest.approx(60.0)

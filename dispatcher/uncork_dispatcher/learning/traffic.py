@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
 from uncork_dispatcher.learning.arrivals import ArrivalRate
-from uncork_dispatcher.learning.returns import ReturnForecast, Returns
+from uncork_dispatcher.learning.returns import Returns
 
 # Capacity is judged by the higher of the rates over a short and this longer time.
 _SLOW_S = 5.0
@@ -18,20 +18,17 @@ class Traffic:
         self.arrived_rows = 0.0
         self._rate = ArrivalRate()
         self._slow_rate = ArrivalRate(_SLOW_S)
-        self._new_client_rate = ArrivalRate()
-        self._returns = Returns()
+        self.new_clients = ArrivalRate()
+        """Arrivals from clients that were not expected back."""
+        self.returns = Returns()
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
         """Count a request of ``rows`` rows from ``source``; None is an unknown client."""
         self.arrived_rows += rows
         self._rate.arrived(rows, now=now)
         self._slow_rate.arrived(rows, now=now)
-        if not self._returns.arrived(source, now=now):
-            self._new_client_rate.arrived(rows, now=now)
-
-    def answered(self, clients: Iterable[tuple[Hashable, float]], now: float) -> None:
-        """Expect clients back, each given with the rows of its request."""
-        self._returns.answered(clients, now=now)
+        if not self.returns.arrived(source, now=now):
+            self.new_clients.arrived(rows, now=now)
 
     def rate(self, now: float) -> float:
         """Return the arrivals in rows per second, over about half a second."""
@@ -42,20 +39,7 @@ class Traffic:
         rate, slow_rate = self._rate.per_second(now=now), self._slow_rate.per_second(now=now)
         return rate if rate > slow_rate else slow_rate
 
-    def new_client_rate(self, now: float) -> float:
-        """Return the arrivals from clients that were not expected back, in rows per second."""
-        return self._new_client_rate.per_second(now=now)
-
     def returning_share(self, now: float) -> float:
         """Return the share of the arrivals that came from clients that were expected back."""
         rate = self.rate(now)
-        return max(0.0, 1.0 - self.new_client_rate(now) / rate) if rate > 0 else 0.0
-
-    def forecast(self, now: float) -> ReturnForecast:
-        """Return which answered clients are expected back, and when."""
-        return self._returns.forecast(now=now)
-
-    @property
-    def returning_clients(self) -> int:
-        """How many clients are expected back."""
-        return self._returns.clients
+        return max(0.0, 1.0 - self.new_clients.per_second(now=now) / rate) if rate > 0 else 0.0
