@@ -176,7 +176,7 @@ class BrokenLog(Log):
         """Raise."""
         raise RuntimeError("started")
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         """Raise."""
         raise RuntimeError("ended")
 
