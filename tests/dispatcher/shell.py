@@ -52,7 +52,7 @@ class Workers:
 
 @dataclass
 class Log:
-    """An observer: one line for each thing that it is told."""
+    """An observer that records each event as a tuple."""
 
     lines: list[tuple[object, ...]] = field(default_factory=list)
 

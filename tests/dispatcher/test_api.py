@@ -36,7 +36,7 @@ def slots() -> Slots:
 
 
 def test_the_view_of_a_queue() -> None:
-    """Sums and extremes of what is queued, the slots, the estimate and the rate."""
+    """Sums and extremes of the queue, the slots, the estimate and the rates."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
     api.traffic.arrived(None, 3, 5.0)
@@ -168,7 +168,7 @@ def test_stats_are_a_picture() -> None:
 
 
 def test_transport_brings_deadlines_forward() -> None:
-    """What a batch takes beyond its calls is not its worker's time, but answers come later by it."""
+    """Transport is not the worker's time, but it delays the answers."""
     api = Api(ApiRules(name="a", goal_s=1.0))
     for batch in range(200):
         started = 10.0 * batch

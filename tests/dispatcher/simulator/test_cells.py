@@ -38,7 +38,7 @@ closed_cells = st.builds(
 )
 
 
-# What a cell is
+# The fields of a cell
 
 
 def test_milliseconds_become_seconds() -> None:
@@ -110,7 +110,7 @@ def test_the_load_is_a_share_of_full_batches_on_all_workers() -> None:
     ],
 )
 def test_clients_reach_at_best(cell: Cell, rate: float) -> None:
-    """What an equal share of them on each worker does, or full batches."""
+    """The throughput of equal shares of them on all workers, or that of full batches."""
     assert cell.rate == pytest.approx(rate)
 
 

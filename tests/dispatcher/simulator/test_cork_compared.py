@@ -1,4 +1,4 @@
-"""What the default policy is for: better than release when free, on the same arrivals in virtual time.
+"""The default policy against release when free, on the same arrivals in virtual time.
 
 Every run is deterministic. The bounds leave some room for another rule as good; ``docs/dispatcher.md`` has
 the figures of the whole matrix.

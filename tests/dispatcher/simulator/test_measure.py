@@ -1,4 +1,4 @@
-"""What is read off a cell: checked against closed forms, and against what must hold in any cell."""
+"""The figures of a cell, against closed forms and against invariants of all cells."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_too_much_is_shed() -> None:
 
 
 def test_what_comes_within_the_goal_is_goodput() -> None:
-    """Nine tenths of what one worker carries, and 25 ms for those who wait 55 on average."""
+    """Nine tenths of one worker's capacity, a mean latency of 55 ms, and a goal of 25 ms."""
     cell = dataclasses.replace(ROW_BY_ROW, workers=1, load=0.9, goal_ms=25)
     relaxed = measure(dataclasses.replace(cell, goal_ms=FAR_MS), "none", 1, requests=2000)
     strict = measure(cell, "none", 1, requests=2000)
