@@ -289,17 +289,15 @@ class AsyncDispatcher(Generic[P, R]):
                 self.worker_lost(start.worker)
             return
         batch = running.ended_at(self._now())
-        failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
-        ran = (
-            BatchResult[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
-        )
+        settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
+        ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
         if self._core.has_queued:
             self._done(batch, ran)
             self._turn()
-            self._calls.settle(batch, failure or ran)
+            self._calls.settle(batch, settled)
         else:
-            self._calls.settle(batch, failure or ran)
+            self._calls.settle(batch, settled)
             self._done(batch, ran)
             self._changed()
 
