@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from uncork_dispatcher.actions import GoalOutOfReach
+from uncork_dispatcher.learning.arrivals import Traffic
 from uncork_dispatcher.learning.service_model import ServiceModel
-from uncork_dispatcher.learning.traffic import Traffic
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, View
 from uncork_dispatcher.requests.queue import RequestQueue
