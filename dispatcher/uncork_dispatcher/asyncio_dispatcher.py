@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar, Unpack
+from typing import Generic, TypeVar, Unpack, assert_never
 
 from uncork_dispatcher.actions import (
     Abandon,
@@ -260,6 +260,8 @@ class AsyncDispatcher(Generic[P, R]):
                     "answers are late. Raise the goal or make the model faster",
                     *(api, needed_s * 1000, goal_s * 1000),
                 )
+            case _:
+                assert_never(action)
 
     # Batches
 
@@ -287,17 +289,15 @@ class AsyncDispatcher(Generic[P, R]):
                 self.worker_lost(start.worker)
             return
         batch = running.ended_at(self._now())
-        failure = outcome if isinstance(outcome, Exception) else outcome.fault(start)
-        ran = (
-            BatchResult[R]((), "failed") if failure is not None or isinstance(outcome, Exception) else outcome
-        )
+        settled = outcome if isinstance(outcome, Exception) else outcome.fault(start) or outcome
+        ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # Queued requests wait for the worker: it gets its next batch before the callers get their results.
         if self._core.has_queued:
             self._done(batch, ran)
             self._turn()
-            self._calls.settle(batch, failure or ran)
+            self._calls.settle(batch, settled)
         else:
-            self._calls.settle(batch, failure or ran)
+            self._calls.settle(batch, settled)
             self._done(batch, ran)
             self._changed()
 

@@ -37,7 +37,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.admission import Admission
@@ -50,15 +49,8 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 
-
-class _Ended(NamedTuple):
-    """A batch that has ended; arguments as for :meth:`Dispatcher.batch_done`."""
-
-    running: Running
-    status: BatchStatus
-    at: float
-    seconds: float | None
-    chunks: Sequence[tuple[float, float]]
+_Ended = tuple[Running, BatchStatus, float, float | None, Sequence[tuple[float, float]]]
+"""A batch that has ended; status, time, seconds and chunks as for :meth:`Dispatcher.batch_done`."""
 
 
 class Dispatcher:
@@ -202,7 +194,7 @@ class Dispatcher:
         if running is None:
             return False
         self._queues.end(running.entries, RequestState.ANSWERED)
-        self._ended = _Ended(running, status, now, seconds, chunks)
+        self._ended = (running, status, now, seconds, chunks)
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
@@ -236,7 +228,7 @@ class Dispatcher:
             self._learn()
         actions = [*self._pending_actions, *actions]
         self._pending_actions.clear()
-        self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout())
+        self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout)
         return actions
 
     def next_wakeup(self) -> float:
@@ -313,9 +305,8 @@ class Dispatcher:
         ended, self._ended = self._ended, None
         if ended is None:
             return
-        running = ended.running
+        running, status, at, seconds, chunks = ended
         api = self._apis[running.start.api]
-        api.traffic.answered([(entry.source, entry.rows) for entry in running.entries], ended.at)
-        if ended.status == "worked":
-            warning = api.learn(running, ended.chunks, ended.at, seconds=ended.seconds)
-            self._pending_actions += [] if warning is None else [warning]
+        api.traffic.returns.answered([(entry.source, entry.rows) for entry in running.entries], now=at)
+        if status == "worked" and (warning := api.learn(running, chunks, at, seconds=seconds)):
+            self._pending_actions.append(warning)

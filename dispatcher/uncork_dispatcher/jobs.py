@@ -55,19 +55,19 @@ class BatchResult(NamedTuple, Generic[R]):
 class BatchFacts(NamedTuple):
     """A batch that has run. Times in seconds; ``rows`` are rows, not their cost.
 
-    ``waited_s`` is how long its oldest request was queued.
+    ``queued_s`` is how long its oldest request was queued.
     """
 
     start: Start
     rows: int
     started: float
     seconds: float
-    waited_s: float
+    queued_s: float
 
     def ended_at(self, now: float) -> BatchFacts:
         """Return the facts with the duration filled in."""
-        start, rows, started, _, waited_s = self
-        return BatchFacts(start, rows, started, now - started, waited_s)
+        start, rows, started, _, queued_s = self
+        return BatchFacts(start, rows, started, now - started, queued_s)
 
 
 class RequestResult(NamedTuple, Generic[R]):
@@ -114,7 +114,7 @@ class Observer(Protocol):
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """A batch of ``rows`` rows was released; ``queued_s`` is how long each of its requests was queued."""
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         """A batch has ended. Called once for each that was released."""
 
     def request_shed(self, api: str, reason: ShedReason) -> None:

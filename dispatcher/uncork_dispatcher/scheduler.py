@@ -49,8 +49,8 @@ class Scheduler:
         """Start full batches while they are the most urgent; return whether there was one."""
         started = False
         self._shed_expired(actions, now)
-        while self._slots.idle and self._queues and not self.draining:
-            queue = self._queues.by_urgency()[0]
+        while self._slots.idle and not self.draining and (queues := self._queues.by_urgency()):
+            queue = queues[0]
             api = self._apis[queue.api]
             if queue.is_quarantine or not api.fills_batch(queue) or not api.model.estimate.earned_rows:
                 break
@@ -84,7 +84,7 @@ class Scheduler:
                     no_workers_since=self._no_workers_since,
                 )
                 if at > now:
-                    next_at = min(next_at, at)
+                    next_at = at if at < next_at else next_at
                     break
                 actions.append(self.shed(entry, admission.expiry_reason(entry, now), now))
         return next_at
@@ -94,9 +94,9 @@ class Scheduler:
 
         Queues are asked in order of urgency; the first release takes the slot, a hold blocks no other queue.
         """
-        while self._slots.idle and self._queues:
+        while self._slots.idle and (queues := self._queues.by_urgency()):
             held_until = math.inf
-            for queue in self._queues.by_urgency():
+            for queue in queues:
                 decision = self.decide(queue, now)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
@@ -115,12 +115,13 @@ class Scheduler:
         api = self._apis[queue.api]
         if self.draining:
             return Release(api.policy.limit_rows, "drain")
-        decision = api.policy.decide(api.view(queue, self._slots, now))
+        view = api.view(queue, self._slots, now)
+        decision = api.policy.decide(view)
         if isinstance(decision, Release):
             return decision
         if decision.until <= now:
             return Release(api.policy.limit_rows, "not_worth_waiting")
-        longest = queue.oldest.arrival + api.rules.max_hold_s
+        longest = view.oldest + api.rules.max_hold_s
         if longest <= now:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest, "window") if longest < decision.until else decision

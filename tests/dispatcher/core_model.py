@@ -1,4 +1,4 @@
-"""What must be true of the core, kept as a second, naive set of books beside it."""
+"""A model of the core: a second, naive set of books that it must agree with."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Model:
         self.in_the_way: list[Request] = []
         self.draining = False
         self.displacing = False
-        """Whether requests that were held until the last submit may be refused for it."""
+        """Whether requests that were queued until the last submit may be shed for it."""
 
     def queued(self, api: str | None = None) -> list[Request]:
         """Queued requests, of one api or of all."""
@@ -93,9 +93,9 @@ class Model:
 
     def submitted(self, request: Request, refused: Shed | None, *, now: float, stats: ApiStats) -> None:
         """Check the answer at the door, and enter the request if it was taken in."""
-        held, rules = self.queued(request.api), self.rules[request.api]
-        rows = request.rows + sum(one.rows for one in held)
-        size_bytes = request.size_bytes + sum(one.size_bytes for one in held)
+        queued, rules = self.queued(request.api), self.rules[request.api]
+        rows = request.rows + sum(one.rows for one in queued)
+        size_bytes = request.size_bytes + sum(one.size_bytes for one in queued)
         expected = None
         if self.draining:
             expected = "draining"
@@ -103,13 +103,13 @@ class Model:
             expected = "no_worker"
         elif request.expires_at <= now:
             expected = "client_deadline"
-        elif held and (rows > rules.max_queue_rows or size_bytes > rules.max_queue_bytes):
+        elif queued and (rows > rules.max_queue_rows or size_bytes > rules.max_queue_bytes):
             expected = self._full(request, refused)
         elif not self.workers:
             expected = self._without_workers(request, refused, now, stats)
         elif refused is not None:
             expected = "deadline"
-            assert held or not self.idle, "a lone request was refused though a worker is idle"
+            assert queued or not self.idle, "a lone request was refused though a worker is idle"
             assert stats.estimate.earned_rows > 0
         assert (refused and refused.reason) == expected
         if refused is None:
@@ -149,7 +149,7 @@ class Model:
         return refused and refused.reason
 
     def cancelled(self, number: int) -> None:
-        """A caller left; those whose request is over have left already."""
+        """A caller left; one whose request has ended has left already."""
         request = self.requests.get(number)
         if request is None or request.state not in TRANSITIONS:
             return
@@ -168,7 +168,7 @@ class Model:
             self.startups_s.append(max(0.0, now - self.launches.pop(worker)[0]))
 
     def lost_worker(self, worker: int) -> None:
-        """Its requests are queued again in quarantine, but for those who may not or have left."""
+        """Its requests are quarantined, except those that may not be retried or were cancelled."""
         self.workers.discard(worker)
         batch = next((one for one in self.running.values() if one.start.worker == worker), None)
         if batch is None:
@@ -214,10 +214,10 @@ class Model:
     def agrees(self, stats: list[ApiStats]) -> None:
         """The totals of every api are those of the requests queued."""
         for each in stats:
-            held = self.queued(each.name)
-            assert each.queued_requests == len(held)
-            assert each.queued_rows == sum(one.rows for one in held)
-            assert each.queued_bytes == sum(one.size_bytes for one in held)
+            queued = self.queued(each.name)
+            assert each.queued_requests == len(queued)
+            assert each.queued_rows == sum(one.rows for one in queued)
+            assert each.queued_bytes == sum(one.size_bytes for one in queued)
 
     def _start(self, start: Start, now: float) -> None:
         assert all((one.api, one.key) == (start.api, start.key) for one in self.in_the_way)

@@ -1,4 +1,4 @@
-"""What the tests of the core share: entries and batches to order, and a driver on virtual time."""
+"""Helpers of the tests of the core: entries, batches, and a driver in virtual time."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Workers:
 
 @dataclass
 class Log:
-    """An observer: one line for each thing that it is told."""
+    """An observer that records each event as a tuple."""
 
     lines: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -60,10 +60,10 @@ class Log:
         """A batch was released."""
         self.lines.append(("started", start.batch, [round(seconds, 6) for seconds in queued_s]))
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         """A batch came back, or will not."""
         self.lines.append(
-            ("ended", batch.start.batch, ending, round(batch.started, 6), round(batch.seconds, 6))
+            ("ended", batch.start.batch, status, round(batch.started, 6), round(batch.seconds, 6))
         )
 
     def request_shed(self, api: str, reason: ShedReason) -> None:

@@ -104,6 +104,26 @@ async def test_a_file_is_never_early() -> None:
 
 
 @needs_linux
+async def test_a_file_that_was_set_anew_does_not_ring() -> None:
+    """The loop may report it for a time that has been replaced since."""
+    bell = Bell(FileAlarm)
+    assert isinstance(bell.alarm, FileAlarm)
+    bell.alarm._readable()
+    bell.alarm.close()
+    assert bell.rang == []
+
+
+@needs_linux
+def test_a_file_can_be_closed_after_its_loop() -> None:
+    async def scenario() -> FileAlarm:
+        return FileAlarm(lambda: None)
+
+    alarm = asyncio.run(scenario())
+    alarm.close()
+    assert alarm._file == -1
+
+
+@needs_linux
 def test_files_are_given_back() -> None:
     async def scenario() -> int:
         alarm = make_alarm(lambda: None)

@@ -36,7 +36,7 @@ def slots() -> Slots:
 
 
 def test_the_view_of_a_queue() -> None:
-    """Sums and extremes of what is queued, the slots, the estimate and the rate."""
+    """Sums and extremes of the queue, the slots, the estimate and the rates."""
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
     api.traffic.arrived(None, 3, 5.0)
@@ -44,7 +44,8 @@ def test_the_view_of_a_queue() -> None:
 
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
     assert (view.oldest, view.newest, view.deadline) == (1.0, 2.0, 18.0)
-    assert (view.idle_workers, view.busy_until) == (2, (9.0,))
+    assert (view.goal_s, view.slowdown) == (RULES.goal_s, 1.0)
+    assert (view.idle_workers, view.busy_until, view.running_rows) == (2, (9.0,), (1,))
     assert view.estimate.seconds(1) == pytest.approx(0.25)
     assert view.new_client_rate == pytest.approx(60.0)
     assert view.load_rate == pytest.approx(60.0)
@@ -167,7 +168,7 @@ def test_stats_are_a_picture() -> None:
 
 
 def test_transport_brings_deadlines_forward() -> None:
-    """What a batch takes beyond its calls is not its worker's time, but answers come later by it."""
+    """Transport is not the worker's time, but it delays the answers."""
     api = Api(ApiRules(name="a", goal_s=1.0))
     for batch in range(200):
         started = 10.0 * batch

@@ -32,7 +32,7 @@ class RowsLog(Log):
 
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[Hashable]:
-    """Give the sources that the core is told, as they come."""
+    """Yield the sources that the core gets, in order."""
     seen: list[Hashable] = []
     submit = Dispatcher.submit
 

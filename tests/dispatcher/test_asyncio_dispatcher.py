@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_an_answer_comes_with_its_batch() -> None:
-    """The result, which batch it was in, when that ran, and how long the request was held."""
+    """The result, its batch, when that ran, and how long the request was queued."""
     await asyncio.sleep(2.0)
     answer = await dispatcher(Workers()).call("a", "x", rows=3, key="k")
 
@@ -41,7 +41,7 @@ async def test_callers_of_one_turn_share_a_batch() -> None:
 
 
 async def test_a_job_says_how_much_time_is_left() -> None:
-    """Until the goal, or until the client gives up; less than none for one that was held for too long."""
+    """Until the goal, or until the client gives up; negative for one that was queued for too long."""
     workers = Workers(seconds=1.0)
     shell = dispatcher(workers, ApiRules(name="a", goal_s=0.8))
     callers = calls(shell, "v")
@@ -68,7 +68,7 @@ async def test_a_profile_is_known_before_the_first_call() -> None:
 
 
 async def test_a_waiter_that_raises_costs_its_neighbours_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """It breaks a rule; the others of its batch are told all the same, and the log says it."""
+    """It breaks its contract; the other waiters of its batch are notified, and the log has the exception."""
 
     class Waiter:
         def __init__(self, fault: Exception | None) -> None:
@@ -102,8 +102,8 @@ async def test_callers_that_come_meanwhile_are_held() -> None:
 
     assert await outcomes(callers) == ["X", "Y", "Z"]
     assert workers.payloads == [["x"], ["y", "z"]]
-    held = [caller.result().queued_s for caller in callers]
-    assert held == pytest.approx([0.0, 0.03, 0.01])
+    queued = [caller.result().queued_s for caller in callers]
+    assert queued == pytest.approx([0.0, 0.03, 0.01])
 
 
 async def test_size_and_key_reach_the_core() -> None:
@@ -125,12 +125,12 @@ async def test_a_caller_that_leaves_while_held_disturbs_nobody(gone: str) -> Non
     shell = dispatcher(workers)
     first = calls(shell, "first")
     await asyncio.sleep(0.01)
-    held = calls(shell, "x", "y", "z")
+    queued = calls(shell, "x", "y", "z")
     await asyncio.sleep(0.01)
-    held["xyz".index(gone)].cancel()
+    queued["xyz".index(gone)].cancel()
 
     expected = ["CancelledError" if payload == gone else payload.upper() for payload in "xyz"]
-    assert await outcomes(first + held) == ["FIRST", *expected]
+    assert await outcomes(first + queued) == ["FIRST", *expected]
     assert workers.payloads == [["first"], [payload for payload in "xyz" if payload != gone]]
     assert shell.stats()[0].queued_requests == 0
 
@@ -199,7 +199,7 @@ async def test_stats_are_those_of_now() -> None:
 
 
 async def test_the_observer_is_told_in_order() -> None:
-    """What started and how long each was held, what came back, whom nobody served."""
+    """Starts with the time that each request was queued, ends, and shed requests."""
     log = Log()
     shell = dispatcher(Workers(), observer=log)
     callers = calls(shell, "x")

@@ -26,7 +26,7 @@ async def test_draining_nothing_is_done_at_once() -> None:
 
 
 async def test_draining_waits_for_what_runs_and_what_is_held() -> None:
-    """What is held does not wait for its policy; everybody has an answer when it returns."""
+    """The policy no longer holds; every request is answered when drain returns."""
     workers = Workers()
     shell = dispatcher(workers, fixed(9000, max_batch_rows=2))
     callers = calls(shell, "x", "y", "z")
@@ -55,7 +55,7 @@ async def test_draining_ends_when_the_last_caller_leaves() -> None:
     shell = dispatcher(Workers(), ApiRules(name="a", goal_s=50.0))
     [caller] = calls(shell, "x")
     await asyncio.sleep(0.02)
-    shell.worker_lost(0)  # held again, and nobody there to run it
+    shell.worker_lost(0)  # queued again, without a worker
     drain = asyncio.ensure_future(shell.drain())
     await asyncio.sleep(0.02)
     assert not drain.done()

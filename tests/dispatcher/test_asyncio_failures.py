@@ -45,7 +45,7 @@ async def test_an_error_of_the_runner_goes_to_every_caller() -> None:
 
 
 async def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
-    """Something that the runner waited for was cancelled: its callers are told, and it can go on."""
+    """Something that the runner awaited was cancelled: its callers get an error, and the next batch runs."""
 
     def then(job: Job[str]) -> BatchResult[str]:
         if "x" in job.payloads:
@@ -176,7 +176,7 @@ class BrokenLog(Log):
         """Raise."""
         raise RuntimeError("started")
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         """Raise."""
         raise RuntimeError("ended")
 
@@ -322,7 +322,7 @@ async def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
 
 
 async def test_a_batch_past_its_timeout_is_cancelled() -> None:
-    """Its callers are told, its worker gets nothing more until it is ready again."""
+    """Its callers get an error; its worker gets no batch until it is ready again."""
     workers = Workers(seconds=9.0)
     shell = dispatcher(workers, ApiRules(name="a", timeout_s=2.0))
     callers = calls(shell, "x", "y")
@@ -363,7 +363,7 @@ async def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
 
 
 async def test_a_client_that_is_in_a_hurry_is_told_in_time() -> None:
-    """It is refused when its time is over, held or not; nobody else is."""
+    """It is shed when its time is over, queued or not; no other request is."""
     log, workers = Log(), Workers(seconds=1.0)
     shell = dispatcher(workers, observer=log)
     callers = calls(shell, "x")

@@ -29,8 +29,8 @@ async def test_a_hold_is_timed() -> None:
     callers += calls(shell, "y")
     await outcomes(callers)
 
-    held = [caller.result().queued_s for caller in callers]
-    assert held == pytest.approx([0.25, 0.15])
+    queued = [caller.result().queued_s for caller in callers]
+    assert queued == pytest.approx([0.25, 0.15])
 
 
 async def test_a_hold_that_ends_early_leaves_no_timer_behind() -> None:

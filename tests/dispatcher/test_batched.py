@@ -198,7 +198,7 @@ async def test_a_call_that_turns_its_cancellation_into_an_error_keeps_the_slot()
 
 
 async def test_the_goal_is_given_in_milliseconds() -> None:
-    """Of the only slot nothing is heard any more: who is held is refused at the goal, after 10 s."""
+    """The only slot never ends: queued requests are shed at the goal, after 10 s."""
 
     @batched(timeout=5, mb_max_latency=10_000)
     async def sleep(items: list[float]) -> list[float]:

@@ -205,7 +205,7 @@ def test_the_last_to_leave_leaves_nothing_behind() -> None:
 
 
 def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
-    """The batch goes on for the others; the worker is idle when it comes back."""
+    """The batch continues for the others; the worker is idle when it completes."""
     core, first = busy(api())
     core.cancel(0, now=0.1)
     assert not core.is_empty

@@ -129,13 +129,13 @@ class CoreMachine(RuleBasedStateMachine):
             [stats] = [each for each in self._stats() if each.name == api]
             self.books.submitted(request, refused, now=self.now, stats=stats)
             if self.books.displacing:
-                self._poll()  # only that tells who is not held any more
+                self._poll()  # it reports the requests that are not queued any more
         self._poll(poll)
 
     @precondition(lambda self: self.submitted)
     @rule(which=ANY, poll=POLL)
     def cancel(self, *, which: int, poll: bool) -> None:
-        """Any request, held, running, finished or never submitted."""
+        """Any request: queued, running, ended or never submitted."""
         number = self.submitted - which % (self.submitted + 1)  # 0 was never submitted
         self.core.cancel(number, now=self.now)
         self.books.cancelled(number)
@@ -228,7 +228,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 8))
     def rules_change(self, *, limit: int) -> None:
-        """A limit may change under what is queued."""
+        """A limit may change while requests are queued."""
         self._set_api(dataclasses.replace(self.books.rules["tight"], max_batch_rows=limit))
 
     @rule(api=st.sampled_from(["tight", "loose"]))
@@ -245,7 +245,7 @@ class CoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.submitted > 30)
     @rule()
     def drain(self) -> None:
-        """The gateway shuts down, but for what is still to happen to it."""
+        """The gateway drains; other events still happen."""
         self.core.drain(now=self.now)
         self.books.draining = True
         self._poll()
@@ -272,6 +272,7 @@ class CoreMachine(RuleBasedStateMachine):
         assert not {request.state for request in self.books.requests.values()} & TRANSITIONS.keys()
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(
     ("name", "shared"),
     [

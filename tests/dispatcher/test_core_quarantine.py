@@ -166,7 +166,7 @@ def test_what_may_not_run_twice_is_lost_at_once() -> None:
 
 
 def test_who_has_left_is_not_run_again() -> None:
-    """The first, here; nor is anybody told of it."""
+    """The first, here; no request is lost."""
     core = running_three(workers=2)
     core.cancel(1, now=0.2)
     core.worker_lost(0, now=0.5)
@@ -195,7 +195,7 @@ def test_a_quarantined_request_may_leave_while_it_is_held() -> None:
 
 
 def test_a_quarantined_request_may_leave_while_it_runs() -> None:
-    """If its worker is lost nobody is told; the next quarantined request has its turn."""
+    """If its worker is lost, no request is reported lost; the next quarantined one has its turn."""
     core = quarantined(workers=3)
     core.poll(0.5)
     core.cancel(1, now=0.6)
@@ -278,7 +278,7 @@ def test_losing_an_idle_worker_runs_nothing_again() -> None:
 def test_what_kills_is_lost_and_all_others_are_answered(
     killers: set[int], gaps: list[float], workers: int, limit_rows: int, policy: str
 ) -> None:
-    """Each killer costs two workers at most, one with its batch and one alone; other traffic goes on."""
+    """Each killer costs two workers at most, with its batch and alone; other requests are answered."""
     core = core_with(
         ApiRules(name="a", goal_s=1e6, max_batch_rows=limit_rows, policy=policy), workers=workers
     )

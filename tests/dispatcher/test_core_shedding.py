@@ -296,11 +296,11 @@ def test_a_client_in_a_hurry_is_refused_where_another_is_not() -> None:
 
 
 def test_retry_after_grows_with_the_backlog() -> None:
-    """A second at the least; then until what is queued is done."""
+    """At least a second; then until the backlog is done."""
     told = []
-    for held in range(1, 7):
+    for queued in range(1, 7):
         core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
-        for number in range(held):
+        for number in range(queued):
             core.submit(number, api="a", now=now)
         refused = core.submit(100, api="a", rows=10, now=now)
         assert refused is not None
@@ -310,7 +310,7 @@ def test_retry_after_grows_with_the_backlog() -> None:
 
 
 def test_clients_that_gave_up_do_not_put_off_the_others() -> None:
-    """They are not told to try again, so no turn is kept for them."""
+    """Their clients have given up, so they take no turn."""
     told = []
     for gave_up in (0, 500):
         core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
@@ -326,7 +326,7 @@ def test_clients_that_gave_up_do_not_put_off_the_others() -> None:
     assert told == [2.0, 2.0]
 
 
-# After it was held
+# After it was queued
 
 
 @pytest.mark.parametrize(("goal_s", "patience"), [(0.5, math.inf), (9.0, 0.5)])
@@ -367,7 +367,7 @@ def test_a_request_far_larger_than_any_batch_seen_is_not_refused_by_prediction()
 
 
 def test_a_large_request_does_not_keep_others_from_being_refused() -> None:
-    """Nothing is predicted for the 100 rows; the one row that came later is hopeless all the same."""
+    """No prediction is trusted for the 100 rows; the single row behind them is hopeless anyway."""
     core, now = taught(seconds=0.05, goal_s=0.3)
     core.submit(1, api="a", rows=100, now=now)
     core.submit(2, api="a", now=now + 0.01)

@@ -51,6 +51,7 @@ def overload(*, fair: bool, workers: int, goal_s: float, max_queue_rows: int = 2
     )
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(
     ("workers", "goal_s", "limits"),
     [
@@ -83,7 +84,7 @@ def full(*, fair: bool = True) -> Dispatcher:
 
 
 def test_a_quiet_flow_takes_the_place_of_the_newest_of_a_noisy_one() -> None:
-    """Up to its equal share; the next poll tells who is refused instead."""
+    """Up to its equal share; the next poll sheds the displaced request."""
     core = full()
     assert core.submit(5, api="a", now=0.2, flow="quiet") is None
     assert core.poll(0.2) == [Shed(4, "a", "queue_full", 1.0)]
@@ -96,8 +97,8 @@ def test_a_quiet_flow_takes_the_place_of_the_newest_of_a_noisy_one() -> None:
     assert [start.requests for start in starts(core.poll(0.3))] == [(1, 5, 2, 6)]
 
 
-def test_who_was_displaced_may_leave_before_it_is_told() -> None:
-    """It is told all the same, and is not counted twice."""
+def test_a_displaced_request_may_be_cancelled_before_it_is_shed() -> None:
+    """It is still shed, and not counted twice."""
     core = full()
     core.submit(5, api="a", now=0.2, flow="quiet")
     core.cancel(4, now=0.2)

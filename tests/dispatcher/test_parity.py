@@ -1,4 +1,4 @@
-"""The simulator and the asyncio shell take the same decisions: what is simulated is what will happen.
+"""The simulator and the asyncio shell take the same decisions.
 
 Both run the same arrivals on workers that take the same time, one in the simulator's own loop, one on an
 asyncio loop of virtual time, and every batch must be the same: who is in it, where and when it ran, why it
@@ -291,7 +291,7 @@ def test_they_refuse_the_same_requests(policy: str, pattern: Pattern, goal_s: fl
 
 @st.composite
 def deaths(draw: st.DrawFn) -> tuple[Loss, ...]:
-    """Up to 4 deaths, at times of their own, a quarter of the grid beside everything else."""
+    """Up to 4 deaths of workers, a quarter of the grid away from all other events."""
     times = [START + (time + 0.25) * GRID for time in sorted(draw(TIMES))]
     return tuple(
         Loss(draw(st.integers(0, 1)), at, back_at)

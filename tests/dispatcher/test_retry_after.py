@@ -1,4 +1,4 @@
-"""Retry-After is honest: clients that obey it get through, though twice as many ask as can be served."""
+"""Retry-After is accurate: clients that obey it get through at twice the load that can be served."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LASTS_S, WARM_S = 90.0, 30.0
 class Population:
     """Twice as many clients as can be served; ``tried`` and ``answered`` count first, second, ... tries.
 
-    Each thinks, asks, and when it is refused waits as many whole seconds as it is told.
+    Each thinks, sends a request, and when it is shed waits for Retry-After in whole seconds.
     """
 
     def __init__(self, *, workers: int, think_s: float) -> None:
@@ -79,6 +79,7 @@ class Population:
             self._later(self._random.expovariate(1 / self._think_s), 1)
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize(("workers", "think_s"), [(1, 1.0), (2, 4.0)])
 def test_nearly_all_who_obey_get_through_at_the_second_try(workers: int, think_s: float) -> None:
     ran = Population(workers=workers, think_s=think_s).run()

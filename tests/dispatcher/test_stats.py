@@ -1,4 +1,4 @@
-"""What the core tells of itself."""
+"""Statistics of the core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fixed(**limits: float) -> ApiRules:
 
 
 def holding(core: Dispatcher, now: float) -> Holding | None:
-    """What the only api waits for."""
+    """Why the policy of the only API holds."""
     [api] = core.stats(now=now)
     return api.holding
 
@@ -83,7 +83,7 @@ def test_clients_are_those_who_wait_and_those_who_are_expected_back() -> None:
 
 
 def test_a_sample_has_all_that_arrived_and_what_is_queued() -> None:
-    """Also what was refused; and what is known of batch times, with the way to the worker and back."""
+    """Shed requests too; and the estimate of batch times, with transport."""
     core = core_with(fixed(max_queue_rows=5))
     core.submit(1, api="a", rows=2, now=0.0)
     core.poll(1.0)

@@ -1,10 +1,15 @@
-"""The rate at which rows arrive, learned from the arrivals."""
+"""The arrivals of one API: their rates, and which clients are expected back."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+
+from uncork_dispatcher.learning.returns import Returns
 
 _WINDOW_S = 0.5
+# Capacity is judged by the higher of the rates over a short and this longer time.
+_SLOW_S = 5.0
 # Within this share of the window nothing is forgotten: many requests arrive at the same time.
 _GRAIN = 1e-4
 # After this many windows the time before the first arrival does not count.
@@ -44,3 +49,37 @@ class ArrivalRate:
             return per_second
         # Corrects for the part of the window that lies before the first arrival.
         return per_second / max(1.0 - math.exp(-windows), min(1.0, 0.05 / self._window_s))
+
+
+class Traffic:
+    """Counts the requests of one API as they arrive, whether they are queued or shed."""
+
+    def __init__(self) -> None:
+        self.arrived_rows = 0.0
+        self._rate = ArrivalRate()
+        self._slow_rate = ArrivalRate(_SLOW_S)
+        self.new_clients = ArrivalRate()
+        """Arrivals from clients that were not expected back."""
+        self.returns = Returns()
+
+    def arrived(self, source: Hashable, rows: float, now: float) -> None:
+        """Count a request of ``rows`` rows from ``source``; None is an unknown client."""
+        self.arrived_rows += rows
+        self._rate.arrived(rows, now=now)
+        self._slow_rate.arrived(rows, now=now)
+        if not self.returns.arrived(source, now=now):
+            self.new_clients.arrived(rows, now=now)
+
+    def rate(self, now: float) -> float:
+        """Return the arrivals in rows per second, over about half a second."""
+        return self._rate.per_second(now=now)
+
+    def load_rate(self, now: float) -> float:
+        """Return the arrivals in rows per second: the higher of a short and a long average."""
+        rate, slow_rate = self._rate.per_second(now=now), self._slow_rate.per_second(now=now)
+        return rate if rate > slow_rate else slow_rate
+
+    def returning_share(self, now: float) -> float:
+        """Return the share of the arrivals that came from clients that were expected back."""
+        rate = self.rate(now)
+        return max(0.0, 1.0 - self.new_clients.per_second(now=now) / rate) if rate > 0 else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
 # Transport is averaged over about the last ten batches; this much is always plausible.
@@ -35,13 +35,10 @@ class ServiceModel:
         self._speeds = SpeedFactors()
         self.slowdown = self._speeds.slowdown
         self.forget_worker = self._speeds.forget
+        self.estimate = self._estimator.estimate
+        """The batch time of an average worker."""
         self._trusted_rows = -1.0
         self._out_of_reach = False
-
-    @property
-    def estimate(self) -> Estimate:
-        """The batch time of an average worker."""
-        return self._estimator.estimate
 
     @property
     def known_rows(self) -> tuple[float, float] | None:
@@ -80,6 +77,7 @@ class ServiceModel:
         for chunk_rows, chunk_s in chunks or [(rows, seconds)]:
             self._observe_speed(worker, chunk_rows, chunk_s)
             self._estimator.observe(chunk_rows, chunk_s / self.slowdown(worker))
+            self.estimate = self._estimator.estimate
             transport_s -= chunk_s
         # A stall of this process must not count for long.
         transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
@@ -101,6 +99,7 @@ class ServiceModel:
         if not is_first:
             slowdown = self.slowdown(worker)
             self._estimator.observe_profile([(rows, seconds / slowdown) for rows, seconds in chunks])
+        self.estimate = self._estimator.estimate
         if self.smallest_rows < math.inf:
             self.smallest_s = self.estimate.seconds(self.smallest_rows)
         self._update_trust()
@@ -115,7 +114,7 @@ class ServiceModel:
         return needed_s if self._out_of_reach else None
 
     def _observe_speed(self, worker: int, rows: float, seconds: float) -> None:
-        estimate = self.estimate
+        estimate = self._estimator.estimate
         average_s = estimate.seconds(rows)
         self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
 

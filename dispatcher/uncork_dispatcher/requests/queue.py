@@ -160,7 +160,7 @@ class RequestQueue:
     def most_urgent(self) -> Entry:
         """The request with the earliest deadline. The queue must not be empty."""
         if self._deadlines is None:
-            return self.oldest
+            return next(iter(self._entries.values()))
         entry = self._deadlines.top()
         assert entry is not None
         return entry

@@ -30,6 +30,8 @@ class Slots:
         self._idle: dict[int, None] = {}
         self._running: dict[int, Running] = {}
         self.launches = Launches()
+        self.next_timeout = math.inf
+        """When the first running batch times out; infinity if nothing runs."""
         self.changes = 0
         """Counts the changes: a result computed from the slots is valid while this stays the same."""
 
@@ -65,7 +67,7 @@ class Slots:
         self._idle.pop(worker, None)
         for number, running in self._running.items():
             if running.start.worker == worker:
-                return self._running.pop(number)
+                return self._remove(number)
         return None
 
     def next_idle(self, slowdown: Callable[[int], float]) -> int:
@@ -77,6 +79,7 @@ class Slots:
         self.changes += 1
         del self._idle[running.start.worker]
         self._running[running.start.batch] = running
+        self.next_timeout = min(self.next_timeout, running.gives_up_at)
 
     def runs(self, batch: int) -> bool:
         """Whether a batch runs."""
@@ -92,23 +95,21 @@ class Slots:
     def finish(self, batch: int) -> Running | None:
         """Free the slot of a batch that has ended; return None if the batch is not known any more."""
         self.changes += 1
-        running = self._running.pop(batch, None)
+        running = self._remove(batch)
         if running is not None and running.start.worker in self._workers:
             self._idle[running.start.worker] = None
         return running
 
     def give_up_overdue(self, now: float) -> list[Running]:
         """Remove the batches that ran past their timeout, and their workers."""
+        if now < self.next_timeout:
+            return []
         overdue = [running for running in self._running.values() if running.gives_up_at <= now]
         self.changes += len(overdue)
         for running in overdue:
-            del self._running[running.start.batch]
+            self._remove(running.start.batch)
             self._workers.discard(running.start.worker)
         return overdue
-
-    def next_timeout(self) -> float:
-        """Return when the first running batch times out; infinity if nothing runs."""
-        return min((running.gives_up_at for running in self._running.values()), default=math.inf)
 
     def outlook(self, now: float) -> list[tuple[float, Start]]:
         """Return the predicted finish, never in the past, and start of each running batch; soonest first."""
@@ -139,3 +140,8 @@ class Slots:
             for batch in self
         ]
         return WorkStats(self.workers, self.idle, running)
+
+    def _remove(self, batch: int) -> Running | None:
+        running = self._running.pop(batch, None)
+        self.next_timeout = min([other.gives_up_at for other in self._running.values()], default=math.inf)
+        return running

@@ -76,15 +76,8 @@ def measure(
     if count < 2:
         raise ValueError(f"at least 2 requests must be measured, got {count}")
     warm_up_s = make_policy(policy, limit_rows=cell.limit_rows).warm_up_s
-    warm_up = max(_WARM_UP * count, cell.rate * warm_up_s)
-    warm_up = math.ceil(min(MOST_REQUESTS, warm_up))
-    traffic: Clients | list[float]
-    if cell.clients is not None:
-        traffic = Clients(
-            count=cell.clients, round_trip_s=cell.round_trip_ms / 1000, think_s=cell.think_ms / 1000
-        )
-    else:
-        traffic = _arrivals(cell, seed, count, warm_up)
+    warm_up = math.ceil(min(MOST_REQUESTS, max(_WARM_UP * count, cell.rate * warm_up_s)))
+    traffic = _traffic(cell, seed, count, warm_up)
     run = simulate(
         Scenario(
             service=cell.service,
@@ -98,16 +91,19 @@ def measure(
             seed=seed,
         )
     )
-    if isinstance(traffic, Clients):
-        times = sorted(_all_arrivals(run))
-        begin, end = times[min(warm_up, len(times) - 1)], times[-1]
-    else:
-        begin, end = traffic[warm_up], traffic[-1]
-    return _read(cell, run, warm_up=warm_up, begin=begin, end=end)
+    times = traffic
+    if isinstance(times, Clients):
+        # The arrival of a shed request is unknown; a closed loop without overload has few of them.
+        times = sorted([one.arrival for one in run.answered] + [at for at, _ in run.shed])
+    return _read(cell, run, warm_up=warm_up, begin=times[min(warm_up, len(times) - 1)], end=times[-1])
 
 
-def _arrivals(cell: Cell, seed: int, count: int, warm_up: int) -> list[float]:
-    """Return warm-up and measured arrivals in one list."""
+def _traffic(cell: Cell, seed: int, count: int, warm_up: int) -> Clients | list[float]:
+    """Return the clients of a closed loop, or the arrivals of an open one, warm-up and measured."""
+    if cell.clients is not None:
+        return Clients(
+            count=cell.clients, round_trip_s=cell.round_trip_ms / 1000, think_s=cell.think_ms / 1000
+        )
     # Text as a seed gives the same numbers in every process, unlike the hash of a tuple.
     name = f"{cell.arrivals} {cell.rate!r} {seed}"
     # The shape of changing traffic would be cut off: warm up on its average.
@@ -117,11 +113,6 @@ def _arrivals(cell: Cell, seed: int, count: int, warm_up: int) -> list[float]:
     # With a gap: a recording starts at 0, which must not coincide with the last arrival of the warm-up.
     start = before[-1] + 1 / cell.rate
     return before + [start + time for time in measured]
-
-
-def _all_arrivals(run: Run) -> list[float]:
-    # The arrival of a shed request is unknown; a closed loop without overload has few of them.
-    return [one.arrival for one in run.answered] + [at for at, _ in run.shed]
 
 
 def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Measured:

@@ -46,7 +46,7 @@ class BatchLog:
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Do nothing: a batch is logged when it ends."""
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         start = batch.start
         fields: dict[str, Any] = {
             "batch": self._id_of(start.batch),
@@ -54,10 +54,10 @@ class BatchLog:
             "reason": start.reason,
             "rows": batch.rows,
             "requests": len(start.requests),
-            "waited_ms": round(batch.waited_s * 1000, 3),
+            "waited_ms": round(batch.queued_s * 1000, 3),
             "predicted_ms": round(start.predicted_s * 1000, 3),
             "actual_ms": round(batch.seconds * 1000, 3),
-            "outcome": ending,
+            "outcome": status,
         }
         text = ", ".join([f"{name} {value}" for name, value in fields.items()])
         _batches.debug("%s", text, extra=fields)

@@ -122,12 +122,12 @@ class Metrics(Collector):
         tally.queue_wait.observe_all(queued_s)
         tally.inference.last_release = self._wall_clock()
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         tally = self.api(batch.start.api)
-        tally.endings[ending] += 1
-        if ending in _MEASURED:
+        tally.endings[status] += 1
+        if status in _MEASURED:
             tally.batch_duration.observe(batch.seconds)
-        if ending == "worked":
+        if status == "worked":
             tally.inference.worked(batch)
 
     def request_shed(self, api: str, reason: ShedReason) -> None:

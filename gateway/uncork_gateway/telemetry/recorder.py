@@ -166,16 +166,16 @@ class Recorder:
         known.running += 1
         known.sums.released_rows += start.rows
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         """Record a finished batch."""
-        start, rows, started, seconds, waited_s = batch
+        start, rows, started, seconds, queued_s = batch
         ended, requests = started + seconds, len(start.requests)
         known = self._note(start.api, ended)
         known.running -= 1
         sums = known.sums
         sums.ran += requests
         sums.ran_s += requests * seconds
-        if ending == "worked":
+        if status == "worked":
             sums.worked += 1
             sums.worked_rows += start.rows
             sums.worked_s += seconds
@@ -188,10 +188,10 @@ class Recorder:
                 start.rows,
                 requests,
                 start.reason,
-                waited_s,
+                queued_s,
                 start.predicted_s,
                 seconds,
-                ending == "worked",
+                status == "worked",
                 self._index_of(start.worker),
             )
         )
@@ -251,7 +251,7 @@ def _estimate(known: _Api, sample: ApiSample) -> Estimate | None:
 
 
 def _batch(number: int, epoch: float, batch: _BatchRecord) -> FinishedBatch:
-    ended, api, rows, cost, requests, reason, waited_s, predicted_s, seconds, worked, worker = batch
+    ended, api, rows, cost, requests, reason, queued_s, predicted_s, seconds, worked, worker = batch
     return FinishedBatch(
         number=number,
         ended=epoch + ended,
@@ -260,7 +260,7 @@ def _batch(number: int, epoch: float, batch: _BatchRecord) -> FinishedBatch:
         cost=cost,
         requests=requests,
         reason=reason,
-        waited_ms=waited_s * 1000,
+        waited_ms=queued_s * 1000,
         predicted_ms=predicted_s * 1000,
         actual_ms=seconds * 1000,
         worked=worked,

@@ -91,14 +91,14 @@ class Traces:
     def batch_started(self, start: Start, rows: int, queued_s: Sequence[float]) -> None:
         """Do nothing: :meth:`begin_batch` has begun the span."""
 
-    def batch_ended(self, batch: BatchFacts, ending: BatchStatus) -> None:
+    def batch_ended(self, batch: BatchFacts, status: BatchStatus) -> None:
         span = self._batches.pop(batch.start.batch, None)
         if span is None:
             return  # the batch was never sent to a worker
         span.set_attribute("uncork.actual_ms", batch.seconds * 1000)
-        span.set_attribute("uncork.outcome", ending)
-        if ending != "worked":
-            span.set_attribute("error.type", ending)
+        span.set_attribute("uncork.outcome", status)
+        if status != "worked":
+            span.set_attribute("error.type", status)
             span.set_status(Status(StatusCode.ERROR))
         span.end()
 

@@ -248,6 +248,7 @@ def test_what_is_kept_does_not_grow_with_the_batches() -> None:
     assert most <= 1
 
 
+@pytest.mark.long_run
 def test_numbers_do_not_grow_with_the_clients_that_were_seen() -> None:
     """The weight of an observation grows by 0.2 % each time: after 500 000 it would be beyond any float."""
     returns = Returns()

@@ -144,6 +144,16 @@ def test_many_are_not_held_for_one() -> None:
     assert isinstance(decide(rows=2, requests=2, returns=answered((10.0, 1), back_after=0.1)), Hold)
 
 
+@pytest.mark.parametrize(("load_rate", "ends"), [(1.0, 11.0), (1500.0, 10.1)])
+def test_answered_clients_are_waited_for_while_another_worker_is_busy(load_rate: float, ends: float) -> None:
+    """With capacity to spare for half of the time until that worker is free, otherwise until all are back."""
+    line = Estimate(intercept_s=1.0, slope_s=0.001, spread=0.0, earned_rows=100.0)
+    returns = answered((10.0, 3), back_after=0.1)
+    held = until(busy_until=(12.0,), estimate=line, load_rate=load_rate, returns=returns)
+
+    assert held == pytest.approx(ends, abs=0.02)
+
+
 def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, ReturnForecast]]:
     """One worker takes 10 ms for what is queued; yields when it is idle: now, rows queued, and returns.
 

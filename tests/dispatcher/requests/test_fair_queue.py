@@ -40,7 +40,7 @@ def flows(entries: list[Entry]) -> str:
 
 
 def test_flows_take_turns() -> None:
-    """Whoever came first and however much; what is left goes to who has it."""
+    """Whichever came first with however many rows; the rest goes to flows with requests left."""
     queue = Filled()
     queue.add("a", 10)
     queue.add("b", 2)
@@ -174,7 +174,7 @@ def test_nobody_displaces_for_more_than_its_equal_share(flow: str, rows: int, ta
 
 
 def test_nobody_displaces_in_vain() -> None:
-    """What fills the api is held elsewhere: those here have no more than the one that comes would."""
+    """Other queues fill the API: the flows here have queued no more than the new one would."""
     queue = Filled()
     queue.add("a", 2)
     assert queue.displaced("b", Load(3, 1, 3), over=Load(3, 0, 0), limits=LIMITS) == []
@@ -189,26 +189,26 @@ def test_nobody_displaces_in_vain() -> None:
     )
 )
 def test_no_flow_gets_more_than_another_that_waits(steps: list[tuple[str, str, int]]) -> None:
-    """Since both have something held, by more than their largest requests; and nothing is lost."""
-    queue, held = Filled(), list[Entry]()
+    """While both have requests queued, not by more than their largest requests; none is lost."""
+    queue, queued = Filled(), list[Entry]()
     since: dict[tuple[str, str], Counter[object]] = {}
     for step, name, number in steps:
         if step == "a":
-            held.append(queue.add(name, rows=number))
-        elif step == "r" and held:
-            queue.remove(held.pop(number % len(held)))
+            queued.append(queue.add(name, rows=number))
+        elif step == "r" and queued:
+            queue.remove(queued.pop(number % len(queued)))
             since.clear()  # who waits for a large request and then withdraws it is owed the turn
-        elif step == "t" and held:
+        elif step == "t" and queued:
             taken = queue.take(rows=number, size_bytes=100)
-            held = [entry for entry in held if entry not in taken]
+            queued = [entry for entry in queued if entry not in taken]
             for pair, rows in since.items():
                 for entry in taken:
                     rows[entry.flow] += int(entry.rows) * (entry.flow in pair)
-        waiting = {str(entry.flow) for entry in held}
+        waiting = {str(entry.flow) for entry in queued}
         since = {pair: rows for pair, rows in since.items() if set(pair) <= waiting}
         for pair in itertools.combinations(sorted(waiting), 2):
             since.setdefault(pair, Counter())
         for (one, other), rows in since.items():
             assert abs(rows[one] - rows[other]) <= 8
-        assert len(queue) == len(held)
-        assert queue.rows == sum(entry.rows for entry in held)
+        assert len(queue) == len(queued)
+        assert queue.rows == sum(entry.rows for entry in queued)

@@ -111,7 +111,7 @@ def test_the_most_urgent_has_the_earliest_deadline() -> None:
 
 
 def test_the_next_to_expire_is_the_client_that_gives_up_first() -> None:
-    """Wherever it stands and whatever its deadline; those who have not said do not count."""
+    """Wherever it stands and whatever its deadline; clients that set no time do not count."""
     patient, first, second = entry(1, deadline=0.1), entry(2), entry(3)
     first.expires_at, second.expires_at = 5.0, 4.0
     assert filled(patient).next_to_expire is None
@@ -158,21 +158,21 @@ def test_all_are_taken_by_urgency() -> None:
 @given(st.lists(st.tuples(st.sampled_from("aart"), st.integers(0, 4)), max_size=30))
 def test_the_most_urgent_is_taken_whatever_came_before(steps: list[tuple[str, int]]) -> None:
     """Against a sorted list: requests are added with any deadline, removed, and taken."""
-    queue, held = filled(), list[Entry]()
+    queue, queued = filled(), list[Entry]()
     for number, (step, value) in enumerate(steps):
         if step == "a":
             added = entry(number, arrival=float(number), deadline=float(number + 3 * value))
             queue.append(added)
-            held.append(added)
-        elif step == "r" and held:
-            queue.remove(held.pop(value % len(held)))
-        elif step == "t" and held:
-            urgent = sorted(held, key=lambda one: (one.deadline, one.request))[: value + 1]
+            queued.append(added)
+        elif step == "r" and queued:
+            queue.remove(queued.pop(value % len(queued)))
+        elif step == "t" and queued:
+            urgent = sorted(queued, key=lambda one: (one.deadline, one.request))[: value + 1]
             assert numbers(queue.take(rows=value + 1, size_bytes=10)) == numbers(urgent)
-            held = [one for one in held if one not in urgent]
-        if held:
-            assert queue.most_urgent is min(held, key=lambda one: (one.deadline, one.request))
-            assert queue.oldest is held[0]
+            queued = [one for one in queued if one not in urgent]
+        if queued:
+            assert queue.most_urgent is min(queued, key=lambda one: (one.deadline, one.request))
+            assert queue.oldest is queued[0]
         assert numbers(queue.by_urgency()) == numbers(
-            sorted(held, key=lambda one: (one.deadline, one.request))
+            sorted(queued, key=lambda one: (one.deadline, one.request))
         )

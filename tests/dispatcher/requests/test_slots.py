@@ -99,12 +99,12 @@ def test_overdue_batches_go_with_their_workers() -> None:
     first = running(batch=1, worker=next_worker(slots), gives_up_at=5.0)
     slots.occupy(first)
     slots.occupy(running(batch=2, worker=next_worker(slots), gives_up_at=6.0))
-    assert slots.next_timeout() == 5.0
+    assert slots.next_timeout == 5.0
     assert slots.give_up_overdue(4.999) == []
 
     assert slots.give_up_overdue(5.0) == [first]
     assert counts(slots) == (1, 0, 1)
-    assert slots.next_timeout() == 6.0
+    assert slots.next_timeout == 6.0
 
     slots.add(0)
     assert counts(slots) == (2, 1, 1)
@@ -112,7 +112,7 @@ def test_overdue_batches_go_with_their_workers() -> None:
 
 def test_nothing_running_has_no_timeout() -> None:
     """The next timeout is then never."""
-    assert slots_with(1).next_timeout() == math.inf
+    assert slots_with(1).next_timeout == math.inf
 
 
 def test_predicted_finishes_are_sorted_and_never_past() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the simulator read off a run."""
+"""Figures of a run for the tests of the simulator."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ closed_cells = st.builds(
 )
 
 
-# What a cell is
+# The fields of a cell
 
 
 def test_milliseconds_become_seconds() -> None:
@@ -110,7 +110,7 @@ def test_the_load_is_a_share_of_full_batches_on_all_workers() -> None:
     ],
 )
 def test_clients_reach_at_best(cell: Cell, rate: float) -> None:
-    """What an equal share of them on each worker does, or full batches."""
+    """The throughput of equal shares of them on all workers, or that of full batches."""
     assert cell.rate == pytest.approx(rate)
 
 
@@ -143,6 +143,8 @@ def test_clients_reach_no_more_than_there_is(cell: Cell) -> None:
         (CLOSED, 300 * 4 * 10),
         (dataclasses.replace(CLOSED, clients=256), 300 * 4 * 64),
         (dataclasses.replace(CLOSED, clients=2, workers=8), 2000),
+        # 82 cycles of 24.6 requests.
+        (Cell(intercept_ms=40, slope_ms=1, load=0.05, arrivals="onoff"), 2018),
     ],
 )
 def test_enough_requests(cell: Cell, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What the default policy is for: better than release when free, on the same arrivals in virtual time.
+"""The default policy against release when free, on the same arrivals in virtual time.
 
 Every run is deterministic. The bounds leave some room for another rule as good; ``docs/dispatcher.md`` has
 the figures of the whole matrix.
@@ -16,6 +16,8 @@ import pytest
 from uncork_dispatcher.simulator.run import Loss, Run, Scenario, simulate
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
+
+pytestmark = pytest.mark.long_run
 
 FAR = 1e6
 """A goal so far off that it decides nothing."""

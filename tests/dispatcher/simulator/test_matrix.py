@@ -196,7 +196,7 @@ def test_the_base_is_looked_for_before_anything_is_measured() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_error_in_a_run_ends_all(processes: int) -> None:
-    """It comes out as what it is, and no process is left; the long run beside it is cut off."""
+    """The error is raised unchanged, no process is left, and the long run next to it is stopped."""
     long = dataclasses.replace(SMALL[0], load=0.9)
     broken = dataclasses.replace(SMALL[0], arrivals="magic")
     told: list[int] = []
@@ -215,7 +215,7 @@ def test_an_error_in_a_run_ends_all(processes: int) -> None:
 
 
 def test_an_interrupt_ends_all() -> None:
-    """Ctrl-C, wherever it comes in: here while progress is shown."""
+    """Ctrl-C at any point: here while progress is reported."""
 
     def interrupt(_done: int, _of: int) -> None:
         raise KeyboardInterrupt

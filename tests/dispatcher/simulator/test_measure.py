@@ -1,4 +1,4 @@
-"""What is read off a cell: checked against closed forms, and against what must hold in any cell."""
+"""The figures of a cell, against closed forms and against invariants of all cells."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def trace(tmp_path: Path) -> Path:
 # Arrivals
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("kind", ["poisson", "gamma:2", "onoff", "step", "replay"])
 def test_every_policy_gets_the_same_arrivals(kind: str, trace: Path) -> None:
     """Whatever the length of its warm-up: where policies make no difference there is none."""
@@ -91,6 +92,7 @@ def test_a_closed_loop_counts_every_request_once_too() -> None:
     assert (seen.answered, seen.shed, seen.shed_share, seen.inside_goal) == (777, 0, 0.0, 1.0)
 
 
+@pytest.mark.long_run
 def test_as_many_batches_as_were_asked_for() -> None:
     for cell in (
         Cell(intercept_ms=5, slope_ms=0.1, workers=2, load=0.8),
@@ -132,6 +134,7 @@ def test_the_warm_up_is_not_measured(policy: str, warm_up: int) -> None:
     assert seen.rows_per_s == pytest.approx(100, rel=0.01)
 
 
+@pytest.mark.long_run
 def test_what_was_learned_in_the_warm_up_stays() -> None:
     """``aimd`` begins with single rows; after 50 batches its cap is far above that."""
     seen = measure(Cell(intercept_ms=5, slope_ms=0.1, load=2.0, goal_ms=FAR_MS), "aimd", 1, requests=20_000)
@@ -142,6 +145,7 @@ def test_what_was_learned_in_the_warm_up_stays() -> None:
 # Figures that are known
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("load", [0.2, 0.9])
 @pytest.mark.parametrize("policy", ["cork", "fixed:0", "none"])
 def test_workers_are_busy_for_the_share_that_was_offered(policy: str, load: float) -> None:
@@ -163,6 +167,7 @@ def test_a_single_client_meets_nobody() -> None:
     assert seen.batch_rows == 1
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("policy", POLICIES)
 def test_clients_are_either_served_or_under_way(policy: str) -> None:
     """Little's law: as many as there are, is answers per second times the time from answer to answer."""
@@ -172,6 +177,7 @@ def test_clients_are_either_served_or_under_way(policy: str) -> None:
     assert seen.rows_per_s * (seen.mean_ms + 5.5) / 1000 == pytest.approx(24, rel=0.02)
 
 
+@pytest.mark.long_run
 def test_percentiles_are_those_of_the_noise() -> None:
     """With hardly any waiting, batch times are log-normal: median and 99th percentile are known."""
     cell = dataclasses.replace(ROW_BY_ROW, workers=16, load=0.05, noise_cv=0.3)
@@ -187,6 +193,7 @@ def test_percentiles_are_those_of_the_noise() -> None:
 # The goal
 
 
+@pytest.mark.long_run
 def test_too_much_is_shed() -> None:
     """Twice what full batches carry: they run all the time, and half of the requests is shed."""
     seen = measure(TWICE_TOO_MUCH, "cork", 1, batches=100)
@@ -197,7 +204,7 @@ def test_too_much_is_shed() -> None:
 
 
 def test_what_comes_within_the_goal_is_goodput() -> None:
-    """Nine tenths of what one worker carries, and 25 ms for those who wait 55 on average."""
+    """Nine tenths of one worker's capacity, a mean latency of 55 ms, and a goal of 25 ms."""
     cell = dataclasses.replace(ROW_BY_ROW, workers=1, load=0.9, goal_ms=25)
     relaxed = measure(dataclasses.replace(cell, goal_ms=FAR_MS), "none", 1, requests=2000)
     strict = measure(cell, "none", 1, requests=2000)

@@ -1,4 +1,4 @@
-"""Whole simulated runs: what holds whatever the policy, and what is known exactly."""
+"""Whole simulated runs: invariants of all policies, and runs that are known exactly."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def end_of(batch: SimulatedBatch) -> float:
 
 
 def check_batches(run: Run, scenario: Scenario) -> None:
-    """One batch per worker at a time, none above the cap, and in them exactly those who were answered."""
+    """One batch per worker at a time, none above the limit; together they carry the answered requests."""
     free_at = [0.0] * scenario.workers
     for batch in sorted(run.batches, key=lambda batch: (batch.started, batch.seconds)):
         assert batch.started >= free_at[batch.worker] - ROUNDING
@@ -88,7 +88,7 @@ def check_batches(run: Run, scenario: Scenario) -> None:
 
 
 def ends(run: Run) -> list[tuple[float, float]]:
-    """Arrival and finish of everybody who was answered, to the microsecond."""
+    """Arrival and finish of every answered request, to the microsecond."""
     return [(one.arrival, round(one.finish, 6)) for one in run.answered]
 
 
@@ -240,7 +240,7 @@ def test_a_pool_uses_the_connection_that_was_free_last(monkeypatch: pytest.Monke
 def greedy(
     times: Sequence[float], service: ServiceTime, *, workers: int, limit_rows: int
 ) -> list[tuple[float, int]]:
-    """Start and size of each batch if the next free worker takes what is there.
+    """Start and size of each batch if the next free worker takes all queued requests.
 
     The recursion of Kiefer and Wolfowitz 1955, with batches.
     """
@@ -434,7 +434,7 @@ def test_a_request_that_is_cut_off_twice_is_lost() -> None:
 def test_whatever_dies_everybody_is_accounted_for(
     times: list[float], policy: str, workers: int, deaths: list[tuple[int, float, float]]
 ) -> None:
-    """Answered, shed or lost; and no batch is told that was cut off."""
+    """Answered, shed or lost; a batch that was cut off is not recorded."""
     losses = tuple(Loss(worker % workers, at, at + away) for worker, at, away in deaths)
     scenario = Scenario(
         service=SERVICE,
@@ -564,7 +564,7 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
         simulate(scenario)
 
 
-# What a run costs
+# The cost of a run
 
 
 @pytest.mark.parametrize("policy", POLICIES)

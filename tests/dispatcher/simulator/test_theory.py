@@ -204,6 +204,7 @@ def test_what_no_formula_covers_is_refused(service: ServiceTime) -> None:
 # Against the simulator
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("cv", [0.0, 0.5])
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_one_at_a_time_takes_as_long_as_theory_says(load: float, cv: float) -> None:
@@ -216,6 +217,7 @@ def test_one_at_a_time_takes_as_long_as_theory_says(load: float, cv: float) -> N
     assert measured.error_s < 0.05 * expected
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("load", [0.1, 0.3, 0.6, 0.7, 0.8])
 def test_release_when_free_takes_as_long_as_inoue_says(load: float) -> None:
     """Never longer than the bound, and within 2 percent of it where rows make 0.6 of the load or more."""
@@ -229,6 +231,7 @@ def test_release_when_free_takes_as_long_as_inoue_says(load: float) -> None:
         assert measured.mean_s == pytest.approx(bound, rel=0.02)
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("slope_s", [0.0001, 0.001, 0.010])
@@ -246,6 +249,7 @@ def test_no_policy_is_better_than_the_bound(policy: str, slope_s: float, workers
     assert measured.mean_s >= bound - SURE * measured.error_s
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("workers", [4, 8])
 @pytest.mark.parametrize("load", [0.3, 0.5])
 def test_cork_comes_near_to_the_paced_ideal(load: float, workers: int) -> None:

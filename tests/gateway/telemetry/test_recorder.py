@@ -48,12 +48,12 @@ class Told:
             observer.batch_started(start, 3 * requests, [0.001] * requests)
         return start
 
-    def end(self, start: Start, *, after_s: float = 0.005, ending: BatchStatus = "worked") -> None:
+    def end(self, start: Start, *, after_s: float = 0.005, status: BatchStatus = "worked") -> None:
         """It comes back, and its requests are answered."""
         self.now += after_s
         rows = 3 * len(start.requests)
         for observer in (self.recorder, self.metrics):
-            observer.batch_ended(BatchFacts(start, rows, self.now - after_s, after_s, 0.002), ending)
+            observer.batch_ended(BatchFacts(start, rows, self.now - after_s, after_s, 0.002), status)
         for _ in start.requests:
             self.metrics.api(start.api).answered(200, 0.001 + after_s)
 
@@ -74,7 +74,7 @@ def told() -> Told:
 
 
 def test_a_batch_is_kept_as_it_ended(told: Told) -> None:
-    told.end(told.start(), ending="failed")
+    told.end(told.start(), status="failed")
 
     [batch] = told.recorder.batches_after(0)
     assert (batch.number, batch.api, batch.rows, batch.cost, batch.requests) == (1, "a", 6, 6.0, 2)

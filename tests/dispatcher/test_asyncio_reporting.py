@@ -1,0 +1,106 @@
+"""The asyncio shell: workers that are expected, samples, closing, and callers without a task."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.dispatcher.driver import starts
+from tests.dispatcher.shell import Workers, calls, dispatcher, fixed
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
+from uncork_dispatcher.batched import batched
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.errors import RequestShed
+from uncork_dispatcher.policies.base import Hold, View
+from uncork_dispatcher.policies.fixed import FixedPolicy
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_an_expected_worker_says_when_to_try_again() -> None:
+    shell = dispatcher(Workers(), workers=0)
+    shell.worker_expected("launch", delay_s=50.0)
+
+    with pytest.raises(RequestShed) as refused:
+        await shell.call("a", "x", client_timeout_s=1.0)
+
+    assert refused.value.retry_after_s >= 50.0
+
+
+async def test_samples_and_work_are_those_of_the_core() -> None:
+    shell = dispatcher(Workers())
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.01)
+    assert shell.work().workers == 1
+    await caller
+
+    assert shell.sample("a").arrived_rows == 1
+    with pytest.raises(KeyError):
+        shell.sample("other")
+
+
+async def test_a_closed_shell_releases_nothing() -> None:
+    workers = Workers()
+    shell = dispatcher(workers, fixed(250))
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.1)
+    shell.close()
+    await asyncio.sleep(1.0)
+    caller.cancel()
+
+    assert workers.jobs == []
+
+
+async def test_closing_a_runner_cancels_its_batches() -> None:
+    workers = Workers()
+    runner = TaskRunner(workers)
+    shell = AsyncDispatcher(runner, clock=asyncio.get_running_loop().time)
+    shell.set_api(ApiRules(name="a"))
+    shell.worker_ready(0)
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(0.01)
+    await runner.close()
+    caller.cancel()
+
+    assert workers.cancelled == [1]
+
+
+async def test_a_call_outside_of_any_task_has_no_client() -> None:
+    """A callback can step a coroutine by hand: then there is no task to recognise the client by."""
+
+    @batched()
+    async def shout(texts: list[str]) -> list[str]:
+        return [text.upper() for text in texts]
+
+    async def call() -> None:
+        results.append(await shout("x"))
+
+    results: list[str] = []
+    coroutine: Coroutine[Any, Any, None] = call()
+    future: list[asyncio.Future[Any]] = []
+    asyncio.get_running_loop().call_soon(lambda: future.append(coroutine.send(None)))
+    await asyncio.sleep(0)
+    await asyncio.wait(future)
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+    assert results == ["X"]
+
+
+def test_a_hold_until_now_is_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a faulty policy would make the driver poll for ever."""
+
+    def decide(policy: FixedPolicy, view: View) -> Hold:
+        return Hold(view.now, "window")
+
+    monkeypatch.setattr(FixedPolicy, "decide", decide)
+    core = Dispatcher()
+    core.set_api(fixed(250))
+    core.worker_ready(0, now=0.0)
+    core.submit(1, api="a", now=0.0)
+
+    [start] = starts(core.poll(0.0))
+    assert start.reason == "not_worth_waiting"
