@@ -23,8 +23,6 @@ _MAYBE_ONE = (400, 413, 422, 500)
 _MOST_FAILING = 4
 _TIMEOUT = b"x-request-timeout-ms"
 _TRACE = (b"traceparent", b"tracestate")
-# The gateway sets it in every answer.
-_DATE = b"date"
 # Other headers of an answer to a merged call do not apply to its requests.
 _RELAYED = frozenset(
     (
@@ -172,8 +170,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
         response = await self._call(slot, sent.target, content, self._time_left([sent]))
-        kept = tuple(header for header in response.headers if header[0] != _DATE)
-        return Relayed(response.status, kept, response.body)
+        return Relayed(*response)
 
     async def _call(
         self, slot: int, target: bytes, content: Content, headers: tuple[Header, ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
-from http import HTTPStatus
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any
 
 import httpx
@@ -14,7 +13,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from uncork_gateway.backends.http_server import CONNECT_S, describe, end_to_end, make_transport
+from uncork_gateway.backends.http_server import (
+    CONNECT_S,
+    describe,
+    end_to_end,
+    make_transport,
+    reply_headers,
+)
 from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
 from uncork_gateway.backends.merged_calls import Relayed
 from uncork_gateway.connection.listener_context import ListenerContext
@@ -27,8 +32,6 @@ log = logging.getLogger("uncork.gateway")
 _LENGTH = b"content-length"
 _BODY_HEADERS = (_LENGTH, b"transfer-encoding")
 _LAST_STATUS = 599
-# The gateway adds its own to every reply.
-_DATE = b"date"
 
 
 class PassThrough:
@@ -72,9 +75,7 @@ class PassThrough:
             answer = StreamingResponse(
                 reply.aiter_raw(), reply.status_code, background=BackgroundTask(reply.aclose)
             )
-            # Such a reply has no body, whatever length it declares.
-            without = _LENGTH if reply.status_code == HTTPStatus.NOT_MODIFIED else b""
-            answer.raw_headers = list(_headers(reply, without=without))
+            answer.raw_headers = [*reply_headers(reply), *_length(reply.headers.raw)]
         try:
             await answer(scope, receive, send)
         except httpx.TransportError as error:
@@ -96,7 +97,7 @@ class PassThrough:
             raise BadGateway(f"the server broke off: {describe(error)}") from error
         finally:
             await reply.aclose()
-        return Relayed(reply.status_code, _headers(reply, without=_LENGTH), content)
+        return Relayed(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -111,11 +112,10 @@ class PassThrough:
         url = self._servers.least_loaded()
         if url is None:
             raise Unavailable("no server is healthy", 1.0)
-        kept = [*end_to_end(headers), *[header for header in headers if header[0].lower() == _LENGTH]]
         request = httpx.Request(
             method,
             url,
-            headers=kept,
+            headers=[*end_to_end(headers), *_length(headers)],
             content=body,
             extensions={"target": target, "timeout": self._timeouts},
         )
@@ -154,10 +154,8 @@ async def _unless_disconnected(
         ClientDisconnect: the client has disconnected.
         GatewayError: the server gave no reply.
     """
-    answering, disconnecting = (
-        asyncio.create_task(sending),
-        asyncio.create_task(_disconnected(receive, whole)),
-    )
+    answering = asyncio.create_task(sending)
+    disconnecting = asyncio.create_task(_disconnected(receive, whole))
     try:
         await asyncio.wait((answering, disconnecting), return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
@@ -188,8 +186,5 @@ def check_status(status: int) -> None:
         )
 
 
-def _headers(reply: httpx.Response, *, without: bytes = b"") -> tuple[Header, ...]:
-    """Return the headers of a reply that are relayed to the client."""
-    length = tuple((name.lower(), value) for name, value in reply.headers.raw if name.lower() == _LENGTH)
-    kept = tuple(header for header in end_to_end(reply.headers.raw) if header[0] != _DATE)
-    return tuple(header for header in kept + length if header[0] != without)
+def _length(headers: Iterable[Header]) -> list[Header]:
+    return [(_LENGTH, value) for name, value in headers if name.lower() == _LENGTH]
