@@ -16,12 +16,12 @@ from uncork_dispatcher import ApiRules, Job
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
 from uncork_gateway.backends.merged_calls import MergedCalls, Sent
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.headers import path_of
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
@@ -123,10 +123,10 @@ class Proxy:
             timeout_s=settings.timeout_s,
             listener=self,
             health_path=settings.health_path,
+            idempotent=settings.idempotent,
         )
         self._calls = MergedCalls(
             self._servers,
-            idempotent=settings.idempotent,
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
         )
         front_end.run_batches(self._calls, names=PROXY, has_goal=settings.goal_s is not None)
@@ -198,11 +198,11 @@ class Proxy:
 
     @property
     def any_ready(self) -> bool:
-        return any(server.healthy for server in self._servers.stats())
+        return any(server.healthy for server in self._servers.all)
 
     @property
     def not_ready_reason(self) -> str:
-        faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.stats())
+        faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.all)
         return f"no server is healthy: {faults}"
 
     def shown(self) -> dict[str, Shown]:
@@ -213,11 +213,7 @@ class Proxy:
         """Return None: servers report no exceptions, and clients get their responses unchanged."""
 
     def slots(self) -> list[BackendSlot]:
-        """Return the calls that servers run or may run, and the servers that are not healthy."""
-        return [
-            BackendSlot(index, one.state, number=one.number, url=one.url, fault=one.fault)
-            for index, one in enumerate(self._servers.slots())
-        ]
+        return self._servers.slots()
 
     def worker_states(self) -> list[str]:
         return [slot.state for slot in self._servers.slots() if slot.state != "lost"]

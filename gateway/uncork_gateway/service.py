@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import Executed, WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -21,7 +23,6 @@ from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Shown
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
@@ -119,7 +120,7 @@ class Gateway:
 
     @property
     def any_ready(self) -> bool:
-        return self._pool.any_ready
+        return bool(self._pool.ready())
 
     @property
     def not_ready_reason(self) -> str:
@@ -138,13 +139,11 @@ class Gateway:
         """Return the connected workers, and those that have exited and are not ready again."""
         missing = self.events.failures.missing()
         slots = []
-        for one in self._pool.workers():
-            died, fault = missing.pop(one.index, ""), ""
-            if one.standby:
-                fault = "gets ready to take over"
-            elif one.state == "starting":
-                fault = died or "is being set up"
-            slots.append(BackendSlot(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
+        for slot in self._pool.slots():
+            died = missing.pop(slot.index, "")
+            if slot.state == "starting" and not slot.fault:
+                slot = replace(slot, fault=died or "is being set up")
+            slots.append(slot)
         slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(slots, key=lambda slot: slot.index)
 

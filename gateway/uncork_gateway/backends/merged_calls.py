@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, TaskRunner, WorkerLost
-from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Span
@@ -77,7 +76,6 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     Args:
         servers: the model servers.
-        idempotent: whether a request may be sent twice.
         trace: starts a span for a batch and returns its ``traceparent`` and ``tracestate``.
         clock: monotonic seconds.
     """
@@ -86,13 +84,11 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self,
         servers: HttpServers,
         *,
-        idempotent: bool = True,
         trace: Callable[[Job[Sent]], tuple[str, str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(self._execute)
         self._servers = servers
-        self._idempotent = idempotent
         self._trace = trace
         self._clock = clock
         self._complaint = ""
@@ -130,7 +126,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         if isinstance(answers, list):
             worked = all(isinstance(answer, Part) for answer in answers)
             return BatchResult(answers, "worked" if worked else "failed")
-        if self._idempotent:
+        if self._servers.idempotent:
             return BatchResult(await bisect(len(batch), answers, ask), "failed")
         return BatchResult([answers] * len(batch), "failed")
 
@@ -138,7 +134,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         """Return each request's result; one answer for all if a single request may have caused it."""
         wire, requests = group[0].wire, [sent.request for sent in group]
         headers = (*group[0].headers, *self._time_left(group))
-        response = await self._call(slot, group[0].target, wire.merge(requests), headers)
+        response = await self._servers.call(slot, group[0].target, wire.merge(requests), headers)
         if response.status != 200:
             kept = tuple(header for header in response.headers if header[0] in _RELAYED)
             relayed = Relayed(response.status, kept, response.body)
@@ -153,7 +149,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
         """Send each request alone and unchanged, because the reply to the merged call could not be split."""
         nonsense = Relayed(502, ((b"content-type", b"application/json"),), error_body(fault))
-        if not self._idempotent:
+        if not self._servers.idempotent:
             return [nonsense] * len(group)
         answers: list[CallResult] = []
         for sent in group:
@@ -169,13 +165,8 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     async def _relay(self, slot: int, sent: Sent, original: Content) -> Relayed:
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
-        response = await self._call(slot, sent.target, content, self._time_left([sent]))
+        response = await self._servers.call(slot, sent.target, content, self._time_left([sent]))
         return Relayed(*response)
-
-    async def _call(
-        self, slot: int, target: bytes, content: Content, headers: tuple[Header, ...]
-    ) -> ServerResponse:
-        return await self._servers.call(slot, target, content, headers, idempotent=self._idempotent)
 
     def _time_left(self, group: Sequence[Sent]) -> tuple[Header, ...]:
         """Return the header with the longest time that a client still waits, if it is known."""

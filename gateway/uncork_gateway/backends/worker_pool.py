@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import (
     Done,
     OnPiece,
@@ -19,22 +19,6 @@ from uncork_gateway.backends.worker_connection import (
 )
 from uncork_workers.wire.messages import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerFacts:
-    """A connected worker that has identified itself.
-
-    Attributes:
-        worker: its number in the dispatcher.
-        standby: whether it waits to take over from another.
-    """
-
-    worker: int
-    index: int
-    pid: int
-    state: WorkerState
-    standby: bool
 
 
 class WorkerPool:
@@ -101,8 +85,7 @@ class WorkerPool:
         return None if connection is None else connection.hello
 
     def _running(self, batch: int) -> WorkerConnection | None:
-        running = (one for one in (*self._connections.values(), *self._retiring) if one.runs(batch))
-        return next(running, None)
+        return next((one for one in self._all() if one.runs(batch)), None)
 
     def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
         """Return the services of standby processes.
@@ -164,20 +147,19 @@ class WorkerPool:
         connection = self._connections.get(worker)
         return -1 if connection is None or connection.index is None else connection.index
 
-    def workers(self) -> list[WorkerFacts]:
-        """Return every identified worker, ordered by index."""
-        facts = [
-            WorkerFacts(
-                worker=one.number,
-                index=one.hello.index,
+    def slots(self) -> list[BackendSlot]:
+        """Return every worker that has identified itself."""
+        return [
+            BackendSlot(
+                one.hello.index,
+                one.state,
+                number=one.number,
                 pid=one.hello.pid,
-                state=one.state,
-                standby=one.standby,
+                fault="gets ready to take over" if one.standby else "",
             )
             for one in self._all()
             if one.hello is not None
         ]
-        return sorted(facts, key=lambda one: (one.index, one.standby))
 
     def states(self) -> list[WorkerState]:
         """Return the state of every connected worker."""
@@ -187,11 +169,6 @@ class WorkerPool:
         """Return the indexes of the workers that accept batches."""
         ready = (one.index for one in self._connections.values() if one.is_ready)
         return {index for index in ready if index is not None}
-
-    @property
-    def any_ready(self) -> bool:
-        """Whether at least one worker accepts batches."""
-        return any(connection.is_ready for connection in self._connections.values())
 
     def ping_idle(self) -> None:
         """Ping the idle workers, and drop those that did not answer the last ping."""
@@ -206,7 +183,7 @@ class WorkerPool:
         self.ping_idle()
 
     def _all(self) -> list[WorkerConnection]:
-        return [*self._connections.values(), *self._standbys.values(), *self._retiring]
+        return [*self._connections.values(), *self._retiring, *self._standbys.values()]
 
     async def close(self) -> None:
         """Close all connections; the workers then exit."""

@@ -109,18 +109,18 @@ class PassThrough:
     ) -> httpx.Response:
         if self._listener.closing:
             raise Unavailable("the server is shutting down", 1.0)
-        url = self._servers.least_loaded()
-        if url is None:
+        server = self._servers.least_loaded()
+        if server is None:
             raise Unavailable("no server is healthy", 1.0)
         request = httpx.Request(
             method,
-            url,
+            server.url,
             headers=[*end_to_end(headers), *_length(headers)],
             content=body,
             extensions={"target": target, "timeout": self._timeouts},
         )
         try:
-            reply = await self._transport(url).handle_async_request(request)
+            reply = await self._transport(server.url).handle_async_request(request)
         except httpx.TimeoutException as error:
             raise TimedOut(f"the server does not answer: {describe(error)}") from error
         except httpx.TransportError as error:

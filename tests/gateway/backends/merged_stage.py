@@ -61,11 +61,13 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(script: Script = shout, **options: Any) -> AsyncIterator[Stage]:
+async def stage(script: Script = shout, *, idempotent: bool = True, **options: Any) -> AsyncIterator[Stage]:
     """One server with one slot."""
     slots = Slots()
     async with fake_server(script) as server:
-        servers = HttpServers([server.url], concurrency=1, timeout_s=60, listener=slots)
+        servers = HttpServers(
+            [server.url], concurrency=1, timeout_s=60, listener=slots, idempotent=idempotent
+        )
         merged = MergedCalls(servers, **{"clock": lambda: NOW} | options)
         servers.start()
         await slots.number(1)

@@ -52,13 +52,11 @@ class Stage:
         self.servers = servers
         self.slots = slots
 
-    async def call(
-        self, slot: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
-    ) -> ServerResponse:
+    async def call(self, slot: int, body: bytes = b"", target: bytes = b"/") -> ServerResponse:
         """A batch of one call on a slot, which is lost with it if it breaks."""
         self.servers.take(slot)
         try:
-            return await self.servers.call(slot, target, Content(body), idempotent=idempotent)
+            return await self.servers.call(slot, target, Content(body))
         except BaseException:
             self.servers.drop(slot)
             self.slots.out.remove(slot)

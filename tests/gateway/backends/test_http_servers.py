@@ -29,7 +29,7 @@ async def test_healthy_servers_give_slots() -> None:
         stage(one.url, two.url, concurrency=3) as on,
     ):
         await on.slots.number(6)
-        assert [(each.url, each.healthy, each.running) for each in on.servers.stats()] == [
+        assert [(str(each.url), each.healthy, each.running) for each in on.servers.all] == [
             (one.url, True, 0),
             (two.url, True, 0),
         ]
@@ -84,7 +84,7 @@ async def test_each_place_has_a_connection_of_its_own() -> None:
             server.called.clear()
             await server.called.wait()
         assert sorted(call.connection for call in server.calls) == [1, 2]
-        assert [one.running for one in on.servers.stats()] == [2]
+        assert [one.running for one in on.servers.all] == [2]
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -112,7 +112,7 @@ async def test_a_server_that_is_gone_is_a_worker_lost() -> None:
         with pytest.raises(WorkerLost, match="ConnectError"):
             await on.call(first[0])
         assert on.slots.out == []
-        assert "ConnectError" in on.servers.stats()[0].fault
+        assert "ConnectError" in on.servers.all[0].fault
 
         await server.start()
         assert not set(first) & set(await on.slots.number(3))
@@ -123,7 +123,7 @@ async def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogC
     await server.start()
     await server.stop()
     async with stage(server.url) as on:
-        while not on.servers.stats()[0].fault.startswith("ConnectionRefusedError"):
+        while not on.servers.all[0].fault.startswith("ConnectionRefusedError"):
             await turns(1)
         assert on.slots.out == []
         await server.start()

@@ -47,7 +47,7 @@ async def test_a_check_that_gets_no_answer_finds_a_server_ill() -> None:
 
     async with stage("http://a", health_path="/", transport=lambda *_: httpx.MockTransport(never)) as on:
         await asyncio.sleep(5.001)
-        (server,) = on.servers.stats()
+        (server,) = on.servers.all
         assert (server.healthy, server.fault) == (False, "TimeoutError")
 
 
@@ -156,14 +156,14 @@ async def test_a_connection_that_was_closed_while_idle_costs_nothing(
         return httpx.Response(200)
 
     servers = VirtualServers(script)
-    async with servers.stage("a", health_interval_s=1000) as on:
+    async with servers.stage("a", health_interval_s=1000, idempotent=idempotent) as on:
         [slot] = await on.slots.number(1)
         if idempotent:
             assert (await on.call(slot)).status == 200
             assert on.slots.out == [slot]
         else:
             with pytest.raises(WorkerLost):
-                await on.call(slot, idempotent=False)
+                await on.call(slot)
         assert len(servers.calls) == 1 + idempotent
 
 
@@ -188,7 +188,7 @@ async def test_retry_after_means_nothing_elsewhere(status: int) -> None:
     async with VirtualServers(script).stage("a") as on:
         await on.call((await on.slots.number(1))[0])
         await turns()
-        assert [server.healthy for server in on.servers.stats()] == [True]
+        assert [server.healthy for server in on.servers.all] == [True]
 
 
 async def test_a_silent_server_is_given_up_but_is_not_ill() -> None:

@@ -30,7 +30,7 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
         worker.send(Ready())
         assert await on.news() == ("stands by", 7)
 
-        assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
+        assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
         assert on.pool.standbys([7]) == [service(name="New")]
         assert on.listener.files == ["a.py"]
         worker.close()
@@ -130,7 +130,7 @@ async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
         on.pool.take_over([2])
         new.close()
         assert await on.news() == ("lost", number)
-        assert (on.pool.states(), on.pool.any_ready) == (["busy"], False)
+        assert (on.pool.states(), on.pool.ready()) == (["busy"], set())
         old.answer(BATCH, [b"", b""])
 
         assert await on.news() == ("retired", 1)

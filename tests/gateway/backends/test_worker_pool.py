@@ -18,17 +18,17 @@ async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> 
     """Hello, ready, lost, in that order; the state follows."""
     async with stage(tmp_path) as on:
         worker = await on.connect()
-        assert (on.pool.states(), on.pool.any_ready) == ([], False)
+        assert (on.pool.states(), on.pool.ready()) == ([], set())
         described = service(name="Mine")
         worker.send(Hello(index=3, pid=1, service=described))
         assert await on.news() == ("described", described)
-        assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
+        assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
         worker.send(Ready())
         assert await on.news() == ("ready", 1)
-        assert (on.pool.states(), on.pool.any_ready) == (["idle"], True)
+        assert (on.pool.states(), on.pool.ready()) == (["idle"], {3})
         worker.close()
         assert await on.news() == ("lost", 1)
-        assert (on.pool.states(), on.pool.any_ready) == ([], False)
+        assert (on.pool.states(), on.pool.ready()) == ([], set())
 
 
 async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Pa
         for _ in range(2):
             executing = on.execute(number)
             assert await worker.batch() == (BATCH, b"abc")
-            assert (on.pool.states(), on.pool.any_ready) == (["busy"], True)
+            assert (on.pool.states(), on.pool.ready()) == (["busy"], {0})
             worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
 
             reply, bodies = await executing
