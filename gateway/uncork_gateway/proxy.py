@@ -116,7 +116,6 @@ class Proxy:
     def __init__(self, urls: Sequence[str], settings: ProxySettings) -> None:
         settings.rules("model")
         self._settings = settings
-        self.front_end = front_end = FrontEnd(settings, self, resolve=self._resolve)
         self._servers = HttpServers(
             urls,
             concurrency=settings.concurrency,
@@ -129,7 +128,14 @@ class Proxy:
             self._servers,
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
         )
-        front_end.run_batches(self._calls, names=PROXY, has_goal=settings.goal_s is not None)
+        self.front_end = front_end = FrontEnd(
+            settings,
+            self,
+            self._calls,
+            names=PROXY,
+            has_goal=settings.goal_s is not None,
+            resolve=self._resolve,
+        )
         self._pass_through = PassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._models = KnownModels(
             settings.rules,
@@ -158,12 +164,10 @@ class Proxy:
     # What the servers report
 
     def worker_ready(self, worker: int) -> None:
-        """Add a slot."""
         self.front_end.ready.set()
         self.front_end.dispatcher.worker_ready(worker)
 
     def worker_lost(self, worker: int) -> None:
-        """Remove a slot."""
         self.front_end.dispatcher.worker_lost(worker)
 
     # Routes
@@ -210,7 +214,7 @@ class Proxy:
         return dict.fromkeys(self._models.names(), Shown())
 
     def failure(self, api: str) -> None:
-        """Return None: servers report no exceptions, and clients get their responses unchanged."""
+        """Return None: servers report no exceptions."""
 
     def slots(self) -> list[BackendSlot]:
         return self._servers.slots()
