@@ -21,17 +21,10 @@ class Receiver(Protocol):
 
     state: State
 
-    def message_begins(self) -> None:
-        """Begin a request."""
-
-    def head_complete(self) -> None:
-        """Open a request: the parser has its method, target and headers."""
-
-    def body_received(self, piece: bytes) -> None:
-        """Accept a piece of the body."""
-
-    def message_complete(self) -> None:
-        """Accept the end of the body."""
+    def message_begins(self) -> None: ...
+    def head_complete(self) -> None: ...
+    def body_received(self, piece: bytes) -> None: ...
+    def message_complete(self) -> None: ...
 
 
 class RequestParser:
@@ -56,7 +49,6 @@ class RequestParser:
 
     @property
     def http_version(self) -> str:
-        """The version, such as ``1.1``."""
         return self._parser.get_http_version()
 
     @property
@@ -102,13 +94,11 @@ class RequestParser:
     # Called by httptools
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         self._receiver.message_begins()
         self.target = b""
         self.headers = []
 
     def on_url(self, piece: bytes) -> None:
-        """Collect the target."""
         self.target += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -120,19 +110,16 @@ class RequestParser:
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Check the head."""
         self.method = self._parser.get_method()
         self._limits.check_head(self.method, self.target, self.headers)
         if not self._parser.should_upgrade():
             self._receiver.head_complete()
 
     def on_body(self, piece: bytes) -> None:
-        """Pass a piece of the body on."""
         self._limits.progressed()
         self._receiver.body_received(piece)
 
     def on_message_complete(self) -> None:
-        """Pass the end of the body on."""
         if not self._parser.should_upgrade():
             self._receiver.message_complete()
 

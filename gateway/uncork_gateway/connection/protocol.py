@@ -18,18 +18,18 @@ import itertools
 from collections.abc import Coroutine
 from typing import Any
 
-from starlette.types import ASGIApp
+from starlette.types import Scope
 from uvicorn import Config
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
-from uncork_gateway.connection.asgi_request import AsgiRequest, make_scope
+from uncork_gateway.connection.asgi_request import AsgiRequest, connection_scope, request_scope
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.parser import RequestParser, StopParsing
 from uncork_gateway.connection.refusal import Refusal
 from uncork_gateway.connection.reply_queue import ReplyQueue
-from uncork_gateway.connection.route_table import Known, RouteTable
+from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.connection.state import (
     BODY,
     CLIENT_ENDS,
@@ -60,7 +60,6 @@ class HttpProtocol(asyncio.Protocol):
     """One connection.
 
     Attributes:
-        number: identifies the connection; never used twice.
         flow: whether either side has stopped reading.
         begun: number of requests that have begun to arrive, except those that are not parsed.
         answered: number of replies sent.
@@ -72,8 +71,7 @@ class HttpProtocol(asyncio.Protocol):
     _parser: RequestParser
     _replies: ReplyQueue
     _timeouts: Timeouts
-    _scope: dict[str, Any]
-    """The part of an ASGI scope that all requests have in common."""
+    _scope: Scope
 
     def __init__(
         self,
@@ -85,8 +83,6 @@ class HttpProtocol(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        if not config.loaded:
-            config.load()
         self.number = next(_numbers)
         self.pool = listener.pool
         self.access_log = listener.access_log
@@ -95,9 +91,8 @@ class HttpProtocol(asyncio.Protocol):
         self.begun = self.answered = self.body_bytes = 0
         self._routes = routes
         self._listener = listener
-        self._app: ASGIApp = config.loaded_app
+        self._config = config
         self._app_state = app_state
-        self._keep_alive_s = config.timeout_keep_alive
         self._server_state = server_state
         self._loop = _loop or asyncio.get_running_loop()
         self._incoming: Request | None = None
@@ -115,14 +110,9 @@ class HttpProtocol(asyncio.Protocol):
         self._parser = RequestParser(self)
         self._replies = ReplyQueue(transport, self.flow)
         self._is_tls = is_ssl(transport)
-        self._scope = {
-            "server": get_local_addr(transport),
-            "client": get_remote_addr(transport),
-            "scheme": "https" if self._is_tls else "http",
-            "state": self._app_state,
-        }
+        self._scope = connection_scope(transport, self._app_state)
         limits = self._listener.limits
-        self._timeouts = Timeouts(self, limits, keep_alive_s=self._keep_alive_s, loop=self._loop)
+        self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
         connections: set[Any] = self._server_state.connections
         connections.add(self)
         if len(connections) > limits.max_connections:
@@ -180,53 +170,40 @@ class HttpProtocol(asyncio.Protocol):
             self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
         else:
             self._parsed = None
-            scope = make_scope(self._scope, parser)
-            self._incoming = AsgiRequest(self, self._app, scope, keep_alive=parser.keep_alive)
+            scope = request_scope(self._scope, parser)
+            self._incoming = AsgiRequest(self, self._config.loaded_app, scope, keep_alive=parser.keep_alive)
         self.state = HEAD_COMPLETE[self.state]
         self._replies.add(self._incoming)
 
     def body_received(self, piece: bytes) -> None:
-        """Pass a piece of the body on."""
         self.body_bytes += len(piece)
         if self.state is BODY and self._incoming is not None:
             self._incoming.body_received(piece)
 
     def message_complete(self) -> None:
-        """Pass the end of the body on."""
         if self.state is BODY and self._incoming is not None:
             self.state = MESSAGE_COMPLETE[self.state]
-            self._learn(self._incoming)
+            if self._parsed is not None and self._incoming.keep_alive:
+                self._routes.learn(self._chunk, *self._parsed, self._parser.content_length)
             self._incoming.body_complete()
-
-    def _learn(self, request: Request) -> None:
-        """Remember a head on the fast path if the input was exactly this request."""
-        if self._parsed is not None and request.keep_alive:
-            end = self._chunk.find(b"\r\n\r\n") + 4
-            length = self._parser.content_length
-            if length and len(self._chunk) == end + length:
-                self._routes.learn(self._chunk[:end], Known(*self._parsed, length))
 
     # Replies
 
     @property
     def http_version(self) -> str:
-        """The version of the request that was parsed last."""
         return self._parser.http_version
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        """Answer a request that has started. ``head`` is header lines, each with its line end."""
         if not self.transport.is_closing():
             head = self._reply_head(request, status, head)
             self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         self.end_reply(request)
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
-        """Send status and header lines of a reply whose body the request writes to the transport."""
         self._reply_begun = True
         self.transport.write(self._reply_head(request, status, head) + b"\r\n")
 
     def end_reply(self, request: QueuedRequest) -> None:
-        """Finish a reply that was begun; its body is complete."""
         self._replies.current = None
         self._reply_begun = False
         self.answered += 1
@@ -235,7 +212,6 @@ class HttpProtocol(asyncio.Protocol):
         self._replies.advance()
 
     def send_continue(self) -> None:
-        """Ask a client that sent ``Expect: 100-continue`` for the body."""
         if self.http_version != "1.0":  # which knows no interim replies
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -257,7 +233,6 @@ class HttpProtocol(asyncio.Protocol):
         self._replies.advance()
 
     def pause_writing(self) -> None:
-        """Start no more requests: the client does not read its replies."""
         self.flow.pause_writing()
 
     # The end of the connection
@@ -295,7 +270,6 @@ class HttpProtocol(asyncio.Protocol):
         self.transport.close()
 
     def hang_up(self) -> None:
-        """Close after the bytes written so far, and give the client time to read them."""
         before = self.state
         self.state = HANG_UP[self.state]
         self._replies.disconnect()
@@ -325,5 +299,5 @@ class HttpProtocol(asyncio.Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has no reply."""
+        """Whether any request has no reply."""
         return self._replies.newest is not None

@@ -34,7 +34,6 @@ class ReplyQueue:
 
     @property
     def newest(self) -> QueuedRequest | None:
-        """The last request, if any."""
         return self._queued[-1] if self._queued else self.current
 
     @property
