@@ -6,10 +6,11 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from uncork_dispatcher import DispatchError, RequestResult
-from uncork_gateway.connection.decompression import Inflation
+from uncork_gateway.connection.decompression import inflate
 from uncork_gateway.errors import (
     CLIENT_GONE,
     BodyTooLarge,
@@ -202,13 +203,24 @@ class BufferedRequest(ABC, Generic[RouteT]):
     # The body
 
     def _inflate(self, body: bytes) -> None:
-        inflation = Inflation(body, self._head.encoding, max_bytes=self._route.max_body_bytes)
-        if inflation.inflate(_INFLATED_AT_ONCE_BYTES):
-            self._dispatch(inflation.result())
+        steps = inflate(
+            body,
+            self._head.encoding,
+            max_bytes=self._route.max_body_bytes,
+            step_bytes=_INFLATED_AT_ONCE_BYTES,
+        )
+        inflated, left_bytes = [], _INFLATED_AT_ONCE_BYTES
+        for step in steps:
+            inflated.append(step)
+            left_bytes -= len(step)
+            if left_bytes <= 0:
+                break
+        else:
+            self._dispatch(b"".join(inflated))
             return
         self._pieces = [body]
         self._connection.pool.used_bytes += len(body)
-        inflating = asyncio.get_running_loop().run_in_executor(_inflaters, inflation.result)
+        inflating = asyncio.get_running_loop().run_in_executor(_inflaters, b"".join, chain(inflated, steps))
         inflating.add_done_callback(self._inflated)
 
     def _inflated(self, inflating: asyncio.Future[bytes]) -> None:
