@@ -6,7 +6,7 @@ from typing import Protocol
 
 import httptools
 
-from uncork_gateway.connection.client_limits import InputLimits
+from uncork_gateway.connection.client_limits import check_head, check_header, check_size
 from uncork_gateway.connection.state import HEAD, State
 from uncork_gateway.errors import BadRequest, GatewayError, unexpected
 from uncork_gateway.headers import Header, header_lines
@@ -40,7 +40,8 @@ class RequestParser:
         self.method = self.target = b""
         self.headers: list[Header] = []
         self._receiver = receiver
-        self._limits = InputLimits()
+        self._unused_bytes = 0
+        """Input since the last head or piece of a body. Chunk extensions and trailers can be endless."""
         self._parser = _make_parser(self)
 
     def close(self) -> None:
@@ -67,7 +68,7 @@ class RequestParser:
         Raises:
             GatewayError: the input cannot be read, or the receiver rejects it.
         """
-        self._limits.received(len(data))
+        self._unused_bytes += len(data)
         try:
             while data:
                 try:
@@ -83,7 +84,7 @@ class RequestParser:
             raise (cause if isinstance(cause, GatewayError) else unexpected(cause or error)) from None
         except httptools.HttpParserError as error:
             raise BadRequest(f"this is not HTTP/1.1: {error}") from None
-        self._limits.check_progress(self.target)
+        check_size(self._unused_bytes, self.target)
 
     def _head_without_offer(self) -> bytes:
         """Return the head that was parsed; the parser takes all that follows for the other protocol."""
@@ -106,17 +107,18 @@ class RequestParser:
         if self._receiver.state is not HEAD:
             return  # A trailer must not pass for a header.
         value = value.rstrip(b" \t")
-        self._limits.check_header(name, value, before=len(self.headers), target=self.target)
+        check_header(name, value, before=len(self.headers), target=self.target)
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self.method = self._parser.get_method()
-        self._limits.check_head(self.method, self.target, self.headers)
+        self._unused_bytes = 0
+        check_head(self.method, self.target, self.headers)
         if not self._parser.should_upgrade():
             self._receiver.head_complete()
 
     def on_body(self, piece: bytes) -> None:
-        self._limits.progressed()
+        self._unused_bytes = 0
         self._receiver.body_received(piece)
 
     def on_message_complete(self) -> None:
