@@ -148,11 +148,9 @@ class Proxy:
         )
 
     def start(self) -> None:
-        """Start the health checks of the servers."""
         self._servers.start()
 
     async def close(self) -> None:
-        """Close all connections to servers."""
         await self._calls.close()
         await self._servers.close()
         await self._pass_through.close()
@@ -210,7 +208,6 @@ class Proxy:
         return f"no server is healthy: {faults}"
 
     def shown(self) -> dict[str, Shown]:
-        """Return the models that the servers know."""
         return dict.fromkeys(self._models.names(), Shown())
 
     def failure(self, api: str) -> None:

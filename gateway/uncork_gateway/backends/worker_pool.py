@@ -24,7 +24,7 @@ from uncork_workers.wire.schema import ServiceDescription
 class WorkerPool:
     """Accepts connections of workers and runs batches on them, one at a time each.
 
-    An idle worker that hangs is dropped after one to two times ``ping_interval_s``.
+    Make it inside a running event loop. An idle worker that hangs is dropped after one to two times ``ping_interval_s``.
     """
 
     def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:
@@ -36,7 +36,7 @@ class WorkerPool:
         self._standbys: dict[int, WorkerConnection] = {}
         self._retiring: set[WorkerConnection] = set()
         self._servers: list[asyncio.Server] = []
-        self._next_ping: asyncio.TimerHandle | None = None
+        self._ping_later()
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket, which should be in a private folder.
@@ -162,7 +162,6 @@ class WorkerPool:
         ]
 
     def states(self) -> list[WorkerState]:
-        """Return the state of every connected worker."""
         return [connection.state for connection in self._all()]
 
     def ready(self) -> set[int]:
@@ -187,16 +186,13 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Close all connections; the workers then exit."""
-        if self._next_ping is not None:
-            self._next_ping.cancel()
+        self._next_ping.cancel()
         for server in self._servers:
             server.close()
         for connection in self._all():
             connection.close()
 
     def _connection(self, *, standby: bool = False) -> WorkerConnection:
-        if self._next_ping is None:
-            self._ping_later()
         number = next(self._numbers)
         connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
         (self._standbys if standby else self._connections)[number] = connection

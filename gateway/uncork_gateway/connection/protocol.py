@@ -216,7 +216,7 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:
-        if self._listener.closing and not self._replies.has_queued:
+        if self._listener.closing and not self._replies.queued:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
         return b"%b%b" % (start, head) if request.keep_alive else b"%b%bconnection: close\r\n" % (start, head)

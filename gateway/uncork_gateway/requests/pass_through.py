@@ -100,7 +100,6 @@ class PassThrough:
         return Relayed(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
-        """Close all connections."""
         for transport in self._transports.values():
             await transport.aclose()
 
@@ -168,7 +167,6 @@ async def _unless_disconnected(
 
 
 async def _disconnected(receive: Receive, whole: asyncio.Event) -> None:
-    """Wait until the client disconnects."""
     await whole.wait()
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -87,7 +87,6 @@ class ProxyRoute:
     fair_by: bytes | None = None
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
-        """Sort the headers by use."""
         whole = tuple((name.lower(), value) for name, value in headers)
         common = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self.fair_by)
         is_opaque = False
@@ -217,7 +216,6 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
         super()._reply(status, head, body, is_refusal=is_refusal)
 
     async def _relay(self, body: bytes) -> None:
-        """Relay the request and its reply unchanged."""
         try:
             headers = self._sorted.whole
             if self._span is not None:

@@ -60,7 +60,6 @@ class BufferedRequest(ABC, Generic[RouteT]):
     _is_answered = False
     _started = False
     _is_whole = False
-    _rejection: GatewayError | None = None
     _answer: RequestResult[Any] | None = None
     """The dispatcher's answer, if the request was executed."""
     _rows = 0
@@ -75,8 +74,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
         self.keep_alive = keep_alive
         self._pieces: list[bytes] = []
         self._size = 0
-        if head.rejection is not None:
-            self._rejection = head.rejection
+        self._rejection = head.rejection
         if connection.traces is not None:
             self._span = connection.traces.begin_request(head.target, head.trace)
 
@@ -110,7 +108,6 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self._connection.send_continue()
 
     def body_received(self, piece: bytes) -> None:
-        """Keep a piece of the body, unless the request is rejected."""
         self._size += len(piece)
         if self._size > self._route.max_body_bytes:
             self.reject(too_large(self._route.max_body_bytes))
@@ -133,13 +130,11 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self.failed(self._rejection)
 
     def body_complete(self) -> None:
-        """Execute the request if it has started."""
         self._is_whole = True
         if self._started and self._rejection is None:
             self.execute(self._take_body())
 
     def execute(self, body: bytes) -> None:
-        """Execute the request, given its whole body."""
         try:
             if self._rejection is not None:
                 self.failed(self._rejection)
@@ -151,7 +146,6 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self.failed(error)
 
     def disconnect(self) -> None:
-        """Cancel the request."""
         if not self._is_answered:
             self._is_answered = True
             self._drop_body()
