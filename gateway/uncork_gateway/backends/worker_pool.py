@@ -24,7 +24,8 @@ from uncork_workers.wire.schema import ServiceDescription
 class WorkerPool:
     """Accepts connections of workers and runs batches on them, one at a time each.
 
-    Make it inside a running event loop. An idle worker that hangs is dropped after one to two times ``ping_interval_s``.
+    Make it inside a running event loop. An idle worker that hangs is dropped after one to two times
+    ``ping_interval_s``.
     """
 
     def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:

@@ -1,4 +1,4 @@
-"""Which servers get calls, how many, and what becomes of slots; on virtual time."""
+"""Which servers get calls, how many, and what happens to slots; on virtual time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def ok(host: str, path: str) -> httpx.Response:
-    """Who answers."""
+    """Answer with the host."""
     return httpx.Response(200, content=host.encode())
 
 
 def least_loaded(on: Stage) -> str | None:
-    """The address of the least loaded server."""
+    """Return the address of the least loaded server."""
     server = on.servers.least_loaded()
     return None if server is None else str(server.url)
 
 
 async def test_the_least_loaded_server_gets_the_call() -> None:
-    """Of equally loaded ones the one that was used longest ago."""
+    """Of equally loaded servers, the least recently used one."""
 
     async def slow(host: str, path: str) -> httpx.Response:
         await asyncio.sleep(float(path[1:]))
@@ -49,7 +49,7 @@ async def test_the_least_loaded_server_gets_the_call() -> None:
 
 
 async def test_requests_without_a_slot_get_the_least_loaded_server() -> None:
-    """Even when all have as many calls as they may; none if none is healthy."""
+    """Even when all servers are full; none if none is healthy."""
     servers = VirtualServers(ok)
     async with servers.stage("a", "b", health_interval_s=1) as on:
         assert least_loaded(on) is None
@@ -67,7 +67,7 @@ async def test_requests_without_a_slot_get_the_least_loaded_server() -> None:
 
 
 async def test_a_call_under_way_outlives_the_illness_of_its_server() -> None:
-    """Its slot is taken back when it ends; a healthy server is not kept from work by it."""
+    """Its slot is taken back when it ends; healthy servers keep their slots."""
     ends = asyncio.Event()
 
     async def held(host: str, path: str) -> httpx.Response:
@@ -94,7 +94,7 @@ async def test_a_call_under_way_outlives_the_illness_of_its_server() -> None:
 
 
 async def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() -> None:
-    """To another, if one is free; with none it is lost."""
+    """To another server with room; without one, the batch is lost."""
     resting: set[str] = set()
 
     async def script(host: str, path: str) -> httpx.Response:
@@ -139,7 +139,7 @@ def _step() -> st.SearchStrategy[tuple[str, int]]:
 @settings(max_examples=60)
 @given(steps=st.lists(_step(), max_size=40), concurrency=st.integers(1, 3))
 async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concurrency: int) -> None:
-    """Whatever happens in whatever order; and no server ever runs more than it may."""
+    """After any sequence of events; no server ever exceeds its concurrency."""
     servers = VirtualServers(ok)
     async with servers.stage("a", "b", concurrency=concurrency, health_interval_s=0.5) as on:
         busy: list[int] = []

@@ -1,4 +1,4 @@
-"""One bad request among many: who it is, and what the others get."""
+"""One bad request among many: it is found, and the others are answered."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> Non
     st.integers(1, 100).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1))))
 )
 async def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> None:
-    """Up to four culprits are all found; of more, nobody is given an answer that is not theirs."""
+    """Up to four bad requests are all found; with more, no request gets an answer to others."""
     count, culprits = case
     told: dict[int, bytes] = dict.fromkeys(range(count), b"%d" % count)
     calls = Counter[int]()

@@ -33,7 +33,7 @@ PACKERS: dict[bytes, list[Callable[[bytes], bytes]]] = {
     b"x-gzip": [gzip.compress],
     b"deflate": [zlib.compress, raw_deflate],
 }
-# The names of tests are made of it, and must not change with the time of day.
+# The names of tests contain it, and must not change with the time of day.
 ABC = gzip.compress(b"abc", mtime=0)
 EACH = [(encoding, pack) for encoding, packs in PACKERS.items() for pack in packs]
 
@@ -117,7 +117,7 @@ def test_a_bomb_takes_no_more_memory_than_allowed() -> None:
     assert peak_bytes < 5_000_000
 
 
-# On the way of a request
+# In requests
 
 
 def encoded(encoding: bytes) -> list[tuple[bytes, bytes]]:

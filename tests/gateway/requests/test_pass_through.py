@@ -212,7 +212,7 @@ async def test_a_client_who_leaves_while_it_sends_has_the_call_closed() -> None:
         await server.left.wait()
 
 
-# How it can fail
+# Failures
 
 
 async def test_without_a_healthy_server_it_is_503() -> None:
