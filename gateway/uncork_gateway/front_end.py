@@ -81,7 +81,7 @@ class FrontEnd:
         self.listener = ListenerContext(
             limits=settings.clients,
             pool=BodyPool.for_bodies(settings.max_body_bytes),
-            admit=settings.keys.admit if settings.keys else lambda headers: True,
+            keys=settings.keys,
             access_log=AccessLog() if settings.access_log else None,
             traces=settings.traces,
         )

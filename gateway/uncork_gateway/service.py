@@ -36,7 +36,7 @@ class Gateway:
 
     Args:
         settings: the settings of the front end and the APIs.
-        supervisor: what the gateway calls of the supervisor.
+        supervisor: the supervisor's methods that the gateway calls.
     """
 
     def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:

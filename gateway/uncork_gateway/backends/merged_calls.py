@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, TaskRunner, WorkerLost
+from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Span
@@ -57,16 +58,8 @@ class Part(NamedTuple):
     reply: Any
 
 
-class Relayed(NamedTuple):
-    """An answer that the client gets unchanged."""
-
-    status: int
-    headers: tuple[Header, ...]
-    body: bytes
-
-
-CallResult = Part | Relayed
-"""The result of a merged call for one request."""
+CallResult = Part | ServerResponse
+"""The result of a merged call for one request; the client gets a response unchanged."""
 
 
 class MergedCalls(TaskRunner[Sent, CallResult]):
@@ -119,7 +112,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     async def _answers(self, slot: int, batch: Sequence[Sent]) -> BatchResult[CallResult]:
         """Run one call, or several after a failure; the batch then does not count for the estimate."""
 
-        async def ask(group: range) -> list[CallResult] | Relayed:
+        async def ask(group: range) -> list[CallResult] | ServerResponse:
             return await self._ask(slot, batch[group.start : group.stop])
 
         answers = await ask(range(len(batch)))
@@ -130,14 +123,14 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
             return BatchResult(await bisect(len(batch), answers, ask), "failed")
         return BatchResult([answers] * len(batch), "failed")
 
-    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | Relayed:
+    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | ServerResponse:
         """Return each request's result; one answer for all if a single request may have caused it."""
         wire, requests = group[0].wire, [sent.request for sent in group]
         headers = (*group[0].headers, *self._time_left(group))
         response = await self._servers.call(slot, group[0].target, wire.merge(requests), headers)
         if response.status != 200:
             kept = tuple(header for header in response.headers if header[0] in _RELAYED)
-            relayed = Relayed(response.status, kept, response.body)
+            relayed = response._replace(headers=kept)
             return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
         try:
             replies = wire.split(Content(response.body, response.headers), requests)
@@ -148,7 +141,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
         """Send each request alone and unchanged, because the reply to the merged call could not be split."""
-        nonsense = Relayed(502, ((b"content-type", b"application/json"),), error_body(fault))
+        nonsense = ServerResponse(502, ((b"content-type", b"application/json"),), error_body(fault))
         if not self._servers.idempotent:
             return [nonsense] * len(group)
         answers: list[CallResult] = []
@@ -157,16 +150,15 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
                 answers.append(await self._relay(slot, sent, sent.original))
             elif len(group) > 1:
                 answer = await self._ask(slot, [sent])
-                answers += [answer] if isinstance(answer, Relayed) else answer
+                answers += [answer] if isinstance(answer, ServerResponse) else answer
             else:
                 answers.append(nonsense)
         return answers
 
-    async def _relay(self, slot: int, sent: Sent, original: Content) -> Relayed:
+    async def _relay(self, slot: int, sent: Sent, original: Content) -> ServerResponse:
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
-        response = await self._servers.call(slot, sent.target, content, self._time_left([sent]))
-        return Relayed(*response)
+        return await self._servers.call(slot, sent.target, content, self._time_left([sent]))
 
     def _time_left(self, group: Sequence[Sent]) -> tuple[Header, ...]:
         """Return the header with the longest time that a client still waits, if it is known."""
@@ -184,7 +176,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
 
 async def bisect(
-    count: int, refusal: Relayed, ask: Callable[[range], Awaitable[list[CallResult] | Relayed]]
+    count: int, refusal: ServerResponse, ask: Callable[[range], Awaitable[list[CallResult] | ServerResponse]]
 ) -> list[CallResult]:
     """Find which of ``count`` requests make a call fail, and get the others their answers.
 
@@ -205,7 +197,7 @@ async def bisect(
         refused = []
         for half in halves:
             answer = await ask(half)
-            if isinstance(answer, Relayed):
+            if isinstance(answer, ServerResponse):
                 refused.append(half)
                 answer = [answer] * len(half)
             answers[half.start : half.stop] = answer

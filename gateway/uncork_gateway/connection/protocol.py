@@ -164,7 +164,8 @@ class HttpProtocol(asyncio.Protocol):
         """Open the request on the fast path or on the ASGI path."""
         parser = self._parser
         handler = self._routes.find(parser.target) if parser.method == b"POST" else None
-        if handler is not None and self._listener.admit(parser.headers):
+        keys = self._listener.keys
+        if handler is not None and (keys is None or keys.admit(parser.headers)):
             head = handler.read_head(parser.headers, parser.target)
             self._parsed = handler, head
             self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)

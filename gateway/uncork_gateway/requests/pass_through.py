@@ -15,13 +15,13 @@ from starlette.types import Receive, Scope, Send
 
 from uncork_gateway.backends.http_server import (
     CONNECT_S,
+    ServerResponse,
     describe,
     end_to_end,
     make_transport,
     reply_headers,
 )
 from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
-from uncork_gateway.backends.merged_calls import Relayed
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
 from uncork_gateway.headers import Header
@@ -82,7 +82,7 @@ class PassThrough:
             # The client sees by the missing end that the reply is incomplete.
             log.warning("a server broke off in an answer for %r: %s", scope["path"], describe(error))
 
-    async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> Relayed:
+    async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
         """Relay a POST request whose body is complete; return the complete reply.
 
         Raises:
@@ -97,7 +97,7 @@ class PassThrough:
             raise BadGateway(f"the server broke off: {describe(error)}") from error
         finally:
             await reply.aclose()
-        return Relayed(reply.status_code, reply_headers(reply), content)
+        return ServerResponse(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
         for transport in self._transports.values():

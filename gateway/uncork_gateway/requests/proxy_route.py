@@ -9,8 +9,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult
+from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.known_models import KnownModels
-from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, Sent, with_trace
+from uncork_gateway.backends.merged_calls import CallResult, Part, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
@@ -81,7 +82,7 @@ class ProxyRoute:
     header_rules: HeaderRules
     models: KnownModels
     dispatcher: AsyncDispatcher[Sent, CallResult]
-    relay: Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
+    relay: Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, ServerResponse]]
     max_body_bytes: int
     batch_headers: BatchHeaders
     fair_by: bytes | None = None
@@ -192,7 +193,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
 
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch_headers, batch = self._route.batch_headers, answer.batch
-        if isinstance(answer.result, Relayed):
+        if isinstance(answer.result, ServerResponse):
             status, headers, body = answer.result
             check_status(status)
         else:

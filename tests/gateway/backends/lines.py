@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from tests.gateway.backends.fake_server import Call, Reply
-from uncork_gateway.backends.merged_calls import CallResult, Relayed, Sent
+from uncork_gateway.backends.http_server import ServerResponse
+from uncork_gateway.backends.merged_calls import CallResult, Sent
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 TEXT = (b"content-type", b"text/plain")
@@ -81,6 +82,6 @@ def shout(call: Call) -> Reply:
 def bodies(outcomes: Sequence[CallResult]) -> list[str]:
     """Return each request's lines, or the status and body of its relayed answer."""
     return [
-        f"{one.status} {one.body.decode()}" if isinstance(one, Relayed) else one.reply.decode()
+        f"{one.status} {one.body.decode()}" if isinstance(one, ServerResponse) else one.reply.decode()
         for one in outcomes
     ]

@@ -13,7 +13,8 @@ from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import NOW, stage
 from tests.gateway.running import turns
 from uncork_dispatcher import BatchResult, WorkerLost
-from uncork_gateway.backends.merged_calls import Part, Relayed
+from uncork_gateway.backends.http_server import ServerResponse
+from uncork_gateway.backends.merged_calls import Part
 from uncork_gateway.protocols.wire import Content
 
 
@@ -51,7 +52,7 @@ async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) ->
     async with stage() as on:
         ran = await on.run(sent("a"), sent(str(status)), sent("b"))
 
-        relayed = Relayed(status, (TEXT,), b"no: %d" % status)
+        relayed = ServerResponse(status, (TEXT,), b"no: %d" % status)
         assert ran == BatchResult([relayed] * 3, "failed")
         assert len(on.asked) == 1
 
@@ -68,7 +69,7 @@ async def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
 
     async with stage(lambda call: Reply(b"\x00", 503, kept + dropped)) as on:
         ran = await on.run(sent("a"))
-        assert ran.results == [Relayed(503, kept, b"\x00")]
+        assert ran.results == [ServerResponse(503, kept, b"\x00")]
 
 
 # Replies that cannot be split
@@ -87,7 +88,9 @@ async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
         for _ in range(2):
             ran = await on.run(sent("a b"), sent("c", expires_at=NOW + 2))
             headers = (TEXT, (b"x-of-the-call", b"1"))
-            assert ran == BatchResult([Relayed(200, headers, b"a-b"), Relayed(200, headers, b"c")], "failed")
+            assert ran == BatchResult(
+                [ServerResponse(200, headers, b"a-b"), ServerResponse(200, headers, b"c")], "failed"
+            )
 
         merged, first, second = on.server.calls[:3]
         assert (merged.body, first.body, second.body) == (b"a\nb\nc", b"a b", b"c")
@@ -116,7 +119,7 @@ async def test_a_part_of_a_request_is_asked_for_alone() -> None:
         ran = await on.run(sent("a", part=True), sent("b c", part=True), sent("d"))
 
         assert bodies(ran.results) == ["A".lower(), '502 {"error":"it has 1 lines"}', "200 d"]
-        assert ran.results[1] == Relayed(
+        assert ran.results[1] == ServerResponse(
             502, ((b"content-type", b"application/json"),), b'{"error":"it has 1 lines"}'
         )
         assert ran.status == "failed"
