@@ -19,7 +19,8 @@ class ListenerContext:
     Attributes:
         limits: limits on what one client may use.
         pool: the memory of incomplete bodies.
-        keys: a request without one of these goes to the ASGI app, which rejects it; None: none is required.
+        keys: the accepted API keys, if any is required; requests without one go to the ASGI app, which
+            rejects them.
         access_log: logs every request, if given.
         traces: creates a span per request on the fast path, if given.
         closing: whether each connection closes after its pending responses.

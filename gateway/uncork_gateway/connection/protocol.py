@@ -98,7 +98,7 @@ class HttpProtocol(asyncio.Protocol):
         self._incoming: Request | None = None
         """The request that is being read."""
         self._parsed: tuple[Handler[Any], Any] | None = None
-        """Its handler, and what that made of the head; None on the ASGI path."""
+        """Its handler, and the head as the handler read it; None on the ASGI path."""
         self._chunk = b""
         """The input that is being parsed, if a request begins with it."""
         self._reply_begun = False
@@ -241,9 +241,9 @@ class HttpProtocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Stay open until all requests are answered, unless the client has gone for certain.
 
-        A client that has closed looks like one that has only stopped sending, until its system answers
-        something that is sent with a reset. So pings are sent. In the middle of a reply they are impossible,
-        and TLS has no half-closed connections: there the client is taken for gone.
+        A client that has closed looks like one that has only stopped sending, until its system answers more
+        data with a reset. So the connection sends pings. In the middle of a reply they are impossible, and TLS
+        has no half-closed connections: in both cases the client counts as gone.
         """
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):

@@ -35,7 +35,7 @@ _LAST_STATUS = 599
 
 
 class PassThrough:
-    """An ASGI application that relays every request to one of several servers, without batches or permits.
+    """An ASGI application that relays every request to one of several servers, without batches or slots.
 
     Args:
         servers: the servers and their state.
