@@ -104,7 +104,6 @@ class HttpProtocol(asyncio.Protocol):
         self._reply_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timeouts; refuse the client if there are too many connections."""
         self.transport = transport
         self.flow = FlowControl(transport)
         self._parser = RequestParser(self)
@@ -119,7 +118,6 @@ class HttpProtocol(asyncio.Protocol):
             self._replies.add(Refusal(self, Unavailable("there are too many connections", retry_after_s=1)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the requests that have no reply."""
         self.state = CLOSED
         self._timeouts.stop()
         self._server_state.connections.discard(self)
@@ -151,7 +149,6 @@ class HttpProtocol(asyncio.Protocol):
             self._chunk = b""
 
     def message_begins(self) -> None:
-        """Begin a request, unless the one before is the last."""
         newest = self._replies.newest
         if self.state in READING and newest is not None and not newest.keep_alive:
             self.state = READING_STOPS[self.state]
@@ -241,9 +238,9 @@ class HttpProtocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Stay open until all requests are answered, unless the client has gone for certain.
 
-        A client that has closed looks like one that has only stopped sending, until its system answers more
-        data with a reset. So the connection sends pings. In the middle of a reply they are impossible, and TLS
-        has no half-closed connections: in both cases the client counts as gone.
+        A client that has closed looks like one that has only stopped sending, until its system answers a ping
+        with a reset. In the middle of a reply pings are impossible, and TLS has no half-closed connections:
+        in both cases the client counts as gone.
         """
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
@@ -266,7 +263,6 @@ class HttpProtocol(asyncio.Protocol):
             newest.keep_alive = False
 
     def close(self) -> None:
-        """Close without a reply."""
         self.state = CLOSE[self.state]
         self.transport.close()
 
@@ -300,5 +296,4 @@ class HttpProtocol(asyncio.Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether any request has no reply."""
         return self._replies.newest is not None
