@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.responses import Response
@@ -67,35 +68,27 @@ def read_keys(path: Path) -> ApiKeys:
     return ApiKeys(keys)
 
 
+@dataclass(slots=True, eq=False)
 class RequireKey:
     """An ASGI app that answers 401 to requests without an accepted key.
 
-    Args:
+    Attributes:
         app: serves all other requests.
-        keys: the accepted keys.
         error: writes the 401 from path, status, detail and headers, in the form for the path.
         free: the app's routes that need no key.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: ApiKeys,
-        error: Callable[[str, int, str, dict[str, str]], Response],
-        *,
-        free: Sequence[BaseRoute],
-    ) -> None:
-        self._app = app
-        self._keys = keys
-        self._error = error
-        self._free = free
+    app: ASGIApp
+    keys: ApiKeys
+    error: Callable[[str, int, str, dict[str, str]], Response]
+    free: Sequence[BaseRoute]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_free = any(route.matches(scope)[0] is Match.FULL for route in self._free)
-        if is_free or self._keys.admit(scope["headers"]):
-            await self._app(scope, receive, send)
+        is_free = any(route.matches(scope)[0] is Match.FULL for route in self.free)
+        if is_free or self.keys.admit(scope["headers"]):
+            await self.app(scope, receive, send)
             return
-        refusal = self._error(scope["path"], 401, _REFUSAL, {"www-authenticate": "Bearer"})
+        refusal = self.error(scope["path"], 401, _REFUSAL, {"www-authenticate": "Bearer"})
         await refusal(scope, receive, send)
 
 

@@ -24,10 +24,10 @@ from http import HTTPStatus
 import msgspec
 
 from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
+from uncork_gateway.headers import Header
 
 log = logging.getLogger("uncork.gateway")
 
-Headers = list[tuple[bytes, bytes]]
 CLIENT_GONE = 499
 """Counted and logged when the client has disconnected; never sent."""
 
@@ -42,14 +42,12 @@ class GatewayError(Exception):
     status = 500
     is_refusal = False
 
-    def headers(self) -> Headers:
+    def headers(self) -> list[Header]:
         """Return the headers other than content type and length."""
         return []
 
 
 class BadRequest(GatewayError):
-    """The request is malformed."""
-
     status = 400
 
 
@@ -60,8 +58,6 @@ class BodyTooLarge(GatewayError):
 
 
 class UnsupportedMediaType(GatewayError):
-    """The API does not accept the content type."""
-
     status = 415
 
 
@@ -72,31 +68,27 @@ class UnknownEncoding(UnsupportedMediaType):
         super().__init__(message)
         self._accepted = accepted
 
-    def headers(self) -> Headers:
+    def headers(self) -> list[Header]:
         """Return Accept-Encoding, as in RFC 9110 (15.5.16)."""
         return [(b"accept-encoding", self._accepted)]
 
 
-class Unreadable(GatewayError):
+class _AnyStatus(GatewayError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unreadable(_AnyStatus):
     """The input is not HTTP, too long or too slow; the connection cannot be used again."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
-
-class Refused(GatewayError):
+class Refused(_AnyStatus):
     """The handler rejected this request, with a status of its choice."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class HandlerFailed(GatewayError):
-    """The handler raised."""
-
-    status = 500
+    pass
 
 
 class BadGateway(GatewayError):
@@ -115,14 +107,12 @@ class Unavailable(GatewayError):
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
-    def headers(self) -> Headers:
+    def headers(self) -> list[Header]:
         """Return Retry-After, in whole seconds."""
         return [(b"retry-after", str(math.ceil(self.retry_after_s)).encode())]
 
 
 class TimedOut(GatewayError):
-    """The batch ran past the API's timeout."""
-
     status = 504
 
 

@@ -43,12 +43,15 @@ class Served(Displayed, Protocol):
 class FrontEnd:
     """The HTTP side of a service, or of the servers behind a proxy.
 
-    Make it inside a running event loop, and call :meth:`run_batches` and :meth:`mount` before the first
-    connection.
+    Make it inside a running event loop, and call :meth:`mount` before the first connection.
 
     Args:
-        settings: limits, keys, and what is logged and traced.
+        settings: limits, keys, logs and traces.
         served: the service or the servers, as the pages show them.
+        runner: executes the batches.
+        names: the words of the status pages.
+        has_goal: whether there is a latency goal.
+        index_of: returns the index of a worker, given its number.
         resolve: finds the handler of a POST request whose path has none.
 
     Attributes:
@@ -60,14 +63,16 @@ class FrontEnd:
 
     app: ASGIApp
     admin_app: ASGIApp | None
-    board: Board
-    dispatcher: AsyncDispatcher[Any, Any]
 
     def __init__(
         self,
         settings: ServerSettings,
         served: Served,
+        runner: Runner[Any, Any],
         *,
+        names: Names,
+        has_goal: bool = True,
+        index_of: Callable[[int], int] = lambda worker: worker,
         resolve: Callable[[bytes], Handler[Any] | None] | None = None,
     ) -> None:
         self.settings = settings
@@ -76,7 +81,7 @@ class FrontEnd:
         self.listener = ListenerContext(
             limits=settings.clients,
             pool=BodyPool.for_bodies(settings.max_body_bytes),
-            admit=settings.keys.admit if settings.keys else lambda headers: True,
+            keys=settings.keys,
             access_log=AccessLog() if settings.access_log else None,
             traces=settings.traces,
         )
@@ -84,28 +89,13 @@ class FrontEnd:
         self.ready = asyncio.Event()
         self.draining = False
         self._served = served
-
-    def run_batches(
-        self,
-        runner: Runner[Any, Any],
-        *,
-        names: Names,
-        has_goal: bool = True,
-        index_of: Callable[[int], int] = lambda worker: worker,
-    ) -> None:
-        """Create the dispatcher, whose batches ``runner`` executes, with its observers.
-
-        ``names`` are the words of the status pages, ``has_goal`` says whether there is a latency goal, and
-        ``index_of`` gives the index of a worker by its number.
-        """
-        traces, served = self.settings.traces, self._served
         self._recorder = Recorder(
             self.metrics, sample=lambda api: self.dispatcher.sample(api), index_of=index_of
         )
         observers: list[Observer] = [self._recorder, self.metrics, *batch_observers(self.batch_headers.id_of)]
-        if traces is not None:
-            observers.append(traces)
-        self.dispatcher = AsyncDispatcher(runner, observers=observers)
+        if settings.traces is not None:
+            observers.append(settings.traces)
+        self.dispatcher: AsyncDispatcher[Any, Any] = AsyncDispatcher(runner, observers=observers)
         self.board = Board(
             self,
             served,

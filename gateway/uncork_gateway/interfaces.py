@@ -103,21 +103,10 @@ class Connection(Protocol):
     number: int
     """Identifies the connection; never used twice."""
     transport: asyncio.Transport
-
-    @property
-    def pool(self) -> BodyPool:
-        """The memory that incomplete bodies share."""
-        ...
-
-    @property
-    def access_log(self) -> AccessLog | None:
-        """Logs requests, if they are logged."""
-        ...
-
-    @property
-    def traces(self) -> Tracing | None:
-        """Creates spans, if requests are traced."""
-        ...
+    pool: BodyPool
+    """The memory that incomplete bodies share."""
+    access_log: AccessLog | None
+    traces: Tracing | None
 
     @property
     def http_version(self) -> str:
@@ -125,13 +114,13 @@ class Connection(Protocol):
         ...
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        """RequestResult a request that has started. ``head`` is header lines, each with its line end."""
+        """Answer a request that has started. ``head`` is header lines, each with its line end."""
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
         """Send status and header lines of a reply whose body the request writes to the transport."""
 
     def end_reply(self, request: QueuedRequest) -> None:
-        """Finish a reply that was begun; its body is complete."""
+        """Finish a reply that has begun; its body is complete."""
 
     def send_continue(self) -> None:
         """Ask a client that sent ``Expect: 100-continue`` for the body."""

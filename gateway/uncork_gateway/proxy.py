@@ -16,12 +16,12 @@ from uncork_dispatcher import ApiRules, Job
 from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.known_models import UNKNOWN, KnownModels
 from uncork_gateway.backends.merged_calls import MergedCalls, Sent
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.headers import path_of
 from uncork_gateway.interfaces import Tracing
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import PROXY
-from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Shown
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
@@ -116,20 +116,26 @@ class Proxy:
     def __init__(self, urls: Sequence[str], settings: ProxySettings) -> None:
         settings.rules("model")
         self._settings = settings
-        self.front_end = front_end = FrontEnd(settings, self, resolve=self._resolve)
         self._servers = HttpServers(
             urls,
             concurrency=settings.concurrency,
             timeout_s=settings.timeout_s,
             listener=self,
             health_path=settings.health_path,
+            idempotent=settings.idempotent,
         )
         self._calls = MergedCalls(
             self._servers,
-            idempotent=settings.idempotent,
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
         )
-        front_end.run_batches(self._calls, names=PROXY, has_goal=settings.goal_s is not None)
+        self.front_end = front_end = FrontEnd(
+            settings,
+            self,
+            self._calls,
+            names=PROXY,
+            has_goal=settings.goal_s is not None,
+            resolve=self._resolve,
+        )
         self._pass_through = PassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._models = KnownModels(
             settings.rules,
@@ -142,11 +148,9 @@ class Proxy:
         )
 
     def start(self) -> None:
-        """Start the health checks of the servers."""
         self._servers.start()
 
     async def close(self) -> None:
-        """Close all connections to servers."""
         await self._calls.close()
         await self._servers.close()
         await self._pass_through.close()
@@ -158,12 +162,10 @@ class Proxy:
     # What the servers report
 
     def worker_ready(self, worker: int) -> None:
-        """Add a slot."""
         self.front_end.ready.set()
         self.front_end.dispatcher.worker_ready(worker)
 
     def worker_lost(self, worker: int) -> None:
-        """Remove a slot."""
         self.front_end.dispatcher.worker_lost(worker)
 
     # Routes
@@ -198,26 +200,21 @@ class Proxy:
 
     @property
     def any_ready(self) -> bool:
-        return any(server.healthy for server in self._servers.stats())
+        return any(server.healthy for server in self._servers.all)
 
     @property
     def not_ready_reason(self) -> str:
-        faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.stats())
+        faults = "; ".join(f"{server.url}: {server.fault}" for server in self._servers.all)
         return f"no server is healthy: {faults}"
 
     def shown(self) -> dict[str, Shown]:
-        """Return the models that the servers know."""
         return dict.fromkeys(self._models.names(), Shown())
 
     def failure(self, api: str) -> None:
-        """Return None: servers report no exceptions, and clients get their responses unchanged."""
+        """Return None: servers report no exceptions."""
 
     def slots(self) -> list[BackendSlot]:
-        """Return the calls that servers run or may run, and the servers that are not healthy."""
-        return [
-            BackendSlot(index, one.state, number=one.number, url=one.url, fault=one.fault)
-            for index, one in enumerate(self._servers.slots())
-        ]
+        return self._servers.slots()
 
     def worker_states(self) -> list[str]:
         return [slot.state for slot in self._servers.slots() if slot.state != "lost"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
 from uncork_dispatcher import BatchResult, Job, OnBatchEnd, WorkerLost
 from uncork_gateway.apis import Apis, GatewaySettings
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import Executed, WorkerState
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -21,7 +23,6 @@ from uncork_gateway.pages.service import ServicePages
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.pages.status.formatting import SERVICE
-from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Shown
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.worker_events import SupervisorActions, WorkerEvents
@@ -35,20 +36,19 @@ class Gateway:
 
     Args:
         settings: the settings of the front end and the APIs.
-        supervisor: what the gateway calls of the supervisor.
+        supervisor: the supervisor's methods that the gateway calls.
     """
 
     def __init__(self, settings: GatewaySettings, supervisor: SupervisorActions) -> None:
         self._supervisor = supervisor
-        self.front_end = FrontEnd(settings, self)
+        self._traces = settings.traces
+        self._failures = Failures(show_messages=settings.admin)
+        self.front_end = FrontEnd(
+            settings, self, self, names=SERVICE, index_of=lambda worker: self._pool.index_of(worker)
+        )
         self._apis = Apis(settings, self.front_end)
         self.events = WorkerEvents(self.front_end, self._apis, supervisor)
         self._pool = WorkerPool(self.events)
-        self._failures = Failures(show_messages=settings.admin)
-        runner = WorkerBatches(
-            self._pool, self._apis, self.front_end, failures=self._failures, kill=supervisor.kill
-        )
-        self.front_end.run_batches(runner, names=SERVICE, index_of=self._pool.index_of)
         self.front_end.mount(ServicePages(self.front_end, self, settings).pages)
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
@@ -85,6 +85,38 @@ class Gateway:
         await self._pool.close()
         self.front_end.dispatcher.close()
 
+    # The dispatcher's runner
+
+    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
+        start, sink = job.start, job.payloads[0].sink
+        api = self._apis.in_force.get(start.api)
+        if api is None or api.streams != (sink is not None):
+            raise Unavailable("this api was removed while the request was queued", retry_after_s=1)
+        batch_id = self.front_end.batch_headers.id_of(start.batch)
+        trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
+        batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
+        on_piece = None if sink is None else sink.piece
+        outputs = self._apis.outputs.get(start.api)
+
+        def done(outcome: Executed | WorkerLost) -> None:
+            ran = from_frame(job, outcome)
+            ended(ran)
+            if isinstance(outcome, Executed):
+                self._failures.note(start.api, outcome.reply.exceptions)
+            if outputs is not None and isinstance(ran, BatchResult):
+                outputs.saw_results(ran.results)
+
+        self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)
+        if sink is not None:
+            sink.started(start.batch, partial(self._pool.cancel, start.batch))
+
+    def abandon(self, batch: int, worker: int) -> None:
+        """Kill the worker, which has run a batch past its timeout."""
+        hello = self._pool.runner_of(batch)
+        if hello is not None:
+            log.error("worker %d ran a batch past its timeout and is killed", hello.index)
+            self._supervisor.kill(hello.pid)
+
     # What startup and reload show
 
     @property
@@ -119,7 +151,7 @@ class Gateway:
 
     @property
     def any_ready(self) -> bool:
-        return self._pool.any_ready
+        return bool(self._pool.ready())
 
     @property
     def not_ready_reason(self) -> str:
@@ -138,13 +170,11 @@ class Gateway:
         """Return the connected workers, and those that have exited and are not ready again."""
         missing = self.events.failures.missing()
         slots = []
-        for one in self._pool.workers():
-            died, fault = missing.pop(one.index, ""), ""
-            if one.standby:
-                fault = "gets ready to take over"
-            elif one.state == "starting":
-                fault = died or "is being set up"
-            slots.append(BackendSlot(one.index, one.state, number=one.worker, pid=one.pid, fault=fault))
+        for slot in self._pool.slots():
+            died = missing.pop(slot.index, "")
+            if slot.state == "starting" and not slot.fault:
+                slot = replace(slot, fault=died or "is being set up")
+            slots.append(slot)
         slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(slots, key=lambda slot: slot.index)
 
@@ -156,53 +186,3 @@ class Gateway:
 
     def expire(self) -> None:
         self._apis.forget_removed()
-
-
-class WorkerBatches:
-    """The dispatcher's runner: executes batches on the workers of a pool."""
-
-    def __init__(
-        self,
-        pool: WorkerPool,
-        apis: Apis,
-        front_end: FrontEnd,
-        *,
-        failures: Failures,
-        kill: Callable[[int], object],
-    ) -> None:
-        self._pool = pool
-        self._apis = apis
-        self._id_of = front_end.batch_headers.id_of
-        self._traces = front_end.settings.traces
-        self._failures = failures
-        self._kill = kill
-
-    def start(self, job: Job[Marshalled], ended: OnBatchEnd[HandlerResult]) -> None:
-        start, sink = job.start, job.payloads[0].sink
-        api = self._apis.in_force.get(start.api)
-        if api is None or api.streams != (sink is not None):
-            raise Unavailable("this api was removed while the request was queued", retry_after_s=1)
-        batch_id = self._id_of(start.batch)
-        trace = None if self._traces is None else self._traces.begin_batch(batch_id, job)
-        batch, bodies = to_frame(job, api.settings, batch_id=batch_id, trace=trace)
-        on_piece = None if sink is None else sink.piece
-        outputs = self._apis.outputs.get(start.api)
-
-        def done(outcome: Executed | WorkerLost) -> None:
-            ran = from_frame(job, outcome)
-            ended(ran)
-            if isinstance(outcome, Executed):
-                self._failures.note(start.api, outcome.reply.exceptions)
-            if outputs is not None and isinstance(ran, BatchResult):
-                outputs.saw_results(ran.results)
-
-        self._pool.execute(start.worker, batch, bodies, done, on_piece=on_piece)
-        if sink is not None:
-            sink.started(start.batch, partial(self._pool.cancel, start.batch))
-
-    def abandon(self, batch: int, worker: int) -> None:
-        """Kill the worker, which has run a batch past its timeout."""
-        hello = self._pool.runner_of(batch)
-        if hello is not None:
-            log.error("worker %d ran a batch past its timeout and is killed", hello.index)
-            self._kill(hello.pid)

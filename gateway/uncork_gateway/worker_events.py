@@ -6,9 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from uncork_dispatcher import AsyncDispatcher
 from uncork_gateway.apis import Apis
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.front_end import FrontEnd
@@ -56,7 +54,8 @@ class WorkerEvents:
     """
 
     def __init__(self, front_end: FrontEnd, apis: Apis, supervisor: SupervisorActions) -> None:
-        self._front_end = front_end
+        self._ready = front_end.ready
+        self._dispatcher = front_end.dispatcher
         self._apis = apis
         self._supervisor = supervisor
         self.described: asyncio.Future[ServiceDescription] = asyncio.get_running_loop().create_future()
@@ -118,7 +117,7 @@ class WorkerEvents:
         self.failures.warming_up(index, api, rows)
 
     def worker_ready(self, worker: int, index: int) -> None:
-        self._front_end.ready.set()
+        self._ready.set()
         self.failures.ready(index)
         self._dispatcher.worker_ready(worker, launch=index)
 
@@ -170,7 +169,3 @@ class WorkerEvents:
             self.described.set_exception(ServiceUnusable(message))
         elif self.described.exception() is None:
             log.error("a worker came up with a service that cannot be served: %s", message)
-
-    @property
-    def _dispatcher(self) -> AsyncDispatcher[Any, Any]:
-        return self._front_end.dispatcher

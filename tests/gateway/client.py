@@ -1,4 +1,4 @@
-"""A client on a connection of its own to some handlers, which can do what real clients do: stop, and leave.
+"""A client on a connection of its own to some handlers, which can stop sending and disconnect.
 
 The connection is a real :class:`HttpProtocol` over a transport that keeps what is written.
 """
@@ -22,7 +22,7 @@ JSON = (b"content-type", b"application/json")
 
 
 class Reply(NamedTuple):
-    """What a client got."""
+    """A reply as the client received it."""
 
     status: int
     headers: dict[str, str]
@@ -36,7 +36,7 @@ async def no_app(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Server:
-    """What connections share."""
+    """The state that connections share."""
 
     def __init__(
         self,
@@ -54,20 +54,19 @@ class Server:
         self.listener = ListenerContext(limits=limits or ClientLimits(), pool=BodyPool(max_pool_bytes))
 
     def protocol(self) -> HttpProtocol:
-        """A new connection."""
         return HttpProtocol(
             self.routes, self.listener, config=self.config, server_state=self.state, app_state={}
         )
 
 
 class Connection(asyncio.Transport):
-    """The client's end of a connection: what it sends arrives at once, what it gets is kept."""
+    """The client's end of a connection. Sent data arrives at once; received data is kept."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()
         self.received = b""
         self.closed = self.aborted = False
-        """Whether nothing more comes from the server; and whether it threw away what it had not sent."""
+        """Whether the server sends no more, and whether it discarded unsent data."""
         self.ended = asyncio.Event()
         """Set when the server has ended the connection."""
         self.unread = 0
@@ -77,64 +76,52 @@ class Connection(asyncio.Transport):
         self.protocol.connection_made(self)
 
     def send(self, data: bytes) -> None:
-        """Have bytes arrive."""
         self.protocol.data_received(data)
 
     def leave(self) -> None:
-        """Close from the client's side."""
         self.close()
         self.protocol.connection_lost(None)
 
     def end(self) -> None:
-        """Send no more, as a client does that has closed, too."""
+        """Close the sending side; a client that has closed looks the same."""
         if not self.protocol.eof_received():
             self.leave()
 
     def replies(self) -> list[Reply]:
-        """All whole replies so far."""
         return parse_replies(self.received)
 
     # The server's end
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Keep what the server sends."""
         assert not self.closed
         self.received += data
 
     def close(self) -> None:
-        """Note that the server closed."""
         self.closed = self._gone = True
         self.ended.set()
 
     def write_eof(self) -> None:
-        """Note that the server sends no more, but reads."""
         assert not self.closed
         self.closed = True
         self.ended.set()
 
     def abort(self) -> None:
-        """Note that the server threw away what it had not sent."""
         self.aborted = True
         self.close()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait for a client that does not read."""
         return self.unread
 
     def is_closing(self) -> bool:
-        """Whether either side has closed."""
         return self._gone
 
     def pause_reading(self) -> None:
-        """Note it."""
         self.reading = False
 
     def resume_reading(self) -> None:
-        """Note it."""
         self.reading = True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Nothing is known."""
         return default
 
 
@@ -145,10 +132,10 @@ def request(body: bytes, *, path: bytes = b"/", headers: Sequence[tuple[bytes, b
 
 
 class Client:
-    """One request of one client: ``pieces`` of a body, after which it waits for the answer or leaves.
+    """One request of one client: ``pieces`` of a body, after which it waits for the reply or disconnects.
 
-    If ``said``, its head says how long the body is, otherwise it comes in chunks. More of an ``unfinished``
-    body is promised, but never comes.
+    If ``said``, its head declares the length of the body, otherwise it is chunked. The end of an
+    ``unfinished`` body never arrives.
     """
 
     def __init__(
@@ -164,14 +151,13 @@ class Client:
         self._said = said
         self._left = asyncio.Event()
         self.sent = 0
-        """Pieces that were sent: none after an early reply."""
+        """Number of sent pieces; an early reply stops it."""
 
     def leave(self) -> None:
-        """Close the connection."""
         self._left.set()
 
     async def ask(self, server: Server) -> Reply | None:
-        """Send the request; the reply, or None if there was none."""
+        """Send the request and return the reply; None if there was none."""
         connection = Connection(server)
         length = (b"transfer-encoding", b"chunked")
         if self._said:
@@ -227,5 +213,5 @@ class _Reading:
 
 
 def parse_replies(data: bytes) -> list[Reply]:
-    """The whole replies in what a client received."""
+    """Return the complete replies in received data."""
     return _Reading().feed(data)

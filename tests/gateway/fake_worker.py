@@ -11,18 +11,18 @@ from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescr
 
 
 def service(*apis: ApiDescription, name: str = "Fake") -> ServiceDescription:
-    """A service with these apis, or one called ``echo`` that takes JSON."""
+    """A service with these APIs, or with one named ``echo`` that accepts JSON."""
     return ServiceDescription(name=name, apis=list(apis) or [json_api()])
 
 
 def json_api(name: str = "echo", settings: ApiSettings | None = None) -> ApiDescription:
-    """An api that takes JSON."""
+    """An API that accepts JSON."""
     settings = settings or ApiSettings()
     return ApiDescription(name=name, route=f"/{name}", input={"kind": "json"}, settings=settings)
 
 
 class FakeWorker:
-    """One worker; it does nothing by itself."""
+    """One worker, which acts only on request."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -38,32 +38,30 @@ class FakeWorker:
     async def ready(
         cls, socket_path: str, *, index: int = 0, serves: ServiceDescription | None = None
     ) -> FakeWorker:
-        """Connect, say hello and be ready."""
+        """Connect and send Hello and Ready."""
         worker = await cls.connect(socket_path)
         worker.send(Hello(index=index, pid=1, service=serves or service()))
         worker.send(Ready())
         return worker
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
-        """Send a frame."""
         self.send_bytes(encode_frame(message, bodies))
 
     def send_bytes(self, data: bytes) -> None:
-        """Send anything."""
         self._writer.write(data)
 
     async def batch(self) -> tuple[Batch, bytes]:
-        """Wait for a batch; the message and its payload."""
+        """Return the next batch and its payload."""
         message, payload = await self.frame()
         assert isinstance(message, Batch)
         return message, payload
 
     async def frame(self) -> Frame:
-        """Wait for anything from the gateway."""
+        """Return the next frame."""
         return await anext(self._frames)
 
     async def next(self) -> Message:
-        """Wait for whatever the gateway says next."""
+        """Return the next message."""
         return (await anext(self._frames)).message
 
     def answer(
@@ -76,7 +74,7 @@ class FakeWorker:
         chunks: Sequence[tuple[float, float]] | None = None,
         forms: Sequence[RowsForm] = (None,),
     ) -> None:
-        """Send the reply to a batch: every request worked, in one call, unless something else is said."""
+        """Reply to a batch: by default every request succeeded, in one call."""
         reply = Reply(
             batch=batch.batch,
             worked=worked,
@@ -89,12 +87,11 @@ class FakeWorker:
         self.send(reply, bodies)
 
     async def dropped(self) -> None:
-        """Wait until the gateway closes the connection; fails if it sends something."""
+        """Wait until the gateway closes the connection; fail if it sends anything."""
         assert [frame async for frame in self._frames] == []
         self.close()
 
     def close(self) -> None:
-        """Die."""
         self._writer.close()
 
     async def _receive(self) -> AsyncIterator[Frame]:

@@ -20,7 +20,7 @@ from uncork_workers.wire.schema import ServiceDescription
 
 
 class GatewayStage:
-    """A gateway, those who connect to it, and what it asks of its supervisor."""
+    """A gateway, its workers and clients, and the processes that it had killed."""
 
     def __init__(self, folder: Path, settings: GatewaySettings) -> None:
         self.socket_path = str(folder / "s")
@@ -34,7 +34,7 @@ class GatewayStage:
         self._asking: list[asyncio.Task[httpx.Response]] = []
 
     async def listen(self) -> None:
-        """Take connections of workers and clients."""
+        """Accept connections of workers and clients."""
         await self.gateway.listen(self.socket_path)
         config = uvicorn.Config(self.gateway.front_end.app, lifespan="off", log_config=None)
         config.load()
@@ -45,13 +45,13 @@ class GatewayStage:
         )
 
     async def connect(self) -> FakeWorker:
-        """A worker that has said nothing yet."""
+        """Connect a worker that has sent nothing yet."""
         worker = await FakeWorker.connect(self.socket_path)
         self._workers.append(worker)
         return worker
 
     async def worker(self, *, index: int = 0, serves: ServiceDescription | None = None) -> FakeWorker:
-        """A worker that takes batches."""
+        """Connect a worker that accepts batches."""
         worker = await FakeWorker.ready(self.socket_path, index=index, serves=serves)
         self._workers.append(worker)
         await self.gateway.front_end.ready.wait()
@@ -59,24 +59,23 @@ class GatewayStage:
         return worker
 
     def post(self, path: str, value: Any) -> asyncio.Task[httpx.Response]:
-        """Send a request; its answer will come when a worker has given one."""
+        """Send a request; a worker has to answer it."""
         asking = asyncio.create_task(self.http.post(path, json=value))
         self._asking.append(asking)
         return asking
 
     async def echo(self, worker: FakeWorker, path: str, value: Any) -> tuple[Batch, httpx.Response]:
-        """One request, answered by a worker with what it got; its batch and the reply."""
+        """Send a request that a worker answers with its own body; return batch and reply."""
         asking = self.post(path, value)
         batch, payload = await worker.batch()
         worker.answer(batch, [payload])
         return batch, await asking
 
     async def ready(self) -> httpx.Response:
-        """What /readyz says."""
         return await self.http.get("/readyz")
 
     async def close(self) -> None:
-        """Close everything; no connection is closed under a request that still uses it."""
+        """Close everything, connections after the requests that use them."""
         for asking in self._asking:
             asking.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
@@ -92,7 +91,7 @@ class GatewayStage:
 async def gateway(
     folder: Path, *, overrides: Mapping[str, Any] = MappingProxyType({}), **settings: Any
 ) -> AsyncIterator[GatewayStage]:
-    """A gateway on a socket in a folder; ``overrides`` are for all apis."""
+    """A gateway on a socket in a folder; ``overrides`` apply to all APIs."""
     made = GatewayStage(folder, GatewaySettings(overrides=for_all_apis(overrides), **settings))
     await made.listen()
     try:
@@ -102,7 +101,7 @@ async def gateway(
 
 
 def problem(reply: httpx.Response, status: int) -> str:
-    """The detail of a problem document; fails if the reply is not one of that status."""
+    """Return the detail of a problem document; fail if the reply is not one of that status."""
     assert (reply.status_code, reply.json()["status"]) == (status, status)
     assert reply.headers["content-type"] == "application/problem+json"
     text: str = reply.json()["detail"]

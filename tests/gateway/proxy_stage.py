@@ -1,4 +1,4 @@
-"""A whole proxy: clients whose requests come in one turn of the loop, and model servers on real sockets."""
+"""A whole proxy: clients whose requests arrive in one turn of the loop, and model servers on real sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BAD = -1
 
 
 class Model:
-    """An ASGI application that keeps what it was sent, and answers as a script says once its gate is open."""
+    """An ASGI application that records its requests, and answers by a script once its gate is open."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -43,7 +43,6 @@ class Model:
         self._called = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
         body = await Request(scope, receive).body()
@@ -56,19 +55,18 @@ class Model:
         await send({"type": "http.response.body", "body": answer.body})
 
     async def called(self, times: int) -> None:
-        """Wait until so many calls have come."""
+        """Wait until there were this many calls."""
         while len(self.calls) < times:
             self._called.clear()
             await self._called.wait()
 
     def bodies(self) -> list[Any]:
-        """The body of each call, read as JSON."""
         return [json.loads(call.body) for call in self.calls]
 
 
 @contextlib.asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
-    """A server on a port, by its address; it says nothing but what the application does."""
+    """Serve an application on a port, without headers of the server's own; yield its address."""
     server, state, port = await _listen(app, HttpToolsProtocol)
     try:
         yield f"http://127.0.0.1:{port}"
@@ -98,37 +96,35 @@ async def _hang_up(server: asyncio.Server, state: Any) -> None:
 
 
 class Front(Server):
-    """What clients without sockets connect to: a proxy, or a gateway."""
+    """Accepts clients without sockets, for a proxy or a gateway."""
 
     def __init__(self, front: Gateway | Proxy) -> None:
         super().__init__({}, app=front.front_end.app)
         self._front = front
 
     def protocol(self) -> HttpProtocol:
-        """A new connection."""
         return self._front.front_end.protocol(config=self.config, server_state=self.state, app_state={})
 
     def ask(self, body: bytes, target: bytes = V1, *headers: Header) -> Caller:
-        """A client that sends a request in this turn of the loop."""
+        """Send a request in this turn of the loop."""
         caller = Caller(self)
         caller.send(request(body, path=target, headers=(JSON, *headers)))
         return caller
 
 
 class Caller(Connection):
-    """A client on a connection of its own, which can wait."""
+    """A client on a connection of its own that can wait for its reply."""
 
     def __init__(self, server: Server) -> None:
         self._news = asyncio.Event()
         super().__init__(server)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Keep what the server sends."""
         super().write(data)
         self._news.set()
 
     async def reply(self) -> Reply:
-        """The only reply."""
+        """Wait for the only reply."""
         while not self.replies():
             self._news.clear()
             await self._news.wait()
@@ -137,7 +133,7 @@ class Caller(Connection):
 
 
 class ProxyStage:
-    """A proxy, those who connect to it at once (``front``), and a client on a socket (``http``)."""
+    """A proxy, clients without sockets (``front``), and a client on a socket (``http``)."""
 
     def __init__(self, proxy: Proxy, port: int) -> None:
         self.proxy = proxy
@@ -147,15 +143,14 @@ class ProxyStage:
         self.http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False)
 
     async def replies(self, callers: Sequence[Caller]) -> list[Reply]:
-        """The reply to each."""
         return [await caller.reply() for caller in callers]
 
 
 @contextlib.asynccontextmanager
 async def proxy(*urls: str, healthy: bool = True, **settings: Any) -> AsyncIterator[ProxyStage]:
-    """A proxy in front of servers, of which one is ``healthy`` before it goes on.
+    """A proxy in front of servers, of which one is ``healthy`` before this returns.
 
-    What comes in one turn of the loop is released in the next, unless settings say something else.
+    By default, the requests of one turn of the loop are released in the next.
     """
     made = Proxy(urls, ProxySettings(**{"policy": "fixed:0", **settings}))
     made.start()
@@ -190,7 +185,7 @@ def doubles(call: Call) -> Answer:
 
 
 def reverses(call: Call) -> Answer:
-    """A V2 model that turns every row round."""
+    """A V2 model that reverses every row."""
     outputs = ["flat"] * call.body.count(b'"shape"')
     content = v2_bodies.serve(Content(call.body, call.headers), outputs)
     return Answer(content.body, 200, content.headers)
@@ -210,12 +205,12 @@ async def merging(script: Script = doubles, **options: Any) -> AsyncIterator[tup
 
 
 def sizes(model: Model) -> list[int]:
-    """Rows of each call to a V1 model."""
+    """Return the rows of each call to a V1 model."""
     return [len(body["instances"]) for body in model.bodies()]
 
 
 def predictions(reply: Reply) -> Any:
-    """What a V1 model said; fails unless the reply is 200 and of the batch that its headers name."""
+    """Return the predictions of a V1 reply; fail unless it is 200 and of the batch in its headers."""
     assert reply.status == 200, reply
     told = json.loads(reply.body)
     assert told == {
@@ -227,7 +222,7 @@ def predictions(reply: Reply) -> Any:
 
 
 def error(reply: Reply | httpx.Response, status: int) -> str:
-    """What an error says; fails if the reply is not one of that status."""
+    """Return the message of an error; fail if the reply is not one of that status."""
     got, body = (reply.status, reply.body) if isinstance(reply, Reply) else (reply.status_code, reply.content)
     assert got == status, reply
     assert reply.headers["content-type"] == "application/json"

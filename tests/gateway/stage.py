@@ -1,4 +1,4 @@
-"""An API route with everything around it: a real dispatcher, a scripted runner, a clock that can be set."""
+"""An API route with a real dispatcher, a scripted runner, and a clock that tests can set."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import Metrics
 
-# Release at once: cork may hold a request in real time, and a test that ends leaves it to a closing loop.
+# Release at once: cork may hold a request in real time, until after the end of the test.
 RULES = ApiRules(name="echo", policy="fixed:0")
 LIMIT_BYTES = 100
 
 
 class Runner:
-    """Answers every request with its own body, once the gate is open, or as the test says."""
+    """Answers every request with its own body once the gate is open, or as the test says."""
 
     def __init__(self) -> None:
         self.jobs: list[Job[Marshalled]] = []
@@ -31,7 +31,6 @@ class Runner:
         self.error: Exception | None = None
 
     async def __call__(self, job: Job[Marshalled]) -> BatchResult[HandlerResult]:
-        """Run a batch."""
         self.jobs.append(job)
         await self.gate.wait()
         if self.error is not None:
@@ -40,12 +39,12 @@ class Runner:
 
     @property
     def batches(self) -> list[list[bytes]]:
-        """The bodies of each batch that was run."""
+        """The bodies of each executed batch."""
         return [[asked.body for asked in job.payloads] for job in self.jobs]
 
 
 class Stage:
-    """An API route with everything around it."""
+    """An API route with all that it needs."""
 
     def __init__(
         self,
@@ -79,23 +78,23 @@ class Stage:
         self.server = Server({b"/": self.route})
 
     def post(self, client: Client) -> asyncio.Task[Reply | None]:
-        """Have a client ask, in a task of its own."""
+        """Send a client's request in a task of its own."""
         return asyncio.create_task(client.ask(self.server))
 
     async def reply(self, *pieces: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> Reply:
-        """The reply to one request."""
+        """Return the reply to one request."""
         reply = await self.post(Client(*pieces, headers=[JSON] if headers is None else headers))
         assert reply is not None
         return reply
 
     def counted(self, status: int) -> float | None:
-        """How many requests were answered with a status."""
+        """Return how many requests were answered with a status."""
         labels = {"api": "echo", "status": str(status)}
         return self.metrics.registry.get_sample_value("uncork_requests_total", labels)
 
 
 def detail(reply: Reply, status: int) -> str:
-    """The detail of a problem document; fails if the reply is not one of that status."""
+    """Return the detail of a problem document; fail if the reply is not one of that status."""
     document = json.loads(reply.body)
     assert (reply.status, document["status"]) == (status, status)
     assert reply.headers["content-type"] == "application/problem+json"

@@ -1,4 +1,4 @@
-"""API keys: which requests carry one, what a file of keys may hold, and what goes without."""
+"""API keys: requests with and without one, files of keys, and routes that need none."""
 
 import asyncio
 import re
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_file_is_said_without_the_key(tmp_path: Path, text:
 @pytest.mark.parametrize("path", ["/echo", "/metrics", "/openapi.json", "/v1/models/model", "/nowhere"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_without_a_key_there_is_no_answer(tmp_path: Path, path: str, method: str) -> None:
-    """Not even whether there is such a path; nothing reaches a worker."""
+    """The reply does not reveal whether the path exists; nothing reaches a worker."""
     async with gateway(tmp_path, keys=KEYS) as on:
         await on.worker(serves=service(json_api("echo")))
 
@@ -87,7 +87,7 @@ async def test_without_a_key_there_is_no_answer(tmp_path: Path, path: str, metho
 
 
 async def test_the_page_that_asks_for_the_key_needs_none(tmp_path: Path) -> None:
-    """It and its files are the same everywhere; what it shows has another path. Only looking is free."""
+    """The page and its files are public; its data has another path."""
     async with gateway(tmp_path, keys=KEYS) as on:
         page = await on.http.get("/docs")
         assert page.status_code == 200
@@ -98,7 +98,7 @@ async def test_the_page_that_asks_for_the_key_needs_none(tmp_path: Path) -> None
 
 
 async def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
-    """Requests for batches and plain ones, the second time too, when the head is known."""
+    """This holds for both paths, also for a head that is known."""
     async with gateway(tmp_path, keys=KEYS) as on:
         worker = await on.worker(serves=service(json_api("echo")))
         on.http.headers.update(WITH_KEY)
@@ -125,14 +125,14 @@ async def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
 async def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
-    """Whoever restarts or routes must see it."""
+    """Supervisors and load balancers send none."""
     async with gateway(tmp_path, keys=KEYS) as on:
         await on.worker()
         assert (await on.http.get(path)).status_code == 200
 
 
 async def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:
-    """For what it merges and for what it passes on; the servers behind see none who has no key."""
+    """For merged and relayed requests; the servers get none without a key."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, keys=KEYS) as on:
         for path in (V1.decode(), "/metrics", "/anything/else"):
@@ -148,7 +148,7 @@ async def test_a_proxy_wants_keys_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", [WITH_KEY, {"x-api-key": KEY}])
 @pytest.mark.parametrize("path", [V1.decode(), "/anything/else"])
 async def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> None:
-    """In merged calls and in requests that it passes through: the servers may want it, too."""
+    """In merged calls and relayed requests, because the servers may want it too."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, keys=KEYS) as on:
         assert (await on.http.post(path, content=rows_body(1), headers=header)).status_code == 200
@@ -159,12 +159,12 @@ async def test_a_proxy_passes_the_key_on(path: str, header: dict[str, str]) -> N
 
 
 def of(app: object) -> httpx.AsyncClient:
-    """A client of an app, without a server between them."""
+    """A client of an application, without a server between them."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway")  # type: ignore[arg-type]
 
 
 async def test_what_is_for_operators_may_have_a_door_of_its_own(tmp_path: Path) -> None:
-    """Who reaches that needs no key; health is told at both, apis and models at the other only."""
+    """Its clients need no key. Both listeners have health; only the public one has APIs and models."""
     async with (
         gateway(tmp_path, keys=KEYS, admin=True) as on,
         of(on.gateway.front_end.admin_app) as admin,

@@ -1,4 +1,4 @@
-"""What a client can be told other than an answer."""
+"""Errors that clients receive."""
 
 import json
 from http import HTTPStatus
@@ -51,7 +51,7 @@ def test_every_error_has_its_status_and_headers(
     ("seconds", "header"), [(0.0, b"0"), (0.001, b"1"), (1.0, b"1"), (1.01, b"2"), (59.5, b"60")]
 )
 def test_retry_after_is_rounded_up(seconds: float, header: bytes) -> None:
-    """The header has whole seconds, and a client that comes too early is refused again."""
+    """The header has whole seconds; a client that returns too early would be refused again."""
     assert Unavailable("full", seconds).headers() == [(b"retry-after", header)]
 
 

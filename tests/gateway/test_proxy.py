@@ -1,4 +1,4 @@
-"""The proxy put together: which requests are merged, what it holds and refuses, what it tells of itself."""
+"""The whole proxy: which requests are merged, held and refused, and what it reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALONE = infer(1, parameters={"sequence_id": 1})
 
 
 def dumb(call: Call) -> Reply:
-    """A server that says the same whatever it is asked."""
+    """A server that answers everything with one reply."""
     return Reply(b'{"predictions": [1], "outputs": [{"name":"y","shape":[1],"datatype":"INT64","data":[1]}]}')
 
 
@@ -73,7 +73,7 @@ PASSED = [
 
 @pytest.mark.parametrize(("protocol", "target", "body"), MERGED)
 async def test_predictions_are_merged(protocol: Any, target: bytes, body: bytes) -> None:
-    """By the paths of the protocol; what is sent on is the target as it came."""
+    """The path decides; the target is sent unchanged."""
     model = Model(dumb)
     async with served(model) as url, proxy(url, protocol=protocol) as on:
         reply = await on.ask(body, target).reply()
@@ -84,7 +84,7 @@ async def test_predictions_are_merged(protocol: Any, target: bytes, body: bytes)
 
 @pytest.mark.parametrize(("protocol", "target", "body"), PASSED)
 async def test_other_requests_are_passed_through(protocol: Any, target: bytes, body: bytes) -> None:
-    """Those of other protocols, too; bodies as they came."""
+    """Also those of other protocols, with unchanged bodies."""
     model = Model(lambda call: Reply(b"anything", 200, ((b"content-length", b"8"),)))
     async with served(model) as url, proxy(url, protocol=protocol) as on:
         reply = await on.ask(body, target).reply()
@@ -104,7 +104,7 @@ async def test_other_requests_are_passed_through(protocol: Any, target: bytes, b
     ],
 )
 async def test_only_kserve_s_answers_name_their_batch(protocol: Any, target: bytes, names: list[str]) -> None:
-    """TensorFlow Serving's have no place for it."""
+    """TensorFlow Serving's replies have no field for it."""
     async with served(Model(doubles)) as url, proxy(url, protocol=protocol) as on:
         reply = await on.ask(ROWS, target).reply()
 
@@ -132,7 +132,7 @@ def knows_m(call: Call) -> Reply:
 
 
 async def test_names_that_clients_invent_leave_no_trace() -> None:
-    """In /metrics or /status. Their requests are merged, and counted under one name."""
+    """They are not in /metrics or /status; their requests are merged and counted under one name."""
     model = Model(knows_m)
     async with served(model) as url, proxy(url) as on:
         for number in range(50):
@@ -149,7 +149,7 @@ async def test_names_that_clients_invent_leave_no_trace() -> None:
 
 
 async def test_no_number_of_models_keeps_a_new_one_from_being_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor from being counted: the one that is idle longest makes room."""
+    """A new model replaces the one that was idle longest, in the counts too."""
     monkeypatch.setattr(known_models, "_MOST", 2)
 
     model = Model(dumb)
@@ -175,7 +175,7 @@ async def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytes
 
 
 async def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By /metrics and /status; its next request is merged as the first was."""
+    """It disappears from /metrics and /status; its next request is merged as the first was."""
     monkeypatch.setattr(known_models, "_IDLE_S", 0.0)
 
     model = Model(doubles)
@@ -197,11 +197,11 @@ async def test_names_that_cannot_be_shown_are_passed_through(name: bytes) -> Non
         assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
 
 
-# Holding, calling, refusing
+# Holds, calls, refusals
 
 
 async def test_a_request_is_held_no_longer_than_is_said() -> None:
-    """Whatever the policy; without the bound it would wait for a full call."""
+    """This holds for any policy; without the bound the policy would wait for a full call."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, policy="fixed:3600000", max_hold_s=0.01) as on:
         assert predictions(await on.ask(ROWS).reply()) == [2]
@@ -222,7 +222,7 @@ async def test_a_full_call_is_not_held() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 async def test_each_server_runs_so_many_calls_at_a_time(concurrency: int) -> None:
-    """Calls go to all servers; the next starts when one has ended."""
+    """Calls go to all servers; the next one starts when one has ended."""
     models = [Model(doubles), Model(doubles)]
     async with (
         served(models[0]) as one,
@@ -246,7 +246,7 @@ async def test_each_server_runs_so_many_calls_at_a_time(concurrency: int) -> Non
 
 
 async def test_only_a_goal_refuses_those_who_are_late() -> None:
-    """Behind a call that takes for ever, once it is known how long one takes: 503, and when to try again."""
+    """Behind a very slow call, once an estimate is known: 503 with Retry-After."""
     model = Model(doubles)
     async with served(model) as url, proxy(url, goal_s=0.25) as hasty, proxy(url) as patient:
         for row in range(8):
@@ -278,7 +278,7 @@ async def test_without_a_healthy_server_it_is_503(target: bytes) -> None:
 
 
 async def test_what_is_held_at_the_end_is_answered() -> None:
-    """In one call, at once; what comes later is refused, and the drain ends when all have been answered."""
+    """At once and in one call. Later requests are refused; the drain ends with the last reply."""
     model = Model(doubles)
     settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600}
     async with served(model) as url, proxy(url, **settings) as on:
@@ -301,7 +301,7 @@ async def test_what_is_held_at_the_end_is_answered() -> None:
         assert error(passed, 503) == "the server is shutting down"
 
 
-# What it tells of itself
+# Health, status, metrics
 
 
 async def test_a_proxy_is_alive_whatever_its_servers_are() -> None:
@@ -315,7 +315,7 @@ async def test_a_proxy_is_alive_whatever_its_servers_are() -> None:
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
 async def test_a_proxy_is_ready_while_a_server_is_healthy(path: str) -> None:
-    """Else it says what is wrong with each."""
+    """Otherwise it gives the fault of each server."""
     async with fake_server(dumb) as well, fake_server(dumb) as ill:
         await ill.stop()
         async with proxy(well.url, ill.url) as on:
@@ -329,7 +329,7 @@ async def test_a_proxy_is_ready_while_a_server_is_healthy(path: str) -> None:
 
 
 async def test_servers_that_fail_their_health_check_get_nothing() -> None:
-    """They are said to be what they answer; what is healthy gets all."""
+    """The fault names their answer; healthy servers get all calls."""
 
     def script(call: Call) -> Reply:
         return Reply(b"", 500) if call.target == b"/v2/health/ready" else doubles(call)
@@ -349,7 +349,7 @@ async def test_servers_that_fail_their_health_check_get_nothing() -> None:
 
 
 async def test_metrics_are_by_model() -> None:
-    """Counts, rows in calls, and what may be outstanding. A model has its own from its first answer on."""
+    """Counts, rows in calls, and slots. A model has its own from its first answer on."""
     async with served(Model(doubles)) as url, proxy(url, concurrency=3) as on:
         await on.ask(rows_body(0)).reply()
         await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(3)), on.ask(b"{")])

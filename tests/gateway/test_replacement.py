@@ -1,4 +1,4 @@
-"""The gateway put together, while new workers take over from those that there are."""
+"""The whole gateway while new workers take over."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
 
 class Replacing(GatewayStage):
-    """A gateway that workers can stand by at."""
+    """A gateway with a socket for standby workers."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, GatewaySettings(**settings))
@@ -37,7 +37,7 @@ class Replacing(GatewayStage):
     async def standby(
         self, pid: int, *, index: int = 0, serves: ServiceDescription | None = None
     ) -> FakeWorker:
-        """A worker that is ready to take over."""
+        """Connect a worker that is ready to take over."""
         worker = await FakeWorker.connect(self.standby_path)
         self._workers.append(worker)
         worker.send(Hello(index=index, pid=pid, service=serves or service(), files=[f"{pid}.py"]))
@@ -48,7 +48,7 @@ class Replacing(GatewayStage):
 
 @contextlib.asynccontextmanager
 async def replacing(folder: Path, **settings: Any) -> AsyncIterator[Replacing]:
-    """A gateway that workers can stand by at, in a folder."""
+    """A gateway with a socket for standby workers, in a folder."""
     made = Replacing(folder, **settings)
     await made.listen()
     await made.gateway.listen(made.standby_path, standby=True)
@@ -59,7 +59,7 @@ async def replacing(folder: Path, **settings: Any) -> AsyncIterator[Replacing]:
 
 
 async def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
-    """What runs by the old worker, what is held by the new one; the old one goes when it has answered."""
+    """The old worker finishes its batch and exits; the new one executes the queued requests."""
     async with replacing(tmp_path) as on:
         old = await on.worker()
         asking = [on.post("/echo", 0)]
@@ -78,7 +78,7 @@ async def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
 
 
 async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_path: Path) -> None:
-    """Not before; a request that is held for an api that there is no more gets an honest answer."""
+    """Not before; requests that are queued for a removed API get an error."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"), json_api("new"))
 
     async with replacing(tmp_path) as on:
@@ -107,7 +107,7 @@ async def test_what_the_new_workers_serve_is_in_force_when_they_take_over(tmp_pa
 
 
 async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None:
-    """Once its requests are answered; one whose body arrives after that gets an honest answer."""
+    """Once its requests are answered; one whose body arrives later gets an error."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
 
     async with replacing(tmp_path) as on:
@@ -146,10 +146,10 @@ async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
 
 
 async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
-    """The outputs of a model are learned anew, also from a service whose description is the same."""
+    """The outputs of a model are learned anew, also for an unchanged description."""
 
     async def outputs(on: Replacing) -> list[str]:
-        """The datatypes in the metadata."""
+        """Return the datatypes in the metadata."""
         page = (await on.http.get("/v2/models/fake")).json()
         return [output["datatype"] for output in page["outputs"]]
 
@@ -173,7 +173,7 @@ async def test_a_goal_out_of_reach_is_told_once_for_a_service(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def warnings() -> int:
-        """How often the log says so."""
+        """Return how often the log has the warning."""
         return sum("goal" in record.getMessage() for record in caplog.records)
 
     async with replacing(tmp_path, overrides=for_all_apis({"mb_max_latency": 0.001})) as on:
@@ -213,7 +213,7 @@ async def test_workers_that_cannot_take_over_change_nothing(
 
 
 async def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each is reported, the traceback once; it is not the reason why later there is no worker."""
+    """Each failure is logged, its traceback once; it is not a reason for "no worker is ready" later."""
     async with replacing(tmp_path) as on:
         old = await on.worker()
         for index in range(2):
@@ -234,7 +234,7 @@ async def test_a_new_worker_that_fails_does_no_harm(tmp_path: Path, caplog: pyte
 
 
 async def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
-    """It, not the one that took over; that one is given batches afterwards."""
+    """The one that took over is not, and gets the next batches."""
     async with replacing(tmp_path, overrides=for_all_apis({"timeout": 0.05})) as on:
         old = await on.worker()
         asking = on.post("/echo", 1)
@@ -252,7 +252,7 @@ async def test_an_old_worker_that_hangs_is_killed(tmp_path: Path) -> None:
 async def test_an_old_worker_that_does_not_go_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a thread of the user's goes on for ever."""
+    """As when a thread of the user's never ends."""
     monkeypatch.setattr("uncork_gateway.worker_events._LEAVING_S", 0)
 
     async with replacing(tmp_path) as on:
@@ -276,7 +276,7 @@ async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> N
 
 
 async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
-    """The others would not know them; when all are replaced it is fine."""
+    """The other workers do not have them; replacing all workers works."""
     new = service(json_api("new"))
 
     async with replacing(tmp_path) as on:
@@ -291,7 +291,7 @@ async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:
 
 
 async def test_new_workers_may_be_the_first_to_be_ready(tmp_path: Path) -> None:
-    """Those before may never have said what they serve."""
+    """The earlier workers may never have described their service."""
     async with replacing(tmp_path) as on:
         new = await on.standby(10)
         assert on.gateway.take_over([10]) == set()

@@ -1,4 +1,4 @@
-"""The gateway put together: plain routes, batches to workers, and the way they come and go."""
+"""The whole gateway: plain routes, batches to workers, and workers that connect and die."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ async def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, p
 
 
 async def test_before_the_first_hello_every_route_is_503(tmp_path: Path) -> None:
-    """There may be such an api as soon as somebody says so."""
+    """The service may turn out to have such an API."""
     async with gateway(tmp_path) as on:
         reply = await on.http.post("/echo", json=1)
         assert problem(reply, 503) == "no worker is ready: workers are starting"
@@ -56,7 +56,7 @@ async def test_before_the_first_hello_every_route_is_503(tmp_path: Path) -> None
 
 
 async def test_an_unknown_route_is_404(tmp_path: Path) -> None:
-    """The message names it; a slash too many makes another route."""
+    """The message names it; an additional slash makes another route."""
     async with gateway(tmp_path) as on:
         await on.worker()
         for path in ("/nothing", "/echo/", "/echo/x", "/livez/", "/livez/x"):
@@ -80,7 +80,7 @@ async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
 
 
 async def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
-    """Requests that come together go together; each gets its own status and body."""
+    """Simultaneous requests share a batch; each gets its own status and body."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         first = on.post("/echo", 1)
@@ -106,7 +106,7 @@ async def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
 
 
 async def test_batch_ids_are_of_this_gateway(tmp_path: Path) -> None:
-    """Two gateways behind one load balancer do not give the same id twice."""
+    """Two gateways behind one load balancer never use the same id."""
     ids = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -145,7 +145,7 @@ async def test_a_batch_of_a_worker_that_dies_is_run_by_another(tmp_path: Path) -
 
 
 async def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp_path: Path) -> None:
-    """A batch that must not run twice is lost; what is held waits for another worker until its goal."""
+    """A batch that must not be repeated is lost; queued requests wait for another worker until their goal."""
     async with gateway(tmp_path, overrides={"idempotent": False, "mb_max_latency": 20}) as on:
         worker = await on.worker()
         running = on.post("/echo", 1)
@@ -159,7 +159,7 @@ async def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp
 
 
 async def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> None:
-    """A request that comes then is refused at once; nothing is released for it."""
+    """Later requests are refused at once; nothing is released for it."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         worker.close()
@@ -170,7 +170,7 @@ async def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> N
 
 
 async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
-    """The client gets 504, and the supervisor is asked to end its process."""
+    """The client gets 504, and the supervisor ends the process."""
     async with gateway(tmp_path, overrides={"timeout": 0.01}) as on:
         worker = await on.worker(index=3)
         asking = on.post("/echo", 1)
@@ -202,7 +202,7 @@ async def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_that_retires_takes_requests(tmp_path: Path) -> None:
-    """But load balancers see that they should send no more."""
+    """But /readyz tells load balancers to send no more."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         on.gateway.front_end.retire()
@@ -222,7 +222,7 @@ async def test_connections_are_closed_with_their_next_answer_in_a_drain(tmp_path
 
 
 async def test_what_is_not_answered_in_a_drain_is_refused_at_its_end(tmp_path: Path) -> None:
-    """Also what runs; an honest answer is better than a connection that breaks."""
+    """Running requests too: an error is better than a broken connection."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         asking = [on.post("/echo", 1)]

@@ -1,4 +1,4 @@
-"""The gateway put together, with apis that say what a row weighs."""
+"""The whole gateway, with APIs that define a cost."""
 
 import asyncio
 from pathlib import Path
@@ -16,17 +16,17 @@ from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescr
 
 
 def weighed(**settings: Any) -> ServiceDescription:
-    """A service whose rows say themselves what they weigh."""
+    """A service whose rows contain their cost."""
     return service(json_api("echo", ApiSettings(cost="n", **settings)))
 
 
 def post(on: GatewayStage, *costs: float) -> list[asyncio.Task[Any]]:
-    """A request for each cost."""
+    """Send a request for each cost."""
     return [on.post("/echo", {"n": cost}) for cost in costs]
 
 
 async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
-    """Beside their rows; of an api without a cost, nothing."""
+    """Besides their rows; for an API without a cost, nothing."""
     async with gateway(tmp_path) as on:
         plain = json_api("plain")
         serves = weighed(mb_max_batch_size=10)
@@ -51,7 +51,7 @@ async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
 async def test_a_batch_that_cost_all_of_it_ran_whole(
     tmp_path: Path, chunks: list[tuple[float, float]], *, believed: bool
 ) -> None:
-    """Its time is measured here; of one that cost less, or came in parts, the worker is believed."""
+    """The gateway measures its time; for a cheaper batch or one in chunks, the worker does."""
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=weighed())
         asking = post(on, 30, 40)
@@ -63,7 +63,7 @@ async def test_a_batch_that_cost_all_of_it_ran_whole(
 
 
 async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None:
-    """The limit for rows of all apis does not cut short those that weigh by the thousand."""
+    """The limit for rows of all APIs does not apply to costs in the thousands."""
     async with gateway(tmp_path, max_queue_rows=3) as on:
         worker = await on.worker(serves=weighed(mb_max_batch_size=100, mb_max_latency=60_000))
         asking = post(on, 1)
@@ -82,7 +82,7 @@ async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None
 
 
 async def test_a_cost_that_does_not_fit_the_input_makes_the_service_unusable(tmp_path: Path) -> None:
-    """Whoever has written it; the message says what fits."""
+    """The message says which costs fit."""
     array = {"kind": "ndarray", "shape": [2]}
     api = ApiDescription(name="add", route="/add", input=array, settings=ApiSettings(cost="n"))
 

@@ -1,4 +1,4 @@
-"""The gateway put together: what workers say they serve, what is in force, what is learned of them."""
+"""The whole gateway: descriptions of services, settings in force, and learned estimates."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ async def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
 
 
 async def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
-    """In all apis; what is not overridden stays each api's own."""
+    """In all APIs; each keeps its other settings."""
     overrides = {"mb_max_batch_size": 2, "policy": "none"}
     serves = service(json_api("one", ApiSettings(mb_max_batch_size=9, timeout=5)), json_api("two"))
 
@@ -60,7 +60,7 @@ async def test_a_batch_has_at_most_the_rows_and_bytes_in_force(tmp_path: Path, l
 
 @pytest.mark.parametrize("overrides", [{}, {"allowed_batch_sizes": [1, 8, 64]}])
 async def test_the_worker_is_told_the_batch_sizes_in_force(tmp_path: Path, overrides: dict[str, Any]) -> None:
-    """With each batch, so that they hold for new code, too."""
+    """With each batch, so that they apply to new code too."""
     async with gateway(tmp_path, overrides=overrides) as on:
         for coded in ((1, 8, 32), (2, 4), None):
             serves = service(json_api(settings=ApiSettings(allowed_batch_sizes=coded)))
@@ -131,7 +131,7 @@ async def test_an_input_that_the_gateway_does_not_know_makes_the_service_unusabl
 async def test_a_service_that_cannot_be_loaded_is_unusable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message is the worker's, and told by who waits for it; the log has the traceback, once."""
+    """The exception has the worker's message; the log has the traceback, once."""
     async with gateway(tmp_path) as on:
         for index in range(2):
             worker = await on.connect()
@@ -147,7 +147,7 @@ async def test_a_service_that_cannot_be_loaded_is_unusable(
 async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: Literal["setup", "warmup"]
 ) -> None:
-    """The next start may work: a crash loop is for the operator to see, in /readyz and in the log."""
+    """The next start may succeed: /readyz and the log show a crash loop."""
     async with gateway(tmp_path) as on:
         worker = await on.connect()
         worker.send(Hello(index=2, pid=1, service=service()))
@@ -169,7 +169,7 @@ async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
 
 
 async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
-    """A worker that was started again may serve something else; what is gone is gone."""
+    """A restarted worker may serve something else; removed APIs are gone."""
     async with gateway(tmp_path) as on:
         await on.worker(serves=service(json_api("old"), json_api("both")))
         new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
@@ -185,7 +185,7 @@ async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
 async def test_a_changed_service_that_is_unusable_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is reported, and the apis stay as they were, those that come before the wrong one included."""
+    """The error is logged; all APIs stay as they were, also those described before the wrong one."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         wrong = service(
@@ -206,7 +206,7 @@ async def test_a_changed_service_that_is_unusable_changes_nothing(
 
 
 async def estimate(on: GatewayStage) -> float:
-    """What the gateway believes of the time of a batch that takes none per row."""
+    """Return the estimated time of a batch that needs none per row."""
     text = (await on.http.get("/metrics")).text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     (value,) = [sample.value for sample in samples if sample.name == "uncork_estimate_intercept_seconds"]
@@ -214,7 +214,7 @@ async def estimate(on: GatewayStage) -> float:
 
 
 async def test_a_worker_that_has_warmed_up_teaches_the_estimate(tmp_path: Path) -> None:
-    """Before any request. Batches that are larger than any may be do not count, nor apis not in force."""
+    """Before any request. Batches over the limit and of APIs not in force do not count."""
     async with gateway(tmp_path, overrides={"mb_max_batch_size": 10}) as on:
         worker = await on.connect()
         worker.send(Hello(index=0, pid=1, service=service()))
@@ -242,7 +242,7 @@ async def test_the_worker_is_told_how_much_time_is_left(tmp_path: Path) -> None:
 
 
 async def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:
-    """Not one whose handler raised, nor one of bad requests only, for which it was not called."""
+    """Not those whose handler raised, or that had only malformed requests."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
@@ -259,7 +259,7 @@ async def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> No
 async def test_the_worker_is_believed_where_only_it_knows(
     tmp_path: Path, chunks: list[tuple[int, float]], *, believed: bool
 ) -> None:
-    """The time of a batch that ran in one call is measured here, transport included; of parts it is told."""
+    """The gateway measures a batch in one call, transport included; the worker measures chunks."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
         asking = [on.post("/echo", value) for value in range(2)]

@@ -1,4 +1,4 @@
-"""The gateway put together: apis that stream."""
+"""The whole gateway, with APIs that stream."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ HEAD = AnswerHead(status=200, content_type="text/plain")
 
 
 def streaming_api(name: str = "tell") -> ApiDescription:
-    """An api that streams."""
+    """An API that streams."""
     return msgspec.structs.replace(json_api(name, ApiSettings(policy="none")), streams=True)
 
 
 async def streamed(on: GatewayStage, worker: FakeWorker, *pieces: bytes, whole: bool = True) -> bytes:
-    """What a client gets of an answer that a worker streams."""
+    """Return what a client receives while a worker streams."""
     asking = on.post("/tell", 1)
     batch, _ = await worker.batch()
     head: AnswerHead | None = HEAD
@@ -65,7 +65,7 @@ async def test_pieces_go_through(tmp_path: Path) -> None:
 
 
 async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
-    """Nor have it run again; other apis follow them."""
+    """Nor make it idempotent; other APIs follow them."""
     serves = service(streaming_api(), json_api())
 
     async with gateway(tmp_path, overrides={"policy": "fixed:50", "idempotent": True}) as on:
@@ -115,7 +115,7 @@ async def test_a_worker_that_dies_leaves_an_answer_that_is_not_whole(
 async def test_requests_for_an_api_that_streams_no_more_are_refused(
     tmp_path: Path, *, streams_before: bool
 ) -> None:
-    """They were held for one that streams, and there is one that does not, or the other way round."""
+    """They were queued for an API that streamed and now does not, or the reverse."""
     before, after = streaming_api(), json_api("tell")
     if not streams_before:
         before, after = after, before

@@ -30,7 +30,7 @@ _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class ServerResponse(NamedTuple):
-    """A server's answer; ``headers`` without those of the connection."""
+    """A server's answer; ``headers`` are those of :func:`reply_headers`."""
 
     status: int
     headers: tuple[Header, ...]
@@ -96,7 +96,7 @@ class HttpServer:
             body = b"".join([piece async for piece in reply.stream])
         finally:
             await reply.aclose()
-        return ServerResponse(reply.status_code, end_to_end(reply.headers.raw), body)
+        return ServerResponse(reply.status_code, reply_headers(reply), body)
 
     async def check(self, health_path: str | None) -> str | None:
         """Return why it is unhealthy: it must answer ``health_path`` with 2xx; None: accept connections."""
@@ -132,6 +132,11 @@ def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
     listed = [value for name, value in lower if name == b"connection"]
     dropped = _PER_HOP.union(name.strip().lower() for value in listed for name in value.split(b","))
     return tuple(header for header in lower if header[0] not in dropped)
+
+
+def reply_headers(reply: httpx.Response) -> tuple[Header, ...]:
+    """Return the headers of a reply to pass on; the gateway adds length and date itself."""
+    return tuple(header for header in end_to_end(reply.headers.raw) if header[0] != b"date")
 
 
 def retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:

@@ -1,8 +1,8 @@
 """The model servers behind the proxy: health, load, and calls.
 
-A *slot* is the right to have one call outstanding; the dispatcher sees it as a worker. A healthy server has
-room for ``concurrency`` calls, and there are as many idle slots as there is free room. A slot is not bound to
-a server: a batch gets the least loaded one when it starts.
+The dispatcher sees a slot as a worker. A healthy server has room for ``concurrency`` calls, and there are as
+many idle slots as there is free room. A slot is not bound to a server: a batch gets the least loaded one when
+it starts.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple, Protocol
+from typing import Protocol
 
 import httpx
 
@@ -27,6 +28,7 @@ from uncork_gateway.backends.http_server import (
     read_addresses,
     retry_after_s,
 )
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.wire import Content
 
@@ -37,24 +39,6 @@ _BACKOFF_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
 # Many servers, such as uvicorn, close idle connections after 5 s; ours must be given up before that.
 KEEP_ALIVE_S = 4.0
 _OVERLOADED = (429, 503)
-
-
-class ServerStats(NamedTuple):
-    """The state of a server; ``fault`` is why it is not healthy."""
-
-    url: str
-    healthy: bool
-    running: int
-    fault: str
-
-
-class CallSlot(NamedTuple):
-    """A call that a server runs or could run, or a server that is not healthy, with its fault."""
-
-    url: str
-    state: Literal["idle", "busy", "lost"]
-    number: int | None = None
-    fault: str = ""
 
 
 class SlotListener(Protocol):
@@ -77,6 +61,7 @@ class HttpServers:
         listener: notified of slots.
         health_path: path and query that a healthy server answers with 2xx; None: it accepts connections.
         health_interval_s: seconds between two checks of a healthy server.
+        idempotent: whether a request may be sent twice.
         transport: makes the transport to a server.
 
     Raises:
@@ -92,6 +77,7 @@ class HttpServers:
         listener: SlotListener,
         health_path: str | None = None,
         health_interval_s: float = 5.0,
+        idempotent: bool = True,
         transport: MakeTransport = make_transport,
     ) -> None:
         _check_positive(concurrency=concurrency, timeout_s=timeout_s, health_interval_s=health_interval_s)
@@ -103,9 +89,8 @@ class HttpServers:
             max_keepalive_connections=concurrency + 1,
             keepalive_expiry=KEEP_ALIVE_S,
         )
-        self._servers = [
-            HttpServer(url=url, transport=transport(url, limits)) for url in read_addresses(urls)
-        ]
+        self.all = [HttpServer(url=url, transport=transport(url, limits)) for url in read_addresses(urls)]
+        self.idempotent = idempotent
         self._concurrency = concurrency
         self._timeout_s = timeout_s
         self._listener = listener
@@ -120,44 +105,40 @@ class HttpServers:
 
     def start(self) -> None:
         """Start the health checks; slots are added as servers prove healthy."""
-        self._watchers = [self._loop.create_task(self._watch(server)) for server in self._servers]
+        self._watchers = [self._loop.create_task(self._watch(server)) for server in self.all]
 
     async def close(self) -> None:
         """Take back all slots and close all connections. Calls must have ended."""
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        for server in self._servers:
+        for server in self.all:
             server.healthy, server.fault = False, "the gateway is shutting down"
         self._settle()
-        for server in self._servers:
+        for server in self.all:
             await server.transport.aclose()
 
-    def stats(self) -> list[ServerStats]:
-        """Return the state of each server."""
-        return [ServerStats(str(one.url), one.healthy, one.running, one.fault) for one in self._servers]
-
-    def slots(self) -> list[CallSlot]:
+    def slots(self) -> list[BackendSlot]:
         """Return every call that runs or could run, and every server that is not healthy, by server."""
-        slots = []
-        for server in self._servers:
+        index, slots = itertools.count(), []
+        for server in self.all:
             url = str(server.url)
             running = [slot for slot, at in self._busy.items() if at is server]
-            slots += [CallSlot(url, "busy", slot) for slot in running]
+            slots += [BackendSlot(next(index), "busy", slot, url=url) for slot in running]
             if server.healthy:
-                slots += [CallSlot(url, "idle")] * (self._concurrency - server.running)
+                idle = range(self._concurrency - server.running)
+                slots += [BackendSlot(next(index), "idle", url=url) for _ in idle]
             else:
-                slots.append(CallSlot(url, "lost", fault=server.fault))
+                slots.append(BackendSlot(next(index), "lost", url=url, fault=server.fault))
         return slots
 
-    def least_loaded(self) -> httpx.URL | None:
-        """Return the least loaded healthy server for a request without a slot, and mark it as used."""
-        server = self._least_loaded(one for one in self._servers if one.healthy)
-        return None if server is None else server.url
+    def least_loaded(self, *, below: float = math.inf) -> HttpServer | None:
+        """Return the healthy server with the fewest calls, if that is ``below`` a number; mark it as used.
 
-    def _least_loaded(self, servers: Iterable[HttpServer]) -> HttpServer | None:
-        """Return the least loaded of some servers, of equal ones the least recently used; mark it as used."""
-        server = min(servers, key=lambda one: (one.running, one.last_used), default=None)
+        Of equal ones, it is the least recently used. Requests without a slot need no room.
+        """
+        able = (server for server in self.all if server.healthy and server.running < below)
+        server = min(able, key=lambda one: (one.running, one.last_used), default=None)
         if server is not None:
             server.last_used = next(self._uses)
         return server
@@ -183,8 +164,7 @@ class HttpServers:
 
     def _enter(self) -> HttpServer | None:
         """Take room on the least loaded server; None if none has any."""
-        free = (one for one in self._servers if one.healthy and one.running < self._concurrency)
-        server = self._least_loaded(free)
+        server = self.least_loaded(below=self._concurrency)
         if server is not None:
             server.running += 1
         return server
@@ -202,7 +182,7 @@ class HttpServers:
 
     def _settle(self) -> None:
         """Make the number of idle slots equal to the free room."""
-        room = sum(self._concurrency - server.running for server in self._servers if server.healthy)
+        room = sum(self._concurrency - server.running for server in self.all if server.healthy)
         while len(self._idle) > room:
             slot, _ = self._idle.popitem()
             self._listener.worker_lost(slot)
@@ -214,13 +194,7 @@ class HttpServers:
     # Calls
 
     async def call(
-        self,
-        slot: int,
-        target: bytes,
-        content: Content,
-        headers: Iterable[Header] = (),
-        *,
-        idempotent: bool = True,
+        self, slot: int, target: bytes, content: Content, headers: Iterable[Header] = ()
     ) -> ServerResponse:
         """POST ``content`` to ``target``, path and query, with ``headers`` added to its own.
 
@@ -234,7 +208,7 @@ class HttpServers:
         whole = Content(content.body, (*content.headers, *headers))
         try:
             response = await server.exchange(
-                "POST", target, whole, silence_s=self._timeout_s, idempotent=idempotent
+                "POST", target, whole, silence_s=self._timeout_s, idempotent=self.idempotent
             )
         except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout) as error:
             fault = describe(error)
@@ -260,7 +234,7 @@ class HttpServers:
             server = self._busy[slot] = self._enter()
             self._settle()
         if server is None:
-            faults = "; ".join(f"{one.url}: {one.fault}" for one in self._servers if not one.healthy)
+            faults = "; ".join(f"{one.url}: {one.fault}" for one in self.all if not one.healthy)
             raise WorkerLost(f"no server is free; {faults}")
         return server
 

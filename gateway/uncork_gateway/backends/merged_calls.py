@@ -23,8 +23,6 @@ _MAYBE_ONE = (400, 413, 422, 500)
 _MOST_FAILING = 4
 _TIMEOUT = b"x-request-timeout-ms"
 _TRACE = (b"traceparent", b"tracestate")
-# The gateway sets it in every answer.
-_DATE = b"date"
 # Other headers of an answer to a merged call do not apply to its requests.
 _RELAYED = frozenset(
     (
@@ -60,16 +58,8 @@ class Part(NamedTuple):
     reply: Any
 
 
-class Relayed(NamedTuple):
-    """An answer that the client gets unchanged."""
-
-    status: int
-    headers: tuple[Header, ...]
-    body: bytes
-
-
-CallResult = Part | Relayed
-"""The result of a merged call for one request."""
+CallResult = Part | ServerResponse
+"""The result of a merged call for one request; the client gets a response unchanged."""
 
 
 class MergedCalls(TaskRunner[Sent, CallResult]):
@@ -79,7 +69,6 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     Args:
         servers: the model servers.
-        idempotent: whether a request may be sent twice.
         trace: starts a span for a batch and returns its ``traceparent`` and ``tracestate``.
         clock: monotonic seconds.
     """
@@ -88,13 +77,11 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self,
         servers: HttpServers,
         *,
-        idempotent: bool = True,
         trace: Callable[[Job[Sent]], tuple[str, str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(self._execute)
         self._servers = servers
-        self._idempotent = idempotent
         self._trace = trace
         self._clock = clock
         self._complaint = ""
@@ -125,25 +112,25 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     async def _answers(self, slot: int, batch: Sequence[Sent]) -> BatchResult[CallResult]:
         """Run one call, or several after a failure; the batch then does not count for the estimate."""
 
-        async def ask(group: range) -> list[CallResult] | Relayed:
+        async def ask(group: range) -> list[CallResult] | ServerResponse:
             return await self._ask(slot, batch[group.start : group.stop])
 
         answers = await ask(range(len(batch)))
         if isinstance(answers, list):
             worked = all(isinstance(answer, Part) for answer in answers)
             return BatchResult(answers, "worked" if worked else "failed")
-        if self._idempotent:
+        if self._servers.idempotent:
             return BatchResult(await bisect(len(batch), answers, ask), "failed")
         return BatchResult([answers] * len(batch), "failed")
 
-    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | Relayed:
+    async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | ServerResponse:
         """Return each request's result; one answer for all if a single request may have caused it."""
         wire, requests = group[0].wire, [sent.request for sent in group]
         headers = (*group[0].headers, *self._time_left(group))
-        response = await self._call(slot, group[0].target, wire.merge(requests), headers)
+        response = await self._servers.call(slot, group[0].target, wire.merge(requests), headers)
         if response.status != 200:
             kept = tuple(header for header in response.headers if header[0] in _RELAYED)
-            relayed = Relayed(response.status, kept, response.body)
+            relayed = response._replace(headers=kept)
             return relayed if response.status in _MAYBE_ONE else [relayed] * len(group)
         try:
             replies = wire.split(Content(response.body, response.headers), requests)
@@ -154,8 +141,8 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     async def _ask_each(self, slot: int, group: Sequence[Sent], fault: str) -> list[CallResult]:
         """Send each request alone and unchanged, because the reply to the merged call could not be split."""
-        nonsense = Relayed(502, ((b"content-type", b"application/json"),), error_body(fault))
-        if not self._idempotent:
+        nonsense = ServerResponse(502, ((b"content-type", b"application/json"),), error_body(fault))
+        if not self._servers.idempotent:
             return [nonsense] * len(group)
         answers: list[CallResult] = []
         for sent in group:
@@ -163,22 +150,15 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
                 answers.append(await self._relay(slot, sent, sent.original))
             elif len(group) > 1:
                 answer = await self._ask(slot, [sent])
-                answers += [answer] if isinstance(answer, Relayed) else answer
+                answers += [answer] if isinstance(answer, ServerResponse) else answer
             else:
                 answers.append(nonsense)
         return answers
 
-    async def _relay(self, slot: int, sent: Sent, original: Content) -> Relayed:
+    async def _relay(self, slot: int, sent: Sent, original: Content) -> ServerResponse:
         headers = tuple(header for header in original.headers if header[0] != _TIMEOUT)
         content = Content(original.body, headers)
-        response = await self._call(slot, sent.target, content, self._time_left([sent]))
-        kept = tuple(header for header in response.headers if header[0] != _DATE)
-        return Relayed(response.status, kept, response.body)
-
-    async def _call(
-        self, slot: int, target: bytes, content: Content, headers: tuple[Header, ...]
-    ) -> ServerResponse:
-        return await self._servers.call(slot, target, content, headers, idempotent=self._idempotent)
+        return await self._servers.call(slot, sent.target, content, self._time_left([sent]))
 
     def _time_left(self, group: Sequence[Sent]) -> tuple[Header, ...]:
         """Return the header with the longest time that a client still waits, if it is known."""
@@ -196,7 +176,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
 
 async def bisect(
-    count: int, refusal: Relayed, ask: Callable[[range], Awaitable[list[CallResult] | Relayed]]
+    count: int, refusal: ServerResponse, ask: Callable[[range], Awaitable[list[CallResult] | ServerResponse]]
 ) -> list[CallResult]:
     """Find which of ``count`` requests make a call fail, and get the others their answers.
 
@@ -217,7 +197,7 @@ async def bisect(
         refused = []
         for half in halves:
             answer = await ask(half)
-            if isinstance(answer, Relayed):
+            if isinstance(answer, ServerResponse):
                 refused.append(half)
                 answer = [answer] * len(half)
             answers[half.start : half.stop] = answer

@@ -147,7 +147,6 @@ class WorkerConnection(asyncio.Protocol):
         return "idle" if self._running is None else "busy"
 
     def runs(self, batch: int) -> bool:
-        """Return True if the worker runs this batch."""
         return self._running is not None and self._running.batch.batch == batch
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
@@ -162,7 +161,6 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.writelines(frame)
 
     def cancel(self) -> None:
-        """Cancel the streamed answer that the worker produces."""
         assert self._transport is not None
         assert self._running is not None
         self._transport.write(encode_frame(Cancel(batch=self._running.batch.batch)))
@@ -207,7 +205,6 @@ class WorkerConnection(asyncio.Protocol):
             self._drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the loss of the worker and of its batch."""
         if self._running is not None:
             self._running.done(WorkerLost(f"worker {self.index} died"))
         self._gone(self)

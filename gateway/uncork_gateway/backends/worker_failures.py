@@ -35,7 +35,6 @@ class WorkerStartup:
 
     @property
     def doing(self) -> str:
-        """Stage and detail."""
         return self.stage + self.detail
 
 
@@ -54,11 +53,9 @@ class WorkerFailures:
         """The last death of each worker that has not been ready since, by index."""
 
     def setting_up(self, index: int) -> None:
-        """Note that a worker sets up its service."""
         self._starts[index] = WorkerStartup("setup", "", self._clock())
 
     def warming_up(self, index: int, api: str, rows: int) -> None:
-        """Note that a worker warms up an API with ``rows`` rows."""
         detail = f" with {plural(rows, 'row')}"
         self._starts[index] = WorkerStartup(f"warm-up of {api}", detail, self._clock())
 

@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import (
     Done,
     OnPiece,
@@ -21,26 +21,11 @@ from uncork_workers.wire.messages import Batch, Hello
 from uncork_workers.wire.schema import ServiceDescription
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerFacts:
-    """A connected worker that has identified itself.
-
-    Attributes:
-        worker: its number in the dispatcher.
-        standby: whether it waits to take over from another.
-    """
-
-    worker: int
-    index: int
-    pid: int
-    state: WorkerState
-    standby: bool
-
-
 class WorkerPool:
     """Accepts connections of workers and runs batches on them, one at a time each.
 
-    An idle worker that hangs is dropped after one to two times ``ping_interval_s``.
+    Make it inside a running event loop. An idle worker that hangs is dropped after one to two times
+    ``ping_interval_s``.
     """
 
     def __init__(self, listener: PoolListener, *, ping_interval_s: float = 10.0) -> None:
@@ -52,7 +37,7 @@ class WorkerPool:
         self._standbys: dict[int, WorkerConnection] = {}
         self._retiring: set[WorkerConnection] = set()
         self._servers: list[asyncio.Server] = []
-        self._next_ping: asyncio.TimerHandle | None = None
+        self._ping_later()
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket, which should be in a private folder.
@@ -101,8 +86,7 @@ class WorkerPool:
         return None if connection is None else connection.hello
 
     def _running(self, batch: int) -> WorkerConnection | None:
-        running = (one for one in (*self._connections.values(), *self._retiring) if one.runs(batch))
-        return next(running, None)
+        return next((one for one in self._all() if one.runs(batch)), None)
 
     def standbys(self, pids: Collection[int]) -> list[ServiceDescription]:
         """Return the services of standby processes.
@@ -164,34 +148,27 @@ class WorkerPool:
         connection = self._connections.get(worker)
         return -1 if connection is None or connection.index is None else connection.index
 
-    def workers(self) -> list[WorkerFacts]:
-        """Return every identified worker, ordered by index."""
-        facts = [
-            WorkerFacts(
-                worker=one.number,
-                index=one.hello.index,
+    def slots(self) -> list[BackendSlot]:
+        """Return every worker that has identified itself."""
+        return [
+            BackendSlot(
+                one.hello.index,
+                one.state,
+                number=one.number,
                 pid=one.hello.pid,
-                state=one.state,
-                standby=one.standby,
+                fault="gets ready to take over" if one.standby else "",
             )
             for one in self._all()
             if one.hello is not None
         ]
-        return sorted(facts, key=lambda one: (one.index, one.standby))
 
     def states(self) -> list[WorkerState]:
-        """Return the state of every connected worker."""
         return [connection.state for connection in self._all()]
 
     def ready(self) -> set[int]:
         """Return the indexes of the workers that accept batches."""
         ready = (one.index for one in self._connections.values() if one.is_ready)
         return {index for index in ready if index is not None}
-
-    @property
-    def any_ready(self) -> bool:
-        """Whether at least one worker accepts batches."""
-        return any(connection.is_ready for connection in self._connections.values())
 
     def ping_idle(self) -> None:
         """Ping the idle workers, and drop those that did not answer the last ping."""
@@ -206,20 +183,17 @@ class WorkerPool:
         self.ping_idle()
 
     def _all(self) -> list[WorkerConnection]:
-        return [*self._connections.values(), *self._standbys.values(), *self._retiring]
+        return [*self._connections.values(), *self._retiring, *self._standbys.values()]
 
     async def close(self) -> None:
         """Close all connections; the workers then exit."""
-        if self._next_ping is not None:
-            self._next_ping.cancel()
+        self._next_ping.cancel()
         for server in self._servers:
             server.close()
         for connection in self._all():
             connection.close()
 
     def _connection(self, *, standby: bool = False) -> WorkerConnection:
-        if self._next_ping is None:
-            self._ping_later()
         number = next(self._numbers)
         connection = WorkerConnection(number, self._listener, standby=standby, gone=self._gone)
         (self._standbys if standby else self._connections)[number] = connection

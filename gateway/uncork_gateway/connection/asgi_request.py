@@ -6,13 +6,14 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 import httptools
 from starlette.types import ASGIApp, Message, Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from uncork_gateway.connection.parser import RequestParser
 from uncork_gateway.connection.refusal import reply_problem
@@ -32,8 +33,7 @@ class AsgiConnection(Connection, Protocol):
 
     flow: FlowControl
 
-    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in a task that the server waits for when it shuts down."""
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
 
 
 class AsgiRequest:
@@ -65,7 +65,6 @@ class AsgiRequest:
     # Called by the connection
 
     def start(self) -> None:
-        """Run the application."""
         self._started = True
         if self._error is None:
             self._connection.create_task(self._run())
@@ -74,7 +73,6 @@ class AsgiRequest:
             self._log()
 
     def body_received(self, piece: bytes) -> None:
-        """Keep a piece of the body until the application receives it."""
         if self._closed:
             return
         self._body += piece
@@ -83,7 +81,6 @@ class AsgiRequest:
         self._changed.set()
 
     def body_complete(self) -> None:
-        """Let the application receive the end of the body."""
         self._is_whole = True
         self._changed.set()
 
@@ -204,8 +201,18 @@ class AsgiRequest:
             self._connection.end_reply(self)
 
 
-def make_scope(connection: Mapping[str, Any], parser: RequestParser) -> Scope:
-    """Return the scope of a request, given the part that all requests of a connection share.
+def connection_scope(transport: asyncio.Transport, app_state: dict[str, Any]) -> Scope:
+    """Return the part of a scope that all requests of a connection share."""
+    return {
+        "server": get_local_addr(transport),
+        "client": get_remote_addr(transport),
+        "scheme": "https" if is_ssl(transport) else "http",
+        "state": app_state,
+    }
+
+
+def request_scope(connection: Scope, parser: RequestParser) -> Scope:
+    """Return the scope of a request.
 
     Raises:
         BadRequest: the target has no path.

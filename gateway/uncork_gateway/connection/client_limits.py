@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uncork_gateway.errors import BadRequest, GatewayError, Unreadable
 from uncork_gateway.headers import Header
 
+# Limits beyond those of httptools.
 _MAX_TARGET_BYTES = 16 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_HEADERS = 256
@@ -29,58 +30,42 @@ class ClientLimits:
     max_connections: int = 10_000
 
 
-class InputLimits:
-    """Checks the input of one connection, beyond what httptools checks.
+def check_header(name: bytes, value: bytes, *, before: int, target: bytes) -> None:
+    """Check a header that comes after ``before`` others.
 
-    The size limit of a head also holds between pieces of a body: extensions and trailers can be endless.
+    Raises:
+        GatewayError: the request cannot be read.
     """
+    if len(value) > _MAX_LENGTH_DIGITS and name.lower() == b"content-length":
+        raise BadRequest(f"a content length has at most {_MAX_LENGTH_DIGITS} digits")
+    if before == _MAX_HEADERS:
+        raise _too_long(target)
+    if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
+        encoding = value.decode("latin-1")
+        raise BadRequest(f"the transfer encoding {encoding!r} is not accepted; send chunked")
 
-    def __init__(self) -> None:
-        self._unused_bytes = 0
 
-    def received(self, size: int) -> None:
-        """Count input before it is parsed."""
-        self._unused_bytes += size
+def check_head(method: bytes, target: bytes, headers: Sequence[Header]) -> None:
+    """Check a complete head.
 
-    def progressed(self) -> None:
-        """Note that the input so far has made a head or a piece of a body."""
-        self._unused_bytes = 0
+    Raises:
+        GatewayError: the request cannot be read.
+    """
+    check_size(sum([len(name) + len(value) for name, value in headers]), target)
+    if len(target) > _MAX_TARGET_BYTES:
+        raise _too_long(target)
+    if method == b"CONNECT":
+        raise BadRequest("this is no proxy for CONNECT")
 
-    def check_progress(self, target: bytes) -> None:
-        """Check the size of the input that has made neither a head nor a piece of a body.
 
-        Raises:
-            Unreadable: the input is over a limit.
-        """
-        if self._unused_bytes > _MAX_HEAD_BYTES:
-            raise _too_long(target)
+def check_size(size: int, target: bytes) -> None:
+    """Check the bytes of a head, or of input that is neither part of a head nor of a body.
 
-    def check_header(self, name: bytes, value: bytes, *, before: int, target: bytes) -> None:
-        """Check a header that comes after ``before`` others.
-
-        Raises:
-            GatewayError: the request cannot be read.
-        """
-        if len(value) > _MAX_LENGTH_DIGITS and name.lower() == b"content-length":
-            raise BadRequest(f"a content length has at most {_MAX_LENGTH_DIGITS} digits")
-        if before == _MAX_HEADERS:
-            raise _too_long(target)
-        if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
-            encoding = value.decode("latin-1")
-            raise BadRequest(f"the transfer encoding {encoding!r} is not accepted; send chunked")
-
-    def check_head(self, method: bytes, target: bytes, headers: Sequence[Header]) -> None:
-        """Check a complete head.
-
-        Raises:
-            GatewayError: the request cannot be read.
-        """
-        self.progressed()
-        size = sum([len(name) + len(value) for name, value in headers])
-        if len(target) > _MAX_TARGET_BYTES or size > _MAX_HEAD_BYTES:
-            raise _too_long(target)
-        if method == b"CONNECT":
-            raise BadRequest("this is no proxy for CONNECT")
+    Raises:
+        Unreadable: they are too many.
+    """
+    if size > _MAX_HEAD_BYTES:
+        raise _too_long(target)
 
 
 def _too_long(target: bytes) -> GatewayError:

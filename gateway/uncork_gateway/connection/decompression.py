@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
 from uncork_gateway.errors import BadRequest, BodyTooLarge, UnknownEncoding
 
@@ -26,72 +27,46 @@ def unknown_encoding(encoding: bytes) -> UnknownEncoding:
     return UnknownEncoding(f"content encoding {name!r} is not accepted; send gzip, deflate or none", ACCEPTED)
 
 
-class Inflation:
-    """The step-by-step decompression of a body.
+def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) -> Iterator[bytes]:
+    """Inflate a body in steps.
 
     Args:
-        body: the compressed body.
         encoding: one of :data:`ENCODINGS`.
         max_bytes: limit of the inflated body, and of the memory used.
+        step_bytes: limit of each step.
+
+    Raises:
+        BadRequest: the data is broken, incomplete or followed by other data.
+        BodyTooLarge: the inflated body is over the limit.
     """
-
-    def __init__(self, body: bytes, encoding: bytes, *, max_bytes: int) -> None:
-        self._body = body
-        self._at = 0
-        self._format = _GZIP_FORMAT if encoding in GZIP else _deflate_format(body)
-        self._max_bytes = max_bytes
-        self._inflated: list[bytes] = []
-        self._size = 0
-        self._members = 1
-        self._inflater = zlib.decompressobj(self._format)
-
-    def inflate(self, max_bytes: int) -> bool:
-        """Inflate up to about ``max_bytes`` more; return whether the body is complete.
-
-        Raises:
-            BadRequest: the data is broken, incomplete or followed by other data.
-            BodyTooLarge: the inflated body is over the limit.
-        """
-        stop = self._size + max_bytes
+    wbits = _GZIP_FORMAT if encoding in GZIP else _deflate_format(body)
+    inflater = zlib.decompressobj(wbits)
+    at, members, left_bytes = 0, 1, max_bytes
+    while at < len(body) or not inflater.eof:
+        if inflater.eof:
+            members += 1
+            _check_next_member(wbits, members)
+            inflater = zlib.decompressobj(wbits)
+        piece = body[at : at + _PIECE_BYTES]
         try:
-            while not self._is_whole():
-                if self._size >= stop:
-                    return False
-                self._inflate_piece(min(stop, self._max_bytes + 1) - self._size)
+            inflated = inflater.decompress(piece, min(step_bytes, left_bytes + 1))
         except zlib.error as error:
             raise BadRequest(f"the compressed body is broken: {error}") from None
-        return True
-
-    def result(self) -> bytes:
-        """Return the inflated body; inflate the rest if it is not complete."""
-        self.inflate(self._max_bytes + 1)
-        return b"".join(self._inflated)
-
-    def _is_whole(self) -> bool:
-        return self._at >= len(self._body) and self._inflater.eof
-
-    def _inflate_piece(self, max_bytes: int) -> None:
-        if self._inflater.eof:
-            self._next_member()
-        piece = self._body[self._at : self._at + _PIECE_BYTES]
-        inflated = self._inflater.decompress(piece, max_bytes)
         # zlib may have consumed all input and still have output.
-        if not (piece or inflated or self._inflater.eof):
+        if not (piece or inflated or inflater.eof):
             raise BadRequest("the compressed body is incomplete")
-        self._at += len(piece) - len(self._inflater.unconsumed_tail) - len(self._inflater.unused_data)
-        self._size += len(inflated)
-        if self._size > self._max_bytes:
-            raise BodyTooLarge(f"the inflated body is over the limit of {self._max_bytes} bytes")
-        if inflated:
-            self._inflated.append(inflated)
+        at += len(piece) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
+        left_bytes -= len(inflated)
+        if left_bytes < 0:
+            raise BodyTooLarge(f"the inflated body is over the limit of {max_bytes} bytes")
+        yield inflated
 
-    def _next_member(self) -> None:
-        if self._format != _GZIP_FORMAT:
-            raise BadRequest("the compressed body is followed by something else")
-        self._members += 1
-        if self._members > _MAX_MEMBERS:
-            raise BadRequest(f"the compressed body has more than {_MAX_MEMBERS} members")
-        self._inflater = zlib.decompressobj(self._format)
+
+def _check_next_member(wbits: int, members: int) -> None:
+    if wbits != _GZIP_FORMAT:
+        raise BadRequest("the compressed body is followed by something else")
+    if members > _MAX_MEMBERS:
+        raise BadRequest(f"the compressed body has more than {_MAX_MEMBERS} members")
 
 
 def _deflate_format(body: bytes) -> int:

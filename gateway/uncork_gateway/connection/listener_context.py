@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.client import responses
 
+from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool, Tracing
@@ -19,8 +19,8 @@ class ListenerContext:
     Attributes:
         limits: limits on what one client may use.
         pool: the memory of incomplete bodies.
-        admit: returns whether a request with these headers may take the fast path; the others go to the ASGI
-            app, which rejects them.
+        keys: the accepted API keys, if any is required; requests without one go to the ASGI app, which
+            rejects them.
         access_log: logs every request, if given.
         traces: creates a span per request on the fast path, if given.
         closing: whether each connection closes after its pending responses.
@@ -28,7 +28,7 @@ class ListenerContext:
 
     limits: ClientLimits = field(default_factory=ClientLimits)
     pool: BodyPool
-    admit: Callable[[Sequence[Header]], bool] = lambda headers: True
+    keys: ApiKeys | None = None
     access_log: AccessLog | None = None
     traces: Tracing | None = None
     closing: bool = False

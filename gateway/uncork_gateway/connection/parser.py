@@ -6,7 +6,7 @@ from typing import Protocol
 
 import httptools
 
-from uncork_gateway.connection.client_limits import InputLimits
+from uncork_gateway.connection.client_limits import check_head, check_header, check_size
 from uncork_gateway.connection.state import HEAD, State
 from uncork_gateway.errors import BadRequest, GatewayError, unexpected
 from uncork_gateway.headers import Header, header_lines
@@ -21,17 +21,10 @@ class Receiver(Protocol):
 
     state: State
 
-    def message_begins(self) -> None:
-        """Begin a request."""
-
-    def head_complete(self) -> None:
-        """Open a request: the parser has its method, target and headers."""
-
-    def body_received(self, piece: bytes) -> None:
-        """Accept a piece of the body."""
-
-    def message_complete(self) -> None:
-        """Accept the end of the body."""
+    def message_begins(self) -> None: ...
+    def head_complete(self) -> None: ...
+    def body_received(self, piece: bytes) -> None: ...
+    def message_complete(self) -> None: ...
 
 
 class RequestParser:
@@ -47,7 +40,8 @@ class RequestParser:
         self.method = self.target = b""
         self.headers: list[Header] = []
         self._receiver = receiver
-        self._limits = InputLimits()
+        self._unused_bytes = 0
+        """Input since the last head or piece of a body. Chunk extensions and trailers can be endless."""
         self._parser = _make_parser(self)
 
     def close(self) -> None:
@@ -56,7 +50,6 @@ class RequestParser:
 
     @property
     def http_version(self) -> str:
-        """The version, such as ``1.1``."""
         return self._parser.get_http_version()
 
     @property
@@ -75,7 +68,7 @@ class RequestParser:
         Raises:
             GatewayError: the input cannot be read, or the receiver rejects it.
         """
-        self._limits.received(len(data))
+        self._unused_bytes += len(data)
         try:
             while data:
                 try:
@@ -91,7 +84,7 @@ class RequestParser:
             raise (cause if isinstance(cause, GatewayError) else unexpected(cause or error)) from None
         except httptools.HttpParserError as error:
             raise BadRequest(f"this is not HTTP/1.1: {error}") from None
-        self._limits.check_progress(self.target)
+        check_size(self._unused_bytes, self.target)
 
     def _head_without_offer(self) -> bytes:
         """Return the head that was parsed; the parser takes all that follows for the other protocol."""
@@ -102,13 +95,11 @@ class RequestParser:
     # Called by httptools
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         self._receiver.message_begins()
         self.target = b""
         self.headers = []
 
     def on_url(self, piece: bytes) -> None:
-        """Collect the target."""
         self.target += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -116,23 +107,21 @@ class RequestParser:
         if self._receiver.state is not HEAD:
             return  # A trailer must not pass for a header.
         value = value.rstrip(b" \t")
-        self._limits.check_header(name, value, before=len(self.headers), target=self.target)
+        check_header(name, value, before=len(self.headers), target=self.target)
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Check the head."""
         self.method = self._parser.get_method()
-        self._limits.check_head(self.method, self.target, self.headers)
+        self._unused_bytes = 0
+        check_head(self.method, self.target, self.headers)
         if not self._parser.should_upgrade():
             self._receiver.head_complete()
 
     def on_body(self, piece: bytes) -> None:
-        """Pass a piece of the body on."""
-        self._limits.progressed()
+        self._unused_bytes = 0
         self._receiver.body_received(piece)
 
     def on_message_complete(self) -> None:
-        """Pass the end of the body on."""
         if not self._parser.should_upgrade():
             self._receiver.message_complete()
 

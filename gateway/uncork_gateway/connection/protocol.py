@@ -18,18 +18,18 @@ import itertools
 from collections.abc import Coroutine
 from typing import Any
 
-from starlette.types import ASGIApp
+from starlette.types import Scope
 from uvicorn import Config
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
-from uncork_gateway.connection.asgi_request import AsgiRequest, make_scope
+from uncork_gateway.connection.asgi_request import AsgiRequest, connection_scope, request_scope
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.parser import RequestParser, StopParsing
 from uncork_gateway.connection.refusal import Refusal
 from uncork_gateway.connection.reply_queue import ReplyQueue
-from uncork_gateway.connection.route_table import Known, RouteTable
+from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.connection.state import (
     BODY,
     CLIENT_ENDS,
@@ -60,7 +60,6 @@ class HttpProtocol(asyncio.Protocol):
     """One connection.
 
     Attributes:
-        number: identifies the connection; never used twice.
         flow: whether either side has stopped reading.
         begun: number of requests that have begun to arrive, except those that are not parsed.
         answered: number of replies sent.
@@ -72,8 +71,7 @@ class HttpProtocol(asyncio.Protocol):
     _parser: RequestParser
     _replies: ReplyQueue
     _timeouts: Timeouts
-    _scope: dict[str, Any]
-    """The part of an ASGI scope that all requests have in common."""
+    _scope: Scope
 
     def __init__(
         self,
@@ -85,8 +83,6 @@ class HttpProtocol(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        if not config.loaded:
-            config.load()
         self.number = next(_numbers)
         self.pool = listener.pool
         self.access_log = listener.access_log
@@ -95,41 +91,33 @@ class HttpProtocol(asyncio.Protocol):
         self.begun = self.answered = self.body_bytes = 0
         self._routes = routes
         self._listener = listener
-        self._app: ASGIApp = config.loaded_app
+        self._config = config
         self._app_state = app_state
-        self._keep_alive_s = config.timeout_keep_alive
         self._server_state = server_state
         self._loop = _loop or asyncio.get_running_loop()
         self._incoming: Request | None = None
         """The request that is being read."""
         self._parsed: tuple[Handler[Any], Any] | None = None
-        """Its handler, and what that made of the head; None on the ASGI path."""
+        """Its handler, and the head as the handler read it; None on the ASGI path."""
         self._chunk = b""
         """The input that is being parsed, if a request begins with it."""
         self._reply_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timeouts; refuse the client if there are too many connections."""
         self.transport = transport
         self.flow = FlowControl(transport)
         self._parser = RequestParser(self)
         self._replies = ReplyQueue(transport, self.flow)
         self._is_tls = is_ssl(transport)
-        self._scope = {
-            "server": get_local_addr(transport),
-            "client": get_remote_addr(transport),
-            "scheme": "https" if self._is_tls else "http",
-            "state": self._app_state,
-        }
+        self._scope = connection_scope(transport, self._app_state)
         limits = self._listener.limits
-        self._timeouts = Timeouts(self, limits, keep_alive_s=self._keep_alive_s, loop=self._loop)
+        self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
         connections: set[Any] = self._server_state.connections
         connections.add(self)
         if len(connections) > limits.max_connections:
             self._replies.add(Refusal(self, Unavailable("there are too many connections", retry_after_s=1)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the requests that have no reply."""
         self.state = CLOSED
         self._timeouts.stop()
         self._server_state.connections.discard(self)
@@ -161,7 +149,6 @@ class HttpProtocol(asyncio.Protocol):
             self._chunk = b""
 
     def message_begins(self) -> None:
-        """Begin a request, unless the one before is the last."""
         newest = self._replies.newest
         if self.state in READING and newest is not None and not newest.keep_alive:
             self.state = READING_STOPS[self.state]
@@ -174,59 +161,47 @@ class HttpProtocol(asyncio.Protocol):
         """Open the request on the fast path or on the ASGI path."""
         parser = self._parser
         handler = self._routes.find(parser.target) if parser.method == b"POST" else None
-        if handler is not None and self._listener.admit(parser.headers):
+        keys = self._listener.keys
+        if handler is not None and (keys is None or keys.admit(parser.headers)):
             head = handler.read_head(parser.headers, parser.target)
             self._parsed = handler, head
             self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
         else:
             self._parsed = None
-            scope = make_scope(self._scope, parser)
-            self._incoming = AsgiRequest(self, self._app, scope, keep_alive=parser.keep_alive)
+            scope = request_scope(self._scope, parser)
+            self._incoming = AsgiRequest(self, self._config.loaded_app, scope, keep_alive=parser.keep_alive)
         self.state = HEAD_COMPLETE[self.state]
         self._replies.add(self._incoming)
 
     def body_received(self, piece: bytes) -> None:
-        """Pass a piece of the body on."""
         self.body_bytes += len(piece)
         if self.state is BODY and self._incoming is not None:
             self._incoming.body_received(piece)
 
     def message_complete(self) -> None:
-        """Pass the end of the body on."""
         if self.state is BODY and self._incoming is not None:
             self.state = MESSAGE_COMPLETE[self.state]
-            self._learn(self._incoming)
+            if self._parsed is not None and self._incoming.keep_alive:
+                self._routes.learn(self._chunk, *self._parsed, self._parser.content_length)
             self._incoming.body_complete()
-
-    def _learn(self, request: Request) -> None:
-        """Remember a head on the fast path if the input was exactly this request."""
-        if self._parsed is not None and request.keep_alive:
-            end = self._chunk.find(b"\r\n\r\n") + 4
-            length = self._parser.content_length
-            if length and len(self._chunk) == end + length:
-                self._routes.learn(self._chunk[:end], Known(*self._parsed, length))
 
     # Replies
 
     @property
     def http_version(self) -> str:
-        """The version of the request that was parsed last."""
         return self._parser.http_version
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        """Answer a request that has started. ``head`` is header lines, each with its line end."""
         if not self.transport.is_closing():
             head = self._reply_head(request, status, head)
             self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         self.end_reply(request)
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
-        """Send status and header lines of a reply whose body the request writes to the transport."""
         self._reply_begun = True
         self.transport.write(self._reply_head(request, status, head) + b"\r\n")
 
     def end_reply(self, request: QueuedRequest) -> None:
-        """Finish a reply that was begun; its body is complete."""
         self._replies.current = None
         self._reply_begun = False
         self.answered += 1
@@ -235,12 +210,11 @@ class HttpProtocol(asyncio.Protocol):
         self._replies.advance()
 
     def send_continue(self) -> None:
-        """Ask a client that sent ``Expect: 100-continue`` for the body."""
         if self.http_version != "1.0":  # which knows no interim replies
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:
-        if self._listener.closing and not self._replies.has_queued:
+        if self._listener.closing and not self._replies.queued:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
         return b"%b%b" % (start, head) if request.keep_alive else b"%b%bconnection: close\r\n" % (start, head)
@@ -257,7 +231,6 @@ class HttpProtocol(asyncio.Protocol):
         self._replies.advance()
 
     def pause_writing(self) -> None:
-        """Start no more requests: the client does not read its replies."""
         self.flow.pause_writing()
 
     # The end of the connection
@@ -265,9 +238,9 @@ class HttpProtocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Stay open until all requests are answered, unless the client has gone for certain.
 
-        A client that has closed looks like one that has only stopped sending, until its system answers
-        something that is sent with a reset. So pings are sent. In the middle of a reply they are impossible,
-        and TLS has no half-closed connections: there the client is taken for gone.
+        A client that has closed looks like one that has only stopped sending, until its system answers a ping
+        with a reset. In the middle of a reply pings are impossible, and TLS has no half-closed connections:
+        in both cases the client counts as gone.
         """
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
@@ -290,12 +263,10 @@ class HttpProtocol(asyncio.Protocol):
             newest.keep_alive = False
 
     def close(self) -> None:
-        """Close without a reply."""
         self.state = CLOSE[self.state]
         self.transport.close()
 
     def hang_up(self) -> None:
-        """Close after the bytes written so far, and give the client time to read them."""
         before = self.state
         self.state = HANG_UP[self.state]
         self._replies.disconnect()
@@ -325,5 +296,4 @@ class HttpProtocol(asyncio.Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has no reply."""
         return self._replies.newest is not None

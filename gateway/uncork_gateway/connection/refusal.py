@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from uncork_gateway.errors import GatewayError, problem
 from uncork_gateway.headers import header_lines
 from uncork_gateway.interfaces import Connection, QueuedRequest
 
 
+@dataclass(slots=True, eq=False)
 class Refusal:
     """Stands in the queue for the request, so that the requests before it are answered first."""
 
-    keep_alive = False
-
-    def __init__(self, connection: Connection, error: GatewayError) -> None:
-        self._connection = connection
-        self._error = error
+    connection: Connection
+    error: GatewayError
+    keep_alive: bool = False
 
     def start(self) -> None:
-        """Reply with the error."""
-        access_log = self._connection.access_log
+        access_log = self.connection.access_log
         if access_log is not None:
-            access_log.request("-", b"-", self._error.status, 0.0, size=0)
-        reply_problem(self._connection, self, self._error)
+            access_log.request("-", b"-", self.error.status, 0.0, size=0)
+        reply_problem(self.connection, self, self.error)
 
     def disconnect(self) -> None:
-        """Do nothing: nothing is running."""
+        pass  # nothing is running
 
 
 def reply_problem(connection: Connection, request: QueuedRequest, error: GatewayError) -> None:

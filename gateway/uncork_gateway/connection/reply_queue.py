@@ -18,11 +18,12 @@ class ReplyQueue:
 
     Attributes:
         current: the request that may reply, if any.
+        queued: those behind it.
     """
 
     def __init__(self, transport: asyncio.Transport, flow: FlowControl) -> None:
         self.current: QueuedRequest | None = None
-        self._queued: deque[QueuedRequest] = deque()
+        self.queued: deque[QueuedRequest] = deque()
         self._transport = transport
         self._flow = flow
         self._is_advancing = False
@@ -30,17 +31,11 @@ class ReplyQueue:
     @property
     def is_free(self) -> bool:
         """Whether a request can start at once."""
-        return self.current is None and not self._queued and not self._flow.write_paused
+        return self.current is None and not self.queued and not self._flow.write_paused
 
     @property
     def newest(self) -> QueuedRequest | None:
-        """The last request, if any."""
-        return self._queued[-1] if self._queued else self.current
-
-    @property
-    def has_queued(self) -> bool:
-        """Whether any request waits for another one's reply."""
-        return bool(self._queued)
+        return self.queued[-1] if self.queued else self.current
 
     def add(self, request: QueuedRequest) -> None:
         """Start a request, or queue it behind those before."""
@@ -49,23 +44,23 @@ class ReplyQueue:
             request.start()
         else:
             self._flow.pause_reading()
-            self._queued.append(request)
+            self.queued.append(request)
 
     def advance(self) -> None:
         """Start queued requests unless one is to reply first. A fault closes the connection.
 
         The loop starts requests that reply at once, thousands if they are pipelined, without recursion.
         """
-        if self._is_advancing or not (self._queued or self._flow.read_paused):
+        if self._is_advancing or not (self.queued or self._flow.read_paused):
             return
         self._is_advancing = True
         try:
             while self.current is None and not (self._flow.write_paused or self._transport.is_closing()):
-                if len(self._queued) < 2:
+                if len(self.queued) < 2:
                     self._flow.resume_reading()
-                if not self._queued:
+                if not self.queued:
                     break
-                self.current = self._queued.popleft()
+                self.current = self.queued.popleft()
                 self.current.start()
         except Exception as error:
             # Nothing would answer that request, and those behind it would wait for ever.
@@ -76,9 +71,9 @@ class ReplyQueue:
 
     def disconnect(self) -> None:
         """Cancel all requests."""
-        requests = [self.current, *self._queued]
+        requests = [self.current, *self.queued]
         self.current = None
-        self._queued.clear()
+        self.queued.clear()
         for request in requests:
             if request is not None:
                 request.disconnect()

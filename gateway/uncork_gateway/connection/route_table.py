@@ -47,9 +47,10 @@ class RouteTable:
             handler = self._resolve(target)
         return handler
 
-    def learn(self, head: bytes, known: Known) -> None:
-        """Remember a head, unless it is unusually long."""
-        if len(head) <= _LONGEST_KNOWN_BYTES:
+    def learn(self, chunk: bytes, handler: Handler[Any], head: Any, length: int) -> None:
+        """Remember the head of a request if ``chunk`` is exactly that request, and its head not very long."""
+        end = chunk.find(b"\r\n\r\n") + 4
+        if length and len(chunk) == end + length and end <= _LONGEST_KNOWN_BYTES:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
-            self.known[head] = known
+            self.known[chunk[:end]] = Known(handler, head, length)

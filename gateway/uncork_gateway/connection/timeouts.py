@@ -18,13 +18,7 @@ _MIN_BODY_BYTES_PER_S = 500
 
 
 class TimedConnection(Protocol):
-    """The part of a connection that :class:`Timeouts` needs.
-
-    Attributes:
-        body_bytes: size of all bodies received so far.
-        begun: number of requests that have begun to arrive.
-        answered: number of replies sent.
-    """
+    """The part of an ``HttpProtocol`` that :class:`Timeouts` needs."""
 
     state: State
     flow: FlowControl
@@ -33,17 +27,9 @@ class TimedConnection(Protocol):
     answered: int
 
     @property
-    def is_answering(self) -> bool:
-        """Whether a request has no reply."""
-        ...
-
-    def give_up(self, error: GatewayError) -> None:
-        """Answer the request that is being read with an error, in its turn, and close."""
-        ...
-
-    def close(self) -> None:
-        """Close without a reply."""
-        ...
+    def is_answering(self) -> bool: ...
+    def give_up(self, error: GatewayError) -> None: ...
+    def close(self) -> None: ...
 
 
 class Timeouts:
@@ -70,7 +56,6 @@ class Timeouts:
         self._timer = loop.call_later(self._interval_s, self._check)
 
     def stop(self) -> None:
-        """Cancel the timer."""
         self._timer.cancel()
 
     def linger(self, seconds: float, abort: Callable[[], None]) -> None:
@@ -92,16 +77,14 @@ class Timeouts:
             return
         waited_s = self._loop.time() - self._since
         match connection.state:
-            case State.IDLE if not connection.is_answering and waited_s >= self._idle_limit_s:
-                connection.close()
+            case State.IDLE if not connection.is_answering:
+                limit_s = self._keep_alive_s if connection.answered else self._limits.head_timeout_s
+                if waited_s >= limit_s:
+                    connection.close()
             case State.HEAD if waited_s >= self._limits.head_timeout_s:
                 connection.give_up(Unreadable("the head of the request did not come in time", 408))
             case State.BODY if waited_s >= self._limits.body_timeout_s:
                 self._check_body(waited_s)
-
-    @property
-    def _idle_limit_s(self) -> float:
-        return self._keep_alive_s if self._connection.answered else self._limits.head_timeout_s
 
     def _check_body(self, waited_s: float) -> None:
         grown_bytes = self._connection.body_bytes - self._body_bytes

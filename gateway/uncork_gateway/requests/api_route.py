@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.codecs import Marshalled
@@ -17,34 +18,25 @@ from uncork_gateway.requests.request import BufferedRequest
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
+@dataclass(eq=False)
 class ApiRoute:
     """One path of an API, in one dialect."""
 
     executor = "worker"
+    removed = False
 
-    def __init__(
-        self,
-        api: str,
-        *,
-        dialect: Dialect,
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
-        tally: ApiTally,
-        max_body_bytes: int,
-        batch_headers: BatchHeaders,
-        fair_by: bytes | None = None,
-    ) -> None:
-        self.api = api
-        self.dialect = dialect
-        self.dispatcher = dispatcher
-        self.tally = tally
-        self.max_body_bytes = max_body_bytes
-        self.batch_headers = batch_headers
-        self.removed = False
-        self._fair_by = fair_by
+    api: str
+    _: KW_ONLY
+    dialect: Dialect
+    dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
+    tally: ApiTally
+    max_body_bytes: int
+    batch_headers: BatchHeaders
+    fair_by: bytes | None = None
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read the headers; an error in them becomes the reply."""
-        head = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
+        head = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self.fair_by)
         if head.encoding:
             if head.encoding not in ENCODINGS:
                 return head._replace(rejection=unknown_encoding(head.encoding))
@@ -55,7 +47,6 @@ class ApiRoute:
             return head._replace(rejection=error)
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> ApiRequest:
-        """Create the request of a head."""
         return ApiRequest(self, connection, head, keep_alive=keep_alive)
 
     def remove(self) -> None:
@@ -63,7 +54,6 @@ class ApiRoute:
         self.removed, self.tally = True, ApiTally()
 
     def error(self, status: int, detail: str) -> Reply:
-        """Return header lines and body of an error reply."""
         return self.dialect.error(status, detail)
 
 

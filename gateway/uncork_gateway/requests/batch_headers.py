@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uncork_dispatcher import BatchFacts
 
+_BATCH = b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
+
 
 class BatchHeaders:
     """Writes the id, size and times of a batch as header lines.
@@ -25,8 +27,7 @@ class BatchHeaders:
         if batch is not self._batch:
             self._batch = batch
             self._lines = (
-                b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
-                % (self.id_of(batch.start.batch).encode(), batch.rows),
+                _BATCH % (self.id_of(batch.start.batch).encode(), batch.rows),
                 b", batch;dur=%.2f\r\n" % (batch.seconds * 1000),
             )
         before, after = self._lines
@@ -34,8 +35,4 @@ class BatchHeaders:
 
     def opening_lines(self, batch: int, rows: int, queued_s: float) -> bytes:
         """Return the lines of a response that begins before its batch has ended."""
-        return b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur=%.2f\r\n" % (
-            self.id_of(batch).encode(),
-            rows,
-            queued_s * 1000,
-        )
+        return _BATCH % (self.id_of(batch).encode(), rows) + b"%.2f\r\n" % (queued_s * 1000)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
-from http import HTTPStatus
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any
 
 import httpx
@@ -14,9 +13,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from uncork_gateway.backends.http_server import CONNECT_S, describe, end_to_end, make_transport
+from uncork_gateway.backends.http_server import (
+    CONNECT_S,
+    ServerResponse,
+    describe,
+    end_to_end,
+    make_transport,
+    reply_headers,
+)
 from uncork_gateway.backends.http_servers import KEEP_ALIVE_S, HttpServers
-from uncork_gateway.backends.merged_calls import Relayed
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, Unavailable
 from uncork_gateway.headers import Header
@@ -27,12 +32,10 @@ log = logging.getLogger("uncork.gateway")
 _LENGTH = b"content-length"
 _BODY_HEADERS = (_LENGTH, b"transfer-encoding")
 _LAST_STATUS = 599
-# The gateway adds its own to every reply.
-_DATE = b"date"
 
 
 class PassThrough:
-    """An ASGI application that relays every request to one of several servers, without batches or permits.
+    """An ASGI application that relays every request to one of several servers, without batches or slots.
 
     Args:
         servers: the servers and their state.
@@ -72,16 +75,14 @@ class PassThrough:
             answer = StreamingResponse(
                 reply.aiter_raw(), reply.status_code, background=BackgroundTask(reply.aclose)
             )
-            # Such a reply has no body, whatever length it declares.
-            without = _LENGTH if reply.status_code == HTTPStatus.NOT_MODIFIED else b""
-            answer.raw_headers = list(_headers(reply, without=without))
+            answer.raw_headers = [*reply_headers(reply), *_length(reply.headers.raw)]
         try:
             await answer(scope, receive, send)
         except httpx.TransportError as error:
             # The client sees by the missing end that the reply is incomplete.
             log.warning("a server broke off in an answer for %r: %s", scope["path"], describe(error))
 
-    async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> Relayed:
+    async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
         """Relay a POST request whose body is complete; return the complete reply.
 
         Raises:
@@ -96,10 +97,9 @@ class PassThrough:
             raise BadGateway(f"the server broke off: {describe(error)}") from error
         finally:
             await reply.aclose()
-        return Relayed(reply.status_code, _headers(reply, without=_LENGTH), content)
+        return ServerResponse(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
-        """Close all connections."""
         for transport in self._transports.values():
             await transport.aclose()
 
@@ -108,19 +108,18 @@ class PassThrough:
     ) -> httpx.Response:
         if self._listener.closing:
             raise Unavailable("the server is shutting down", 1.0)
-        url = self._servers.least_loaded()
-        if url is None:
+        server = self._servers.least_loaded()
+        if server is None:
             raise Unavailable("no server is healthy", 1.0)
-        kept = [*end_to_end(headers), *[header for header in headers if header[0].lower() == _LENGTH]]
         request = httpx.Request(
             method,
-            url,
-            headers=kept,
+            server.url,
+            headers=[*end_to_end(headers), *_length(headers)],
             content=body,
             extensions={"target": target, "timeout": self._timeouts},
         )
         try:
-            reply = await self._transport(url).handle_async_request(request)
+            reply = await self._transport(server.url).handle_async_request(request)
         except httpx.TimeoutException as error:
             raise TimedOut(f"the server does not answer: {describe(error)}") from error
         except httpx.TransportError as error:
@@ -154,10 +153,8 @@ async def _unless_disconnected(
         ClientDisconnect: the client has disconnected.
         GatewayError: the server gave no reply.
     """
-    answering, disconnecting = (
-        asyncio.create_task(sending),
-        asyncio.create_task(_disconnected(receive, whole)),
-    )
+    answering = asyncio.create_task(sending)
+    disconnecting = asyncio.create_task(_disconnected(receive, whole))
     try:
         await asyncio.wait((answering, disconnecting), return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
@@ -170,7 +167,6 @@ async def _unless_disconnected(
 
 
 async def _disconnected(receive: Receive, whole: asyncio.Event) -> None:
-    """Wait until the client disconnects."""
     await whole.wait()
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -188,8 +184,5 @@ def check_status(status: int) -> None:
         )
 
 
-def _headers(reply: httpx.Response, *, without: bytes = b"") -> tuple[Header, ...]:
-    """Return the headers of a reply that are relayed to the client."""
-    length = tuple((name.lower(), value) for name, value in reply.headers.raw if name.lower() == _LENGTH)
-    kept = tuple(header for header in end_to_end(reply.headers.raw) if header[0] != _DATE)
-    return tuple(header for header in kept + length if header[0] != without)
+def _length(headers: Iterable[Header]) -> list[Header]:
+    return [(_LENGTH, value) for name, value in headers if name.lower() == _LENGTH]

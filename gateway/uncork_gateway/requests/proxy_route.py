@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult
+from uncork_gateway.backends.http_server import ServerResponse
 from uncork_gateway.backends.known_models import KnownModels
-from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, Sent, with_trace
+from uncork_gateway.backends.merged_calls import CallResult, Part, Sent, with_trace
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import BadGateway
@@ -63,54 +64,39 @@ class SortedHead(NamedTuple):
     is_opaque: bool
 
 
-Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, Relayed]]
-"""Relays a request unchanged, given target, headers and body."""
-
-
+@dataclass(eq=False)
 class ProxyRoute:
-    """One target (path and query) of the servers behind the proxy."""
+    """One target (path and query) of the servers behind the proxy.
+
+    Attributes:
+        relay: relays a request unchanged, given target, headers and body.
+    """
 
     executor = "model server"
 
-    def __init__(
-        self,
-        target: bytes,
-        *,
-        model: str,
-        wire: Wire[Any, Any],
-        most_rows: int,
-        header_rules: HeaderRules,
-        models: KnownModels,
-        dispatcher: AsyncDispatcher[Sent, CallResult],
-        relay: Relay,
-        max_body_bytes: int,
-        batch_headers: BatchHeaders,
-        fair_by: bytes | None = None,
-    ) -> None:
-        self.target = target
-        self.model = model
-        self.wire = wire
-        self.most_rows = most_rows
-        self.models = models
-        self.dispatcher = dispatcher
-        self.relay = relay
-        self.max_body_bytes = max_body_bytes
-        self.batch_headers = batch_headers
-        self._fair_by = fair_by
-        self._header_rules = header_rules
+    target: bytes
+    _: KW_ONLY
+    model: str
+    wire: Wire[Any, Any]
+    most_rows: int
+    header_rules: HeaderRules
+    models: KnownModels
+    dispatcher: AsyncDispatcher[Sent, CallResult]
+    relay: Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, ServerResponse]]
+    max_body_bytes: int
+    batch_headers: BatchHeaders
+    fair_by: bytes | None = None
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
-        """Sort the headers by use."""
         whole = tuple((name.lower(), value) for name, value in headers)
-        rules = self._header_rules
-        common = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self._fair_by)
+        common = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self.fair_by)
         is_opaque = False
         if common.encoding in ENCODINGS:
             whole = tuple(header for header in whole if header[0] not in ENCODING_HEADERS)
         elif common.encoding:
             common, is_opaque = common._replace(encoding=b""), True
-        keyed = tuple(header for header in whole if header[0] in rules.keyed)
-        passed = tuple(header for header in whole if header[0] in rules.passed)
+        keyed = tuple(header for header in whole if header[0] in self.header_rules.keyed)
+        passed = tuple(header for header in whole if header[0] in self.header_rules.passed)
         return SortedHead(
             common=common,
             content=tuple(header for header in whole if header[0] in _CONTENT),
@@ -122,15 +108,12 @@ class ProxyRoute:
 
     @property
     def tally(self) -> ApiTally:
-        """The counters of its model's replies."""
         return self.models.tally(self.model)
 
     def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> ProxyRequest:
-        """Create the request of a head."""
         return ProxyRequest(self, connection, head, keep_alive=keep_alive)
 
     def error(self, status: int, detail: str) -> tuple[bytes, bytes]:
-        """Return header lines and body of an error reply, in the form of the servers."""
         return JSON, error_body(detail)
 
 
@@ -210,7 +193,7 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
 
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch_headers, batch = self._route.batch_headers, answer.batch
-        if isinstance(answer.result, Relayed):
+        if isinstance(answer.result, ServerResponse):
             status, headers, body = answer.result
             check_status(status)
         else:
@@ -234,7 +217,6 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
         super()._reply(status, head, body, is_refusal=is_refusal)
 
     async def _relay(self, body: bytes) -> None:
-        """Relay the request and its reply unchanged."""
         try:
             headers = self._sorted.whole
             if self._span is not None:
@@ -246,15 +228,14 @@ class ProxyRequest(BufferedRequest[ProxyRoute]):
             self.failed(error)
 
 
-class _PartWaiter:
+class _PartWaiter(NamedTuple):
     """Passes the result of one part to its request."""
 
-    def __init__(self, request: ProxyRequest, at: int) -> None:
-        self._request = request
-        self._at = at
+    request: ProxyRequest
+    at: int
 
     def answered(self, answer: RequestResult[CallResult]) -> None:
-        self._request.part_answered(self._at, answer)
+        self.request.part_answered(self.at, answer)
 
     def failed(self, error: Exception) -> None:
-        self._request.failed(error)
+        self.request.failed(error)

@@ -6,10 +6,11 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from uncork_dispatcher import DispatchError, RequestResult
-from uncork_gateway.connection.decompression import Inflation
+from uncork_gateway.connection.decompression import inflate
 from uncork_gateway.errors import (
     CLIENT_GONE,
     BodyTooLarge,
@@ -59,7 +60,6 @@ class BufferedRequest(ABC, Generic[RouteT]):
     _is_answered = False
     _started = False
     _is_whole = False
-    _rejection: GatewayError | None = None
     _answer: RequestResult[Any] | None = None
     """The dispatcher's answer, if the request was executed."""
     _rows = 0
@@ -74,8 +74,7 @@ class BufferedRequest(ABC, Generic[RouteT]):
         self.keep_alive = keep_alive
         self._pieces: list[bytes] = []
         self._size = 0
-        if head.rejection is not None:
-            self._rejection = head.rejection
+        self._rejection = head.rejection
         if connection.traces is not None:
             self._span = connection.traces.begin_request(head.target, head.trace)
 
@@ -109,7 +108,6 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self._connection.send_continue()
 
     def body_received(self, piece: bytes) -> None:
-        """Keep a piece of the body, unless the request is rejected."""
         self._size += len(piece)
         if self._size > self._route.max_body_bytes:
             self.reject(too_large(self._route.max_body_bytes))
@@ -132,13 +130,11 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self.failed(self._rejection)
 
     def body_complete(self) -> None:
-        """Execute the request if it has started."""
         self._is_whole = True
         if self._started and self._rejection is None:
             self.execute(self._take_body())
 
     def execute(self, body: bytes) -> None:
-        """Execute the request, given its whole body."""
         try:
             if self._rejection is not None:
                 self.failed(self._rejection)
@@ -150,7 +146,6 @@ class BufferedRequest(ABC, Generic[RouteT]):
             self.failed(error)
 
     def disconnect(self) -> None:
-        """Cancel the request."""
         if not self._is_answered:
             self._is_answered = True
             self._drop_body()
@@ -202,13 +197,24 @@ class BufferedRequest(ABC, Generic[RouteT]):
     # The body
 
     def _inflate(self, body: bytes) -> None:
-        inflation = Inflation(body, self._head.encoding, max_bytes=self._route.max_body_bytes)
-        if inflation.inflate(_INFLATED_AT_ONCE_BYTES):
-            self._dispatch(inflation.result())
+        steps = inflate(
+            body,
+            self._head.encoding,
+            max_bytes=self._route.max_body_bytes,
+            step_bytes=_INFLATED_AT_ONCE_BYTES,
+        )
+        inflated, left_bytes = [], _INFLATED_AT_ONCE_BYTES
+        for step in steps:
+            inflated.append(step)
+            left_bytes -= len(step)
+            if left_bytes <= 0:
+                break
+        else:
+            self._dispatch(b"".join(inflated))
             return
         self._pieces = [body]
         self._connection.pool.used_bytes += len(body)
-        inflating = asyncio.get_running_loop().run_in_executor(_inflaters, inflation.result)
+        inflating = asyncio.get_running_loop().run_in_executor(_inflaters, b"".join, chain(inflated, steps))
         inflating.add_done_callback(self._inflated)
 
     def _inflated(self, inflating: asyncio.Future[bytes]) -> None:

@@ -16,14 +16,11 @@ from uncork_workers.wire.messages import AnswerHead
 
 log = logging.getLogger("uncork.gateway")
 
-_OK = 200
-
 
 class StreamRoute(ApiRoute):
     """One path of an API that streams."""
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> StreamRequest:
-        """Create the request of a head."""
         return StreamRequest(self, connection, head, keep_alive=keep_alive)
 
 
@@ -70,7 +67,7 @@ class StreamRequest(ApiRequest):
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         status, reason = answer.result.status, answer.result.body
-        if status != _OK:
+        if status != 200:
             raise Refused(reason.decode(), status)
         if not self._status:
             # The handler yielded nothing.

@@ -1,1 +1,1 @@
-"""Tests of what executes batches."""
+"""Tests of the backends, which execute batches."""

@@ -1,4 +1,4 @@
-"""A model server on a real socket that answers as a script says, and keeps what it was sent."""
+"""A model server on a real socket that answers by a script and records its requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Header = tuple[bytes, bytes]
 
 
 class Call(NamedTuple):
-    """A request; names of headers in lower case. ``connection`` counts those that brought requests."""
+    """A request, with header names in lower case. ``connection`` counts the connections with requests."""
 
     method: bytes
     target: bytes
@@ -20,14 +20,14 @@ class Call(NamedTuple):
     connection: int
 
     def header(self, name: bytes) -> bytes | None:
-        """The only value of a header; None if it is not there."""
+        """Return the only value of a header; None if it is missing."""
         values = [value for key, value in self.headers if key == name]
         assert len(values) < 2, values
         return values[0] if values else None
 
 
 class Reply(NamedTuple):
-    """An answer; ``missing`` bytes of its body are promised, and the connection breaks instead."""
+    """A reply; the connection breaks before the last ``missing`` bytes of its body."""
 
     body: bytes = b""
     status: int = 200
@@ -36,7 +36,7 @@ class Reply(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """As it goes over the socket."""
+        """Return the bytes on the socket."""
         lines = [b"HTTP/1.1 %d X" % self.status, b"content-length: %d" % (len(self.body) + self.missing)]
         lines += [b"%b: %b" % header for header in self.headers]
         return b"\r\n".join((*lines, b"", self.body))
@@ -63,18 +63,18 @@ class FakeServer:
         self._handlers: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Take connections, after a stop on the same port as before."""
+        """Accept connections; after a stop, on the same port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
 
     def refuse(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         assert self._server is not None
         self._server.close()
 
     async def stop(self) -> None:
-        """Break all connections and take no more."""
+        """Break all connections and accept no more."""
         self.refuse()
         for handler in self._handlers:
             handler.cancel()
@@ -126,7 +126,7 @@ async def _read_call(reader: asyncio.StreamReader) -> Call | None:
 
 @contextlib.asynccontextmanager
 async def fake_server(script: Script) -> AsyncIterator[FakeServer]:
-    """A server that runs."""
+    """A running server."""
     server = FakeServer(script)
     await server.start()
     try:

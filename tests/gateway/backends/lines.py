@@ -1,4 +1,4 @@
-"""The smallest protocol: rows are lines of text. And a model for it, which shouts."""
+"""The smallest protocol, whose rows are lines of text, and a model for it, which shouts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from tests.gateway.backends.fake_server import Call, Reply
-from uncork_gateway.backends.merged_calls import CallResult, Relayed, Sent
+from uncork_gateway.backends.http_server import ServerResponse
+from uncork_gateway.backends.merged_calls import CallResult, Sent
 from uncork_gateway.protocols.wire import Content, WrongReply
 
 TEXT = (b"content-type", b"text/plain")
@@ -22,33 +23,27 @@ class Lines:
 
     @property
     def rows(self) -> int:
-        """Lines."""
         return len(self.lines)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the lines."""
         return sum(map(len, self.lines))
 
 
 class LinesWire:
-    """A reply has a line for each line."""
+    """A reply has one line per line."""
 
     def parse(self, content: Content) -> Lines:
-        """Cut it into lines."""
         return Lines(lines=tuple(content.body.split()))
 
     def cut(self, request: Lines, most_rows: int) -> list[Lines]:
-        """In order."""
         lines = request.lines
         return [Lines(lines=lines[at : at + most_rows]) for at in range(0, len(lines), most_rows)]
 
     def merge(self, requests: Sequence[Lines]) -> Content:
-        """One line below the other."""
         return Content(b"\n".join(line for request in requests for line in request.lines), (TEXT,))
 
     def split(self, reply: Content, requests: Sequence[Lines]) -> list[bytes]:
-        """So many lines for each."""
         lines = reply.body.split()
         if len(lines) != sum(request.rows for request in requests):
             raise WrongReply(f"it has {len(lines)} lines")
@@ -56,16 +51,14 @@ class LinesWire:
         return [b" ".join(next(left) for _ in request.lines) for request in requests]
 
     def join(self, parts: Sequence[bytes]) -> bytes:
-        """One after the other."""
         return b" ".join(parts)
 
     def render(self, reply: bytes, request: Lines, *, batch_id: str) -> Content:
-        """As it is."""
         return Content(reply, (TEXT,))
 
 
 def sent(text: str, *, part: bool = False, expires_at: float = math.inf) -> Sent:
-    """A request of some lines, of which each word is one; or a part of one."""
+    """A request with one line per word, or a part of one."""
     body = text.encode()
     original = Content(body, (TEXT, (b"host", b"proxy"), (b"x-request-timeout-ms", b"1"), (b"x-of", body)))
     return Sent(
@@ -79,7 +72,7 @@ def sent(text: str, *, part: bool = False, expires_at: float = math.inf) -> Sent
 
 
 def shout(call: Call) -> Reply:
-    """Capitals; a call with a line that is a number is refused with that status."""
+    """Return capitals; a line that is a number makes the call fail with that status."""
     for line in call.body.split():
         if line.isdigit():
             return Reply(b"no: " + line, int(line), (TEXT, (b"x-of-the-call", b"1")))
@@ -87,8 +80,8 @@ def shout(call: Call) -> Reply:
 
 
 def bodies(outcomes: Sequence[CallResult]) -> list[str]:
-    """What each request got: lines, or the status and the body of an answer that is relayed."""
+    """Return each request's lines, or the status and body of its relayed answer."""
     return [
-        f"{one.status} {one.body.decode()}" if isinstance(one, Relayed) else one.reply.decode()
+        f"{one.status} {one.body.decode()}" if isinstance(one, ServerResponse) else one.reply.decode()
         for one in outcomes
     ]

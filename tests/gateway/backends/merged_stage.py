@@ -1,4 +1,4 @@
-"""Merged calls to a fake server, in the place of the dispatcher."""
+"""Merged calls to a fake server; the stage acts as the dispatcher."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from uncork_gateway.backends.http_servers import HttpServers
 from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 
 NOW = 1000.0
-"""What the clock says."""
+"""The time on the clock."""
 
 
 class Stage:
-    """A runner, the server that it calls, and the slots, in the place of the dispatcher."""
+    """A runner, the server that it calls, and the slots."""
 
     def __init__(self, merged: MergedCalls, server: FakeServer, slots: Slots) -> None:
         self.merged = merged
@@ -27,10 +27,10 @@ class Stage:
         self.slots = slots
 
     async def run(self, *batch: Sent) -> BatchResult[CallResult]:
-        """What comes of a batch.
+        """Run a batch and return its result.
 
         Raises:
-            Exception: what became of it instead.
+            Exception: the batch failed.
         """
         outcome = await self.start(*batch)
         if isinstance(outcome, Exception):
@@ -38,7 +38,7 @@ class Stage:
         return outcome
 
     def start(self, *batch: Sent) -> asyncio.Future[BatchResult[CallResult] | Exception]:
-        """Begin a batch on the oldest slot."""
+        """Start a batch on the oldest slot."""
         slot = self.slots.out[0]
         rows = [one.request.rows for one in batch]
         start = Start(7, slot, "api", None, tuple(range(len(batch))), sum(rows), "full", 0.1)
@@ -61,11 +61,13 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(script: Script = shout, **options: Any) -> AsyncIterator[Stage]:
+async def stage(script: Script = shout, *, idempotent: bool = True, **options: Any) -> AsyncIterator[Stage]:
     """One server with one slot."""
     slots = Slots()
     async with fake_server(script) as server:
-        servers = HttpServers([server.url], concurrency=1, timeout_s=60, listener=slots)
+        servers = HttpServers(
+            [server.url], concurrency=1, timeout_s=60, listener=slots, idempotent=idempotent
+        )
         merged = MergedCalls(servers, **{"clock": lambda: NOW} | options)
         servers.start()
         await slots.number(1)

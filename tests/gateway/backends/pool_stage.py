@@ -31,52 +31,40 @@ class Listener:
         """Finished batches by process."""
 
     def worker_imported(self, files: list[str]) -> None:
-        """Keep the files."""
         self.files += files
 
     def worker_described(self, service: ServiceDescription) -> None:
-        """Record it."""
         self.news.put_nowait(("described", service))
 
     def worker_ready(self, worker: int, index: int) -> None:
-        """Record it."""
         self.news.put_nowait(("ready", worker))
 
     def worker_profiled(self, worker: int, ready: Ready) -> None:
-        """Record it, unless it is empty."""
         if ready.profile:
             self.news.put_nowait(("profiled", (worker, ready.profile)))
 
     def worker_lost(self, worker: int, index: int) -> None:
-        """Record it."""
         self.news.put_nowait(("lost", worker))
 
     def worker_connected(self, index: int) -> None:
-        """Record it."""
         self.connected.append(index)
 
     def worker_warms_up(self, index: int, api: str, rows: int) -> None:
-        """Record it."""
         self.news.put_nowait(("warms up", (index, api, rows)))
 
     def batch_finished(self, pid: int) -> None:
-        """Count it."""
         self.batches[pid] += 1
 
     def worker_dropped(self, pid: int) -> None:
-        """Record it."""
         self.dropped.append(pid)
 
     def worker_failed(self, failed: Failed, *, standby: bool) -> None:
-        """Record it."""
         self.news.put_nowait(("failed standby" if standby else "failed", failed))
 
     def worker_stands_by(self, pid: int) -> None:
-        """Record it."""
         self.news.put_nowait(("stands by", pid))
 
     def worker_retired(self, pid: int) -> None:
-        """Record it."""
         self.news.put_nowait(("retired", pid))
 
 
@@ -138,7 +126,6 @@ class Stage:
         return future
 
     async def close(self) -> None:
-        """Close everything."""
         await self.pool.close()
         for worker in self._workers:
             worker.close()

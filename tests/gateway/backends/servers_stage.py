@@ -1,4 +1,4 @@
-"""Servers behind the proxy, with a listener that keeps the slots; on sockets, or on virtual time."""
+"""Servers behind the proxy, with a listener that records the slots; on sockets or on virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_FAKE_SERVERS = ("FakeServer", "_accept_connection")
 
 
 class Slots:
-    """The slots that are out, in the order in which they came."""
+    """The current slots, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.out: list[int] = []
@@ -26,19 +26,18 @@ class Slots:
         self._changed = asyncio.Event()
 
     def worker_ready(self, worker: int) -> None:
-        """One more; never one that was there before."""
+        """Add a slot, whose number must be new."""
         assert worker not in self.out + self.lost
         self.out.append(worker)
         self._changed.set()
 
     def worker_lost(self, worker: int) -> None:
-        """One less."""
         self.out.remove(worker)
         self.lost.append(worker)
         self._changed.set()
 
     async def number(self, count: int) -> list[int]:
-        """Wait until so many are out."""
+        """Wait until there are this many slots."""
         while len(self.out) != count:
             self._changed.clear()
             await self._changed.wait()
@@ -46,19 +45,17 @@ class Slots:
 
 
 class Stage:
-    """Servers and slots, in the place of the dispatcher."""
+    """Servers and slots; the stage acts as the dispatcher."""
 
     def __init__(self, servers: HttpServers, slots: Slots) -> None:
         self.servers = servers
         self.slots = slots
 
-    async def call(
-        self, slot: int, body: bytes = b"", target: bytes = b"/", *, idempotent: bool = True
-    ) -> ServerResponse:
-        """A batch of one call on a slot, which is lost with it if it breaks."""
+    async def call(self, slot: int, body: bytes = b"", target: bytes = b"/") -> ServerResponse:
+        """Run a batch of one call on a slot; a failure loses both."""
         self.servers.take(slot)
         try:
-            return await self.servers.call(slot, target, Content(body), idempotent=idempotent)
+            return await self.servers.call(slot, target, Content(body))
         except BaseException:
             self.servers.drop(slot)
             self.slots.out.remove(slot)
@@ -68,14 +65,14 @@ class Stage:
 
 
 def assert_no_task_left() -> None:
-    """Nothing runs but the caller and fake servers."""
+    """Fail if anything runs except the caller and fake servers."""
     left = [repr(task) for task in other_tasks() if not any(name in repr(task) for name in _OF_FAKE_SERVERS)]
     assert not left, left
 
 
 @contextlib.asynccontextmanager
 async def stage(*urls: str, **options: Any) -> AsyncIterator[Stage]:
-    """Servers that are being checked."""
+    """Servers with health checks."""
     slots = Slots()
     arguments: dict[str, Any] = {"concurrency": 1, "timeout_s": 60.0, **options}
     servers = HttpServers(urls, listener=slots, **arguments)
@@ -89,7 +86,7 @@ async def stage(*urls: str, **options: Any) -> AsyncIterator[Stage]:
 
 
 class VirtualServers:
-    """Servers without sockets, for virtual time: ``http://a``, ``http://b``, … They note when they are asked.
+    """Servers without sockets, for virtual time: ``http://a``, ``http://b``, … They record their requests.
 
     ``answer`` gets the host and the path. Checks ask for ``/health``; hosts in ``ill`` answer them with 500.
     """
@@ -102,7 +99,7 @@ class VirtualServers:
         self._answer = answer
 
     def stage(self, *hosts: str, **options: Any) -> contextlib.AbstractAsyncContextManager[Stage]:
-        """These servers, being checked."""
+        """Servers with health checks."""
         urls = [f"http://{host}" for host in hosts]
         return stage(*urls, health_path="/health", transport=self._transport, **options)
 

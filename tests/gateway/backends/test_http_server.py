@@ -1,4 +1,4 @@
-"""What is said to and by one server: addresses, headers, Retry-After."""
+"""One server: addresses, headers, Retry-After."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -13,7 +13,7 @@ NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 
 
 def retry_after(value: bytes) -> float:
-    """What is made of a Retry-After."""
+    """Return the seconds that a Retry-After means."""
     return retry_after_s([(b"date", b"17"), (b"retry-after", value)], now=NOW)
 
 
@@ -54,7 +54,7 @@ def test_headers_of_a_connection_stay_with_it() -> None:
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: bytes, seconds: float) -> None:
-    """From 0 to 30; what cannot be read says nothing."""
+    """Limited to 0 to 30 s; an invalid value counts as 0."""
     assert retry_after(value) == seconds
 
 
@@ -70,12 +70,12 @@ def test_a_date_means_the_same_as_seconds(seconds: int, zone: int) -> None:
 
 @given(st.binary(max_size=40) | st.text("0123456789 ,:-+GMTadeFNovJan", max_size=40).map(str.encode))
 def test_any_retry_after_is_from_0_to_30(value: bytes) -> None:
-    """Nothing that a server may say is an error of ours."""
+    """No value raises an error."""
     assert 0 <= retry_after(value) <= 30
 
 
 def test_addresses_are_read_once_each() -> None:
-    """In the order given; a slash at the end says nothing."""
+    """In the given order; a slash at the end makes no difference."""
     urls = ["http://b:8080", "http://a", "http://b:8080/", "https://[::1]:8443"]
     assert [str(url) for url in read_addresses(urls)] == ["http://b:8080", "http://a", "https://[::1]:8443"]
 

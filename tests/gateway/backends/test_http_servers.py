@@ -1,4 +1,4 @@
-"""Calls to servers on real sockets, and what arguments are taken."""
+"""Calls to servers on real sockets, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from uncork_gateway.protocols.wire import Content
 
 
 def echo(call: Call) -> Reply:
-    """What was sent."""
+    """Answer with the request's body."""
     return Reply(call.body)
 
 
 async def test_healthy_servers_give_slots() -> None:
-    """As many as they may run calls; a server that takes connections is healthy."""
+    """Up to their concurrency; a server that accepts connections is healthy."""
     async with (
         fake_server(echo) as one,
         fake_server(echo) as two,
         stage(one.url, two.url, concurrency=3) as on,
     ):
         await on.slots.number(6)
-        assert [(each.url, each.healthy, each.running) for each in on.servers.stats()] == [
+        assert [(str(each.url), each.healthy, each.running) for each in on.servers.all] == [
             (one.url, True, 0),
             (two.url, True, 0),
         ]
 
 
 async def test_a_call_says_what_it_is_told_to_say() -> None:
-    """Target and body as they are, and only these headers; the answer comes back as it is."""
+    """Target and body are unchanged, with only these headers; so is the answer."""
     reply = Reply(b"\x00\xff", 207, ((b"X-Model", b"m"), (b"connection", b"X-Hop"), (b"x-hop", b"1")))
     async with fake_server(lambda call: reply) as server, stage(server.url) as on:
         (slot,) = await on.slots.number(1)
@@ -65,7 +65,7 @@ async def test_a_call_says_what_it_is_told_to_say() -> None:
 
 
 async def test_connections_are_kept_and_nothing_else_is() -> None:
-    """Calls one after the other share one; redirects are answers, and cookies are not sent back."""
+    """Successive calls share one; redirects are answers, and cookies are not sent back."""
     reply = Reply(b"", 302, ((b"location", b"/elsewhere"), (b"set-cookie", b"a=1")))
     async with fake_server(lambda call: reply) as server, stage(server.url) as on:
         for _ in range(3):
@@ -84,7 +84,7 @@ async def test_each_place_has_a_connection_of_its_own() -> None:
             server.called.clear()
             await server.called.wait()
         assert sorted(call.connection for call in server.calls) == [1, 2]
-        assert [one.running for one in on.servers.stats()] == [2]
+        assert [one.running for one in on.servers.all] == [2]
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -93,7 +93,7 @@ async def test_each_place_has_a_connection_of_its_own() -> None:
 
 @pytest.mark.parametrize("reply", [Reply(missing=5), Reply(b"half", missing=4)])
 async def test_a_connection_that_breaks_is_a_worker_lost(reply: Reply) -> None:
-    """Even in the middle of an answer. The server is looked at at once, and is healthy."""
+    """Even in the middle of an answer. The server is checked at once and is healthy."""
     async with fake_server(lambda call: reply) as server, stage(server.url) as on:
         (slot,) = await on.slots.number(1)
         with pytest.raises(WorkerLost, match=f"{server.url}: RemoteProtocolError"):
@@ -112,7 +112,7 @@ async def test_a_server_that_is_gone_is_a_worker_lost() -> None:
         with pytest.raises(WorkerLost, match="ConnectError"):
             await on.call(first[0])
         assert on.slots.out == []
-        assert "ConnectError" in on.servers.stats()[0].fault
+        assert "ConnectError" in on.servers.all[0].fault
 
         await server.start()
         assert not set(first) & set(await on.slots.number(3))
@@ -123,7 +123,7 @@ async def test_a_server_that_is_not_there_yet_gives_no_slots(caplog: pytest.LogC
     await server.start()
     await server.stop()
     async with stage(server.url) as on:
-        while not on.servers.stats()[0].fault.startswith("ConnectionRefusedError"):
+        while not on.servers.all[0].fault.startswith("ConnectionRefusedError"):
             await turns(1)
         assert on.slots.out == []
         await server.start()

@@ -1,4 +1,4 @@
-"""When a server counts as ill, for how long, and when it is checked; on virtual time."""
+"""When a server counts as unhealthy, for how long, and when it is checked; on virtual time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def ok(host: str, path: str) -> httpx.Response:
-    """Who answers."""
+    """Answer with the host."""
     return httpx.Response(200, content=host.encode())
 
 
 async def test_a_server_that_says_it_is_ill_gets_nothing_until_it_is_well(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is checked at intervals, ever less often while it is ill, up to every five seconds."""
+    """Checks become rarer while it is unhealthy, down to one every five seconds."""
     servers = VirtualServers(ok)
     async with servers.stage("a", "b", health_interval_s=10) as on:
         await on.slots.number(2)
@@ -47,12 +47,12 @@ async def test_a_check_that_gets_no_answer_finds_a_server_ill() -> None:
 
     async with stage("http://a", health_path="/", transport=lambda *_: httpx.MockTransport(never)) as on:
         await asyncio.sleep(5.001)
-        (server,) = on.servers.stats()
+        (server,) = on.servers.all
         assert (server.healthy, server.fault) == (False, "TimeoutError")
 
 
 async def test_a_server_that_breaks_every_call_is_left_alone_longer_each_time() -> None:
-    """Though it passes its checks; until it answers a call."""
+    """Although it passes its checks; an answered call resets the pause."""
     # Each call is made twice: the first time the connection may have been closed while it was idle.
     broken = True
 
@@ -85,7 +85,7 @@ async def test_a_server_that_breaks_every_call_is_left_alone_longer_each_time() 
 async def test_a_server_that_asks_for_rest_gets_it(
     status: int, retry_after: str | None, back_at: float
 ) -> None:
-    """Its answer is an answer; the others get the calls meanwhile."""
+    """Its answer is relayed; the other servers get the calls meanwhile."""
 
     async def overloaded(host: str, path: str) -> httpx.Response:
         if host == "b":
@@ -125,7 +125,7 @@ async def test_the_longest_rest_counts() -> None:
 
 
 async def test_what_is_heard_during_a_check_counts_more_than_the_check() -> None:
-    """It was healthy when it was asked, and has asked for rest since."""
+    """It was healthy when the check began, and has answered 503 since."""
 
     async def overloaded(host: str, path: str) -> httpx.Response:
         return httpx.Response(503, headers={"retry-after": "9"})
@@ -147,7 +147,7 @@ async def test_what_is_heard_during_a_check_counts_more_than_the_check() -> None
 async def test_a_connection_that_was_closed_while_idle_costs_nothing(
     kind: type[httpx.TransportError], idempotent: bool
 ) -> None:
-    """Many servers close one after a 500, without a word: the call is made again, if it may be."""
+    """Many servers silently close a connection after a 500: the call is repeated if it is idempotent."""
     faults = [kind("")]
 
     async def script(host: str, path: str) -> httpx.Response:
@@ -156,14 +156,14 @@ async def test_a_connection_that_was_closed_while_idle_costs_nothing(
         return httpx.Response(200)
 
     servers = VirtualServers(script)
-    async with servers.stage("a", health_interval_s=1000) as on:
+    async with servers.stage("a", health_interval_s=1000, idempotent=idempotent) as on:
         [slot] = await on.slots.number(1)
         if idempotent:
             assert (await on.call(slot)).status == 200
             assert on.slots.out == [slot]
         else:
             with pytest.raises(WorkerLost):
-                await on.call(slot, idempotent=False)
+                await on.call(slot)
         assert len(servers.calls) == 1 + idempotent
 
 
@@ -188,11 +188,11 @@ async def test_retry_after_means_nothing_elsewhere(status: int) -> None:
     async with VirtualServers(script).stage("a") as on:
         await on.call((await on.slots.number(1))[0])
         await turns()
-        assert [server.healthy for server in on.servers.stats()] == [True]
+        assert [server.healthy for server in on.servers.all] == [True]
 
 
 async def test_a_silent_server_is_given_up_but_is_not_ill() -> None:
-    """It may be slow with this batch only."""
+    """Only this batch may be slow."""
 
     async def silent(host: str, path: str) -> httpx.Response:
         raise httpx.ReadTimeout("")

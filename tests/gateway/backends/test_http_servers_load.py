@@ -1,4 +1,4 @@
-"""Which servers get calls, how many, and what becomes of slots; on virtual time."""
+"""Which servers get calls, how many, and what happens to slots; on virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.backends.servers_stage import VirtualServers
+from tests.gateway.backends.servers_stage import Stage, VirtualServers
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.protocols.wire import Content
@@ -18,12 +18,18 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def ok(host: str, path: str) -> httpx.Response:
-    """Who answers."""
+    """Answer with the host."""
     return httpx.Response(200, content=host.encode())
 
 
+def least_loaded(on: Stage) -> str | None:
+    """Return the address of the least loaded server."""
+    server = on.servers.least_loaded()
+    return None if server is None else str(server.url)
+
+
 async def test_the_least_loaded_server_gets_the_call() -> None:
-    """Of equally loaded ones the one that was used longest ago."""
+    """Of equally loaded servers, the least recently used one."""
 
     async def slow(host: str, path: str) -> httpx.Response:
         await asyncio.sleep(float(path[1:]))
@@ -43,25 +49,25 @@ async def test_the_least_loaded_server_gets_the_call() -> None:
 
 
 async def test_requests_without_a_slot_get_the_least_loaded_server() -> None:
-    """Even when all have as many calls as they may; none if none is healthy."""
+    """Even when all servers are full; none if none is healthy."""
     servers = VirtualServers(ok)
     async with servers.stage("a", "b", health_interval_s=1) as on:
-        assert on.servers.least_loaded() is None
+        assert least_loaded(on) is None
         first, second = await on.slots.number(2)
-        assert [on.servers.least_loaded() for _ in range(3)] == ["http://a", "http://b", "http://a"]
+        assert [least_loaded(on) for _ in range(3)] == ["http://a", "http://b", "http://a"]
         on.servers.take(first)
-        assert [on.servers.least_loaded() for _ in range(2)] == ["http://a"] * 2
+        assert [least_loaded(on) for _ in range(2)] == ["http://a"] * 2
         on.servers.take(second)
-        assert [on.servers.least_loaded() for _ in range(2)] == ["http://b", "http://a"]
+        assert [least_loaded(on) for _ in range(2)] == ["http://b", "http://a"]
         servers.ill = {"a"}
         await asyncio.sleep(1.5)
-        assert on.servers.least_loaded() == "http://b"
+        assert least_loaded(on) == "http://b"
         on.servers.give_back(first)
         on.servers.give_back(second)
 
 
 async def test_a_call_under_way_outlives_the_illness_of_its_server() -> None:
-    """Its slot is taken back when it ends; a healthy server is not kept from work by it."""
+    """Its slot is taken back when it ends; healthy servers keep their slots."""
     ends = asyncio.Event()
 
     async def held(host: str, path: str) -> httpx.Response:
@@ -88,7 +94,7 @@ async def test_a_call_under_way_outlives_the_illness_of_its_server() -> None:
 
 
 async def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() -> None:
-    """To another, if one is free; with none it is lost."""
+    """To another server with room; without one, the batch is lost."""
     resting: set[str] = set()
 
     async def script(host: str, path: str) -> httpx.Response:
@@ -108,7 +114,7 @@ async def test_a_batch_moves_on_when_its_server_falls_ill_between_two_calls() ->
         with pytest.raises(WorkerLost, match=r"no server is free; http://a: it answers 503.*http://b: "):
             await on.servers.call(slot, b"/", Content(b""))
         on.servers.give_back(slot)
-        assert [server.running for server in on.servers.stats()] == [0, 0]
+        assert [server.running for server in on.servers.all] == [0, 0]
     assert [host for host, _ in servers.calls] == ["a", "b", "b"]
 
 
@@ -123,7 +129,7 @@ async def test_a_slot_that_was_dropped_cannot_be_given_back() -> None:
         await turns()
         assert len(on.slots.out) == 1
         assert on.slots.out != [slot]
-        assert [server.running for server in on.servers.stats()] == [0]
+        assert [server.running for server in on.servers.all] == [0]
 
 
 def _step() -> st.SearchStrategy[tuple[str, int]]:
@@ -133,7 +139,7 @@ def _step() -> st.SearchStrategy[tuple[str, int]]:
 @settings(max_examples=60)
 @given(steps=st.lists(_step(), max_size=40), concurrency=st.integers(1, 3))
 async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concurrency: int) -> None:
-    """Whatever happens in whatever order; and no server ever runs more than it may."""
+    """After any sequence of events; no server ever exceeds its concurrency."""
     servers = VirtualServers(ok)
     async with servers.stage("a", "b", concurrency=concurrency, health_interval_s=0.5) as on:
         busy: list[int] = []
@@ -153,10 +159,10 @@ async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concur
             elif what == "wait":
                 await asyncio.sleep(which)
             await turns()
-            stats = on.servers.stats()
-            free = sum(concurrency - server.running for server in stats if server.healthy)
+            every = on.servers.all
+            free = sum(concurrency - server.running for server in every if server.healthy)
             assert len(on.slots.out) - len(busy) == free
-            assert all(0 <= server.running <= concurrency for server in stats)
-            assert sum(server.running for server in stats) == len(busy)
+            assert all(0 <= server.running <= concurrency for server in every)
+            assert sum(server.running for server in every) == len(busy)
         for slot in busy:
             on.servers.give_back(slot)

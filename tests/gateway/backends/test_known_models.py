@@ -1,4 +1,4 @@
-"""Which models a proxy knows, and for how long: on a clock that the test sets."""
+"""Which models a proxy knows, and for how long; on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Stage:
         return BatchResult(job.payloads)
 
     async def request(self, model: str) -> asyncio.Task[object]:
-        """A request that a worker has, or that waits for one."""
+        """Submit a request that a worker runs, or that waits for one."""
         asking = asyncio.ensure_future(self.dispatcher.call(self.known.use(model), "x"))
         await turns()
         return asking
@@ -60,7 +60,7 @@ class Stage:
         self.known.tally(model).answered(200, 0.001)
 
     def names(self) -> list[set[str]]:
-        """What /status, the dispatcher and /metrics know."""
+        """Return the models in /status, the dispatcher and /metrics."""
         known = set(self.known.names())
         queues = {stats.name for stats in self.dispatcher.stats()}
         labels = {
@@ -97,7 +97,7 @@ async def test_a_model_has_an_api_of_its_own_once_a_server_answered() -> None:
 
 
 async def test_the_shared_api_is_named_while_it_is_used() -> None:
-    """Last, and no longer than what is recent is shown; models are in alphabetical order."""
+    """It comes last, and only while recent figures show it; models are in alphabetical order."""
     on = Stage()
     assert on.known.names() == []
     for model in ("n", "m"):
@@ -124,7 +124,7 @@ async def test_an_idle_model_is_forgotten_everywhere() -> None:
 
 
 async def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it had counted before is not taken off its recent counts; its first answer is among these."""
+    """Its earlier counts are not subtracted from the recent ones, which include its first answer."""
     monkeypatch.setattr(known_models, "_MOST", 1)
 
     on = Stage()
@@ -154,7 +154,7 @@ async def test_a_model_is_not_forgotten_while_it_has_requests() -> None:
 
 
 async def test_a_new_model_takes_the_place_of_the_idlest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those without requests; what was used since it was added is kept."""
+    """Of the models without requests; a model used since it was added stays."""
     monkeypatch.setattr(known_models, "_MOST", 3)
 
     on = Stage()
@@ -181,7 +181,7 @@ async def test_a_new_model_takes_the_place_of_the_idlest(monkeypatch: pytest.Mon
 async def test_without_room_a_new_model_is_queued_with_the_unknown_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until one of those that are known has no requests."""
+    """Until a known model has no requests."""
     monkeypatch.setattr(known_models, "_MOST", 1)
 
     on = Stage()

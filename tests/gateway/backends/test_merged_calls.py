@@ -1,4 +1,4 @@
-"""Batches as calls to model servers: what is sent, what comes back to whom, and what if that fails."""
+"""Batches as calls to model servers: what is sent, who gets which reply, and failures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import NOW, stage
 from tests.gateway.running import turns
 from uncork_dispatcher import BatchResult, WorkerLost
-from uncork_gateway.backends.merged_calls import Part, Relayed
+from uncork_gateway.backends.http_server import ServerResponse
+from uncork_gateway.backends.merged_calls import Part
 from uncork_gateway.protocols.wire import Content
 
 
 async def test_a_batch_is_one_call() -> None:
-    """Rows in order, with the headers that are passed on; each request gets its own rows."""
+    """Rows are in order, with the passed headers; each request gets its own rows."""
     async with stage() as on:
         ran = await on.run(sent("a b"), sent("c"), sent("d e f"))
 
@@ -40,7 +41,7 @@ async def test_a_batch_is_one_call() -> None:
     ],
 )
 async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], header: bytes | None) -> None:
-    """That of the most patient client, at least a millisecond; nothing if one of them does not say."""
+    """That of the most patient client, at least a millisecond; none if a client sets no limit."""
     async with stage() as on:
         await on.run(*(sent("a", expires_at=at) for at in expires_at))
         assert on.server.calls[0].header(b"x-request-timeout-ms") == header
@@ -51,7 +52,7 @@ async def test_an_answer_that_is_nobodys_fault_is_relayed_to_all(status: int) ->
     async with stage() as on:
         ran = await on.run(sent("a"), sent(str(status)), sent("b"))
 
-        relayed = Relayed(status, (TEXT,), b"no: %d" % status)
+        relayed = ServerResponse(status, (TEXT,), b"no: %d" % status)
         assert ran == BatchResult([relayed] * 3, "failed")
         assert len(on.asked) == 1
 
@@ -68,26 +69,28 @@ async def test_headers_that_tell_a_client_what_to_do_are_relayed() -> None:
 
     async with stage(lambda call: Reply(b"\x00", 503, kept + dropped)) as on:
         ran = await on.run(sent("a"))
-        assert ran.results == [Relayed(503, kept, b"\x00")]
+        assert ran.results == [ServerResponse(503, kept, b"\x00")]
 
 
-# Replies that cannot be dealt out
+# Replies that cannot be split
 
 
 def one_line(call: Call) -> Reply:
-    """A model that knows nothing of batches: the answer to many is one."""
+    """A model without batching: it has one answer for many rows."""
     return Reply(b"-".join(call.body.split()), 200, (TEXT, (b"date", b"x"), (b"x-of-the-call", b"1")))
 
 
 async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each as its client sent it, and with the whole answer that it gets. The log says so once."""
+    """Each request is sent unchanged and gets the whole answer. The log says so once."""
     async with stage(one_line) as on:
         for _ in range(2):
             ran = await on.run(sent("a b"), sent("c", expires_at=NOW + 2))
             headers = (TEXT, (b"x-of-the-call", b"1"))
-            assert ran == BatchResult([Relayed(200, headers, b"a-b"), Relayed(200, headers, b"c")], "failed")
+            assert ran == BatchResult(
+                [ServerResponse(200, headers, b"a-b"), ServerResponse(200, headers, b"c")], "failed"
+            )
 
         merged, first, second = on.server.calls[:3]
         assert (merged.body, first.body, second.body) == (b"a\nb\nc", b"a b", b"c")
@@ -104,19 +107,19 @@ async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
 
 
 async def test_one_request_alone_is_asked_again_as_it_came() -> None:
-    """Merging may have changed more than it should."""
+    """Merging may have changed too much."""
     async with stage(one_line) as on:
         assert bodies((await on.run(sent("a b"))).results) == ["200 a-b"]
         assert on.asked == ["a\nb", "a b"]
 
 
 async def test_a_part_of_a_request_is_asked_for_alone() -> None:
-    """There is no original of it; if its own reply is nonsense too, that is what its client is told."""
+    """It has no original; if its own reply is invalid too, the client gets that error."""
     async with stage(one_line) as on:
         ran = await on.run(sent("a", part=True), sent("b c", part=True), sent("d"))
 
         assert bodies(ran.results) == ["A".lower(), '502 {"error":"it has 1 lines"}', "200 d"]
-        assert ran.results[1] == Relayed(
+        assert ran.results[1] == ServerResponse(
             502, ((b"content-type", b"application/json"),), b'{"error":"it has 1 lines"}'
         )
         assert ran.status == "failed"
@@ -133,14 +136,14 @@ async def test_a_part_that_is_refused_alone_gets_that_answer() -> None:
 
 
 async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
-    """The call was executed: it must not be again."""
+    """The call was executed and must not be repeated."""
     async with stage(one_line, idempotent=False) as on:
         ran = await on.run(sent("a"), sent("b"))
         assert bodies(ran.results) == ['502 {"error":"it has 1 lines"}'] * 2
         assert len(on.asked) == 1
 
 
-# What goes wrong on the way
+# Failures
 
 
 async def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
@@ -173,7 +176,7 @@ async def test_a_fault_of_ours_ends_the_batch() -> None:
 
 
 async def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
-    """Nobody gets the answer of somebody else."""
+    """No request gets the answer to another."""
 
     class ShortWire(type(sent("a").wire)):  # type: ignore[misc]
         def split(self, reply: Content, requests: Sequence[Any]) -> list[bytes]:

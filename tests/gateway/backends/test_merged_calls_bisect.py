@@ -1,4 +1,4 @@
-"""One bad request among many: who it is, and what the others get."""
+"""One bad request among many: it is found, and the others are answered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.gateway.backends.fake_server import Call, Reply
 from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.merged_stage import stage
 from uncork_dispatcher import BatchResult
-from uncork_gateway.backends.merged_calls import CallResult, Part, Relayed, bisect
+from uncork_gateway.backends.http_server import ServerResponse
+from uncork_gateway.backends.merged_calls import CallResult, Part, bisect
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
@@ -36,7 +37,7 @@ async def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None
 async def test_a_bad_request_alone_gets_its_answer() -> None:
     async with stage() as on:
         ran = await on.run(sent("400"))
-        assert ran == BatchResult([Relayed(400, (TEXT,), b"no: 400")], "failed")
+        assert ran == BatchResult([ServerResponse(400, (TEXT,), b"no: 400")], "failed")
         assert len(on.asked) == 1
 
 
@@ -65,8 +66,8 @@ async def test_a_search_ends_where_it_is_nobodys_fault() -> None:
         assert on.asked == ["a\n400\nb\nc", "a\n400", "b\nc"]
 
 
-def _refusal(number: int) -> Relayed:
-    return Relayed(400, (), b"%d" % number)
+def _refusal(number: int) -> ServerResponse:
+    return ServerResponse(400, (), b"%d" % number)
 
 
 @given(st.integers(1, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
@@ -74,7 +75,7 @@ async def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> Non
     count, culprit = case
     asked: list[range] = []
 
-    async def ask(group: range) -> list[CallResult] | Relayed:
+    async def ask(group: range) -> list[CallResult] | ServerResponse:
         asked.append(group)
         return _refusal(len(group)) if culprit in group else [Part(at) for at in group]
 
@@ -90,12 +91,12 @@ async def test_one_culprit_costs_two_calls_a_level(case: tuple[int, int]) -> Non
     st.integers(1, 100).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1))))
 )
 async def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]]) -> None:
-    """Up to four culprits are all found; of more, nobody is given an answer that is not theirs."""
+    """Up to four bad requests are all found; with more, no request gets an answer to others."""
     count, culprits = case
     told: dict[int, bytes] = dict.fromkeys(range(count), b"%d" % count)
     calls = Counter[int]()
 
-    async def ask(group: range) -> list[CallResult] | Relayed:
+    async def ask(group: range) -> list[CallResult] | ServerResponse:
         calls.update(group)
         if not culprits.intersection(group):
             return [Part(at) for at in group]
@@ -105,7 +106,7 @@ async def test_a_search_tells_everybody_something_true(case: tuple[int, set[int]
     answers = await bisect(count, _refusal(count), ask)
 
     for at, answer in enumerate(answers):
-        assert answer in (Part(at), Relayed(400, (), told[at]))
+        assert answer in (Part(at), ServerResponse(400, (), told[at]))
         if len(culprits) <= 4:
             assert answer == (_refusal(1) if at in culprits else Part(at)) or count == 1
     assert all(count <= 7 for count in calls.values())

@@ -1,4 +1,4 @@
-"""The dispatcher in front of merged calls, and servers that die, hang and rest."""
+"""The dispatcher in front of merged calls, and servers that die, hang and ask for a pause."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from uncork_gateway.backends.merged_calls import CallResult, MergedCalls, Sent
 
 
 class Listener:
-    """Tells a dispatcher that is made later, and knows when there is somebody to work."""
+    """Passes slots on to a dispatcher that is made later."""
 
     def __init__(self) -> None:
         self.dispatcher: AsyncDispatcher[Sent, CallResult] | None = None
         self.slots = Slots()
 
     def worker_ready(self, worker: int) -> None:
-        """Pass it on."""
         assert self.dispatcher is not None
         self.dispatcher.worker_ready(worker)
         self.slots.worker_ready(worker)
 
     def worker_lost(self, worker: int) -> None:
-        """Pass it on."""
         assert self.dispatcher is not None
         self.dispatcher.worker_lost(worker)
         self.slots.worker_lost(worker)
@@ -61,7 +59,7 @@ async def dispatching(
 
 
 async def ask(dispatcher: AsyncDispatcher[Sent, CallResult], *texts: str) -> list[str]:
-    """What each caller gets, or the name of the error."""
+    """Return each caller's answer, or the name of its error."""
     calls = (dispatcher.call("api", one, rows=one.request.rows) for one in map(sent, texts))
     ends = await asyncio.gather(*calls, return_exceptions=True)
     return [bodies([end.result])[0] if isinstance(end, RequestResult) else type(end).__name__ for end in ends]
@@ -105,7 +103,7 @@ async def test_a_batch_that_takes_too_long_is_given_up_and_the_server_used_again
 
 
 async def test_many_callers_over_several_servers_get_their_own_answers() -> None:
-    """Some of them bad, some of several rows; no server runs more calls at a time than it may."""
+    """Some are bad, some have several rows; no server exceeds its concurrency."""
     async with (
         fake_server(shout) as one,
         fake_server(shout) as two,
@@ -123,7 +121,7 @@ async def test_many_callers_over_several_servers_get_their_own_answers() -> None
 
 
 async def test_a_server_that_asks_for_rest_while_requests_are_held() -> None:
-    """The next batch goes to the other server; nobody but the first batch hears of it."""
+    """The next batch goes to the other server; only the first batch gets the 503."""
     async with (
         fake_server(lambda call: Reply(b"busy", 503, ((b"retry-after", b"9"),))) as busy,
         fake_server(shout) as free,

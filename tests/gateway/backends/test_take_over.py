@@ -1,4 +1,4 @@
-"""Workers that take over from others, at the gateway's end of the sockets."""
+"""Workers that take over from others, on real sockets."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from uncork_workers.wire.messages import Failed, Hello, Ready
 
 
 async def answered(on: Stage, worker: FakeWorker, number: int, body: bytes) -> bool:
-    """Whether a batch for this number is run by this worker."""
+    """Return whether this worker runs a batch for this number."""
     executing = on.execute(number)
     await worker.batch()
     worker.answer(BATCH, [body, b""])
@@ -20,7 +20,7 @@ async def answered(on: Stage, worker: FakeWorker, number: int, body: bytes) -> b
 
 
 async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
-    """It is told of, and what it serves, but it is not in force; whether it goes is nobody's matter."""
+    """The listener learns what it serves, but it is not in service; its end is not reported."""
     async with stage(tmp_path) as on:
         worker = await FakeWorker.connect(on.standby_path)
         worker.send(Hello(index=0, pid=7, service=service(name="New"), files=["a.py"]))
@@ -30,7 +30,7 @@ async def test_a_worker_that_stands_by_gets_nothing(tmp_path: Path) -> None:
         worker.send(Ready())
         assert await on.news() == ("stands by", 7)
 
-        assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
+        assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
         assert on.pool.standbys([7]) == [service(name="New")]
         assert on.listener.files == ["a.py"]
         worker.close()
@@ -53,7 +53,7 @@ async def test_a_worker_that_fails_before_it_can_stand_by_is_told(tmp_path: Path
 
 
 async def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Path) -> None:
-    """Not before: under the number that it has then."""
+    """Not before, because it gets its number then."""
     async with stage(tmp_path) as on:
         _, number = await on.ready(pid=1)
         new = await FakeWorker.connect(on.standby_path)
@@ -67,7 +67,7 @@ async def test_what_is_known_of_a_worker_is_told_when_it_takes_over(tmp_path: Pa
 
 
 async def test_an_idle_worker_is_let_go_at_once(tmp_path: Path) -> None:
-    """Batches for its number go to the one of the same index, whatever the order in which they came."""
+    """Batches for its number go to the new worker of the same index, in whatever order they connected."""
     async with stage(tmp_path) as on:
         olds = [await on.ready(index=index, pid=index) for index in range(2)]
         news = {index: await on.standby(index=index, pid=10 + index) for index in (1, 0)}
@@ -105,7 +105,7 @@ async def test_a_busy_worker_ends_its_batch_and_gets_no_other(tmp_path: Path) ->
 
 
 async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
-    """The batch is lost and with it the number, which is said to be ready again."""
+    """The batch is lost with its number, which becomes ready again."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         running = on.execute(number)
@@ -121,7 +121,7 @@ async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along
 
 
 async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
-    """It is in force like any other; the end of the old one changes nothing any more."""
+    """It is in service like any other; the end of the old worker changes nothing."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         on.execute(number)
@@ -130,7 +130,7 @@ async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
         on.pool.take_over([2])
         new.close()
         assert await on.news() == ("lost", number)
-        assert (on.pool.states(), on.pool.any_ready) == (["busy"], False)
+        assert (on.pool.states(), on.pool.ready()) == (["busy"], set())
         old.answer(BATCH, [b"", b""])
 
         assert await on.news() == ("retired", 1)
@@ -139,7 +139,7 @@ async def test_an_heir_that_dies_is_a_worker_lost(tmp_path: Path) -> None:
 
 
 async def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) -> None:
-    """One that was about to start there is let go; it is not among those that will go by themselves."""
+    """A worker that was starting there is stopped, and is not among the replaced ones."""
     async with stage(tmp_path) as on:
         starting = await on.connect()
         starting.send(Hello(index=0, pid=1, service=service()))
@@ -157,7 +157,7 @@ async def test_a_place_that_is_empty_is_taken_with_a_new_number(tmp_path: Path) 
 
 
 async def test_one_of_two_workers_of_an_index_is_lost(tmp_path: Path) -> None:
-    """As when one is killed, and the one started in its place is ready before that is noticed."""
+    """As when one is killed, and its successor is ready before the loss is noticed."""
     async with stage(tmp_path) as on:
         _, first = await on.ready(index=0, pid=1)
         other, second = await on.ready(index=0, pid=3)
@@ -195,7 +195,7 @@ async def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: Path) -> None:
-    """What it would say may be of older code."""
+    """It may run older code."""
     async with stage(tmp_path) as on:
         starting = await on.connect()
         await turns(50)
@@ -207,7 +207,7 @@ async def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: 
 
 
 async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:
-    """Those in force, those that stand by, and those that run their last batch."""
+    """Those in service, on standby, and running their last batch."""
     async with stage(tmp_path) as on:
         old, number = await on.ready()
         running = on.execute(number)

@@ -1,4 +1,4 @@
-"""What /readyz says when no worker is ready."""
+"""The reason that /readyz gives when no worker is ready."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from uncork_gateway.backends.worker_failures import WorkerFailures, WorkerStartu
 
 
 class Watched(WorkerFailures):
-    """With a clock that the test sets."""
+    """Failures with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -15,7 +15,7 @@ class Watched(WorkerFailures):
 
 @pytest.fixture
 def on() -> Watched:
-    """Nothing has been heard yet."""
+    """No worker has been reported yet."""
     return Watched()
 
 
@@ -34,7 +34,7 @@ def test_a_long_setup_is_told(on: Watched) -> None:
 
 
 def test_a_long_warm_up_is_told(on: Watched) -> None:
-    """With what is run now; a worker that is ready does nothing of that kind any more."""
+    """With its current stage; a ready worker has none."""
     on.setting_up(0)
     on.now += 5
     on.warming_up(0, "predict", 1)
@@ -55,7 +55,7 @@ def test_a_long_warm_up_is_told(on: Watched) -> None:
 
 
 def test_a_crash_loop_is_told_with_its_next_try(on: Watched) -> None:
-    """In the worker's own words; the time counts down."""
+    """In the worker's own words, with a countdown."""
     reason = "worker 0 failed in setup: OSError: no weights"
     on.setting_up(0)
     on.failed(0, reason, standby=False)
@@ -80,12 +80,12 @@ def test_a_worker_that_ends_without_a_word_is_told(on: Watched, in_setup: bool, 
     reason = f"worker 3 was killed by SIGSEGV{where}"
     assert on.exited(3, "was killed by SIGSEGV", failures=1, retry_s=0.1) == reason
     assert on.text() == reason
-    # What it was in is over.
+    # Its stage has ended with it.
     assert on.exited(3, "exited with code 0", failures=1, retry_s=0.1) == "worker 3 exited with code 0"
 
 
 def test_a_ready_worker_ends_all_trouble(on: Watched) -> None:
-    """What was before is no reason why there is none later."""
+    """Earlier failures are no reason if there is no worker later."""
     on.setting_up(0)
     on.exited(1, "was killed by SIGKILL", failures=3, retry_s=1)
     on.ready(0)
@@ -102,7 +102,7 @@ def test_why_a_new_worker_could_not_take_over_is_told_once(on: Watched) -> None:
 
 
 def test_each_worker_that_is_missing_is_told(on: Watched) -> None:
-    """Until it is ready again, whatever becomes of others."""
+    """Until it is ready again, whatever happens to others."""
     on.exited(0, "exited with code 3", failures=0, retry_s=0)
     on.exited(1, "was killed by SIGKILL", failures=2, retry_s=5)
     on.ready(0)

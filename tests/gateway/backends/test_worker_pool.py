@@ -1,4 +1,4 @@
-"""The gateway's end of the workers' sockets, with fake workers on real ones."""
+"""The worker pool with fake workers on real sockets."""
 
 import asyncio
 from pathlib import Path
@@ -15,20 +15,20 @@ from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready
 
 
 async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
-    """Hello, ready, lost, in that order; the state follows."""
+    """Described, ready, lost, in this order; the state follows."""
     async with stage(tmp_path) as on:
         worker = await on.connect()
-        assert (on.pool.states(), on.pool.any_ready) == ([], False)
+        assert (on.pool.states(), on.pool.ready()) == ([], set())
         described = service(name="Mine")
         worker.send(Hello(index=3, pid=1, service=described))
         assert await on.news() == ("described", described)
-        assert (on.pool.states(), on.pool.any_ready) == (["starting"], False)
+        assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
         worker.send(Ready())
         assert await on.news() == ("ready", 1)
-        assert (on.pool.states(), on.pool.any_ready) == (["idle"], True)
+        assert (on.pool.states(), on.pool.ready()) == (["idle"], {3})
         worker.close()
         assert await on.news() == ("lost", 1)
-        assert (on.pool.states(), on.pool.any_ready) == ([], False)
+        assert (on.pool.states(), on.pool.ready()) == ([], set())
 
 
 async def test_the_listener_is_told_what_is_known_of_a_worker_before_it_takes_batches(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) 
 
 
 async def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path: Path) -> None:
-    """A worker that comes back under its index is another worker."""
+    """A restarted worker with the same index has another number."""
     async with stage(tmp_path) as on:
         first, one = await on.ready(index=7)
         _, two = await on.ready(index=8)
@@ -72,7 +72,7 @@ async def test_connections_are_numbered_and_numbers_are_not_used_again(tmp_path:
 
 
 async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -> None:
-    """Its going is no loss, because it took no batches."""
+    """Its end is no loss, because it accepted no batches."""
     async with stage(tmp_path) as on:
         failed = Failed(index=2, stage="setup", message="no model", traceback="line 1")
         worker = await on.connect()
@@ -86,13 +86,13 @@ async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path) -
 
 
 async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Path) -> None:
-    """As it was sent, with the bodies cut apart; the worker is busy in between, and free for the next."""
+    """Unchanged, with the bodies split; the worker is busy in between, and idle afterwards."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         for _ in range(2):
             executing = on.execute(number)
             assert await worker.batch() == (BATCH, b"abc")
-            assert (on.pool.states(), on.pool.any_ready) == (["busy"], True)
+            assert (on.pool.states(), on.pool.ready()) == (["busy"], {0})
             worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
 
             reply, bodies = await executing
@@ -144,7 +144,7 @@ async def test_a_worker_that_dies_in_the_middle_loses_its_batch(tmp_path: Path) 
 
 
 async def test_a_worker_that_has_gone_cannot_execute(tmp_path: Path) -> None:
-    """Nor one that never was."""
+    """Nor one that never existed."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         worker.close()
@@ -156,7 +156,7 @@ async def test_a_worker_that_has_gone_cannot_execute(tmp_path: Path) -> None:
 
 
 async def test_a_batch_that_was_given_up_may_still_be_answered(tmp_path: Path) -> None:
-    """Nobody wants that answer any more; the worker can be used again."""
+    """Its answer is dropped, and the worker gets more batches."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         executing = on.execute(number)
@@ -197,7 +197,7 @@ async def test_closing_lets_the_workers_go(tmp_path: Path) -> None:
 
 
 async def test_closing_before_listening_does_nothing() -> None:
-    """A gateway that could not start can be closed all the same."""
+    """A gateway that could not start can still be closed."""
     await WorkerPool(Listener()).close()
 
 
@@ -243,7 +243,7 @@ async def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
 
 
 def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
-    """The listener fails on the first worker that is dropped; the next one is still dropped."""
+    """The listener raises for the first dropped worker; the next one is still dropped."""
 
     class FailingListener(Listener):
         def worker_dropped(self, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Workers that do not keep to the protocol, seen from the gateway's end of their sockets."""
+"""Workers that violate the protocol, on real sockets."""
 
 import logging
 from pathlib import Path
@@ -46,7 +46,7 @@ NONSENSE = {
 async def test_a_worker_that_talks_nonsense_is_dropped(
     tmp_path: Path, nonsense: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its connection is closed, its batch is lost, its process is not to be trusted, and the log says why."""
+    """Its connection is closed, its batch is lost, its process is reported, and the log gives the reason."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready(index=6)
         executing = on.execute(number)

@@ -1,4 +1,4 @@
-"""Answers that come in pieces, at the gateway's end of the workers' sockets."""
+"""Streamed answers of workers, on real sockets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pieces = list[tuple[AnswerHead | None, bytes]]
 
 
 async def test_pieces_are_passed_on_before_the_end(tmp_path: Path) -> None:
-    """Each as it comes; the worker is busy until its reply, and streams again after it."""
+    """At once; the worker is busy until its reply, and can stream again."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         for _ in range(2):
@@ -35,7 +35,7 @@ async def test_pieces_are_passed_on_before_the_end(tmp_path: Path) -> None:
 
 
 async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> None:
-    """No other, and not when it has ended; what it says until then is heard."""
+    """No other worker, and not after the end; pieces until then are passed on."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready()
         other, _ = await on.ready(index=1, pid=2)
@@ -58,7 +58,7 @@ async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> N
 
 
 async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Path) -> None:
-    """It may be told to stop, too."""
+    """Its stream can be cancelled, too."""
     async with stage(tmp_path) as on:
         worker, number = await on.ready(pid=1)
         pieces: Pieces = []

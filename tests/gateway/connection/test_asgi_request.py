@@ -88,7 +88,7 @@ async def test_a_body_of_unknown_length(version: bytes, body: bytes, stays: bool
 
 @pytest.mark.parametrize(("sent", "status"), [(GET.replace(b"GET", b"HEAD"), 200), (GET, 204), (GET, 304)])
 async def test_some_replies_have_no_body(sent: bytes, status: int) -> None:
-    """Whatever the application sends, and whatever length it says; the connection stays in step."""
+    """The application's body and length make no difference; the connection stays in step."""
     length = (b"content-length", b"3")
     connection = await answer(replies(b"abc", status=status, headers=(length,)), sent * 2)
     await turns()

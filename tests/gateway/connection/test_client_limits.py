@@ -33,9 +33,9 @@ def chunked(body: bytes, *lines: bytes, start: bytes = b"POST / HTTP/1.1") -> by
 
 ONE_CHUNK = b"1\r\n1\r\n0\r\n"
 
-# What is sent, the answer, and whether the connection is open then.
+# The input, the answer, and whether the connection then stays open.
 TABLE = {
-    # How long a body is
+    # Length of a body
     "same length twice": (head(b"content-length: 1", b"content-length: 1", body=b"1"), 400, False),
     "two lengths": (head(b"content-length: 1", b"content-length: 2", body=b"1"), 400, False),
     "list of lengths": (head(b"content-length: 1, 1", body=b"1"), 400, False),
@@ -211,7 +211,7 @@ async def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
     assert [reply.status for reply in connection.replies()] == [200]
 
 
-# Ends
+# The end of a connection
 
 
 async def test_a_client_that_still_sends_can_read_its_answer() -> None:
@@ -303,7 +303,7 @@ async def test_all_who_wait_are_told_that_their_client_has_left() -> None:
     assert echo.left == 3
 
 
-# Too much of it
+# Limits of all connections together
 
 
 async def test_large_bodies_are_bounded_together() -> None:

@@ -29,7 +29,7 @@ from tests.gateway.proxy_stage import (
 from tests.gateway.running import turns
 from uncork_gateway.requests.proxy_route import HeaderRules
 
-# What is merged
+# Merging
 
 
 async def test_requests_that_come_together_are_one_call() -> None:

@@ -183,7 +183,7 @@ async def test_a_call_that_breaks_twice_is_502() -> None:
         assert sorted(len(json.loads(call.body)["instances"]) for call in server.calls) == [1, 1, 2]
 
 
-# What is not merged
+# Relayed requests
 
 
 @pytest.mark.parametrize(

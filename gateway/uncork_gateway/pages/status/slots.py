@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from uncork_dispatcher import RunningBatch
 from uncork_dispatcher.plural import plural
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.formatting import are, count, ms, percent
-
-
-@dataclass(frozen=True, slots=True)
-class BackendSlot:
-    """A worker, or a call that a server may run.
-
-    ``number`` is its number in the dispatcher; None if it cannot run batches. ``fault`` describes it while it
-    runs no batch.
-    """
-
-    index: int
-    state: str
-    number: int | None = None
-    pid: int | None = None
-    url: str | None = None
-    fault: str = ""
 
 
 def describe_slots(slots: Sequence[BackendSlot], running: Sequence[RunningBatch]) -> list[document.Worker]:

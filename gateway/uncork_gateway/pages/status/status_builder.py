@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from uncork_dispatcher import ApiStats, WorkStats
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advise
 from uncork_gateway.pages.status.explain import limited_by, sentence, waits_for
@@ -16,7 +17,7 @@ from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import Names
 from uncork_gateway.pages.status.health import state_of
 from uncork_gateway.pages.status.reasons import why_refused, why_this_size
-from uncork_gateway.pages.status.slots import BackendSlot, describe_slots, overall
+from uncork_gateway.pages.status.slots import describe_slots, overall
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION

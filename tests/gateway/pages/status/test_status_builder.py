@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.gateway.pages.status.any_figures import TROUBLE, any_figures
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import ApiStats, WorkStats
+from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status.document import Api, Failure, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, ms, number, percent
-from uncork_gateway.pages.status.slots import BackendSlot
 from uncork_gateway.pages.status.status_builder import Board, Shown
 from uncork_gateway.telemetry.recent import Recent
 from uncork_gateway.telemetry.recorder import FinishedBatch
