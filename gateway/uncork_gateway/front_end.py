@@ -16,7 +16,7 @@ from uncork_gateway.connection.route_table import RouteTable
 from uncork_gateway.interfaces import BodyPool, Handler
 from uncork_gateway.pages.health import Pages
 from uncork_gateway.pages.status.formatting import Names
-from uncork_gateway.pages.status.status_builder import Board, Displayed
+from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.access_log import AccessLog, batch_observers
@@ -25,7 +25,7 @@ from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
 
 
-class Served(Displayed, Protocol):
+class Served(StatusSource, Protocol):
     """The service, or the servers behind the proxy."""
 
     def worker_states(self) -> Sequence[str]:
@@ -60,7 +60,7 @@ class FrontEnd:
 
     app: ASGIApp
     admin_app: ASGIApp | None
-    board: Board
+    status_builder: StatusBuilder
     dispatcher: AsyncDispatcher[Any, Any]
 
     def __init__(
@@ -106,7 +106,7 @@ class FrontEnd:
         if traces is not None:
             observers.append(traces)
         self.dispatcher = AsyncDispatcher(runner, observers=observers)
-        self.board = Board(
+        self.status_builder = StatusBuilder(
             self,
             served,
             dispatcher=self.dispatcher,

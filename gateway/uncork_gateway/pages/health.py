@@ -17,7 +17,7 @@ from uncork_gateway.auth import RequireKey
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served
-from uncork_gateway.pages.status.status_builder import Board, Displayed
+from uncork_gateway.pages.status.status_builder import StatusBuilder, StatusSource
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import CONTENT_TYPE
 
@@ -28,7 +28,7 @@ WriteError = Callable[[str, int, str, dict[str, str]], Response]
 class Front(Protocol):
     """A front end, as its pages see it."""
 
-    board: Board
+    status_builder: StatusBuilder
 
     def unready(self) -> str:
         """Return why requests cannot be answered now; empty if they can."""
@@ -44,7 +44,7 @@ class Pages:
 
     Args:
         front: the front end.
-        displayed: what it serves.
+        source: what it serves.
         settings: API keys, and whether operators have a port of their own.
         for_clients: more routes for clients.
         operating: more routes for operators.
@@ -62,7 +62,7 @@ class Pages:
     def __init__(
         self,
         front: Front,
-        displayed: Displayed,
+        source: StatusSource,
         settings: ServerSettings,
         *,
         for_clients: Sequence[BaseRoute],
@@ -78,7 +78,7 @@ class Pages:
             Route("/readyz", self._readyz),
             Route("/healthz", self._readyz),
         ]
-        dashboard = Dashboard(front.board, error=error, apart=settings.admin)
+        dashboard = Dashboard(front.status_builder, error=error, apart=settings.admin)
         self.close = dashboard.close
         operating = [
             Route("/metrics", self._metrics),
@@ -101,7 +101,9 @@ class Pages:
             self.app = RequireKey(app, settings.keys, error, free=free)
         self.admin_app: ASGIApp | None = None
         if settings.admin:
-            home = HomePage(lambda: Home(displayed.server, trouble=front.unready()), FOR_OPERATORS, keys=None)
+            home = HomePage(
+                lambda: Home(source.server, not_ready_reason=front.unready()), FOR_OPERATORS, keys=None
+            )
             self.admin_app = self._make_admin_app([*home.routes(), *keyless, *operating])
 
     def _make_admin_app(self, routes: Sequence[BaseRoute]) -> ASGIApp:
@@ -123,7 +125,7 @@ class Pages:
         return Response(self._front.render_metrics(), media_type=CONTENT_TYPE)
 
     async def _status(self, request: Request) -> Response:
-        document = msgspec.json.format(msgspec.json.encode(self._front.board.status()), indent=2)
+        document = msgspec.json.format(msgspec.json.encode(self._front.status_builder.status()), indent=2)
         return Response(document, media_type="application/json", headers={"cache-control": "no-store"})
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:

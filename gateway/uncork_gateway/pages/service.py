@@ -20,7 +20,7 @@ from uncork_gateway.pages.models.metadata import PREFIXES, Model, ModelPages
 from uncork_gateway.pages.models.triton import CONFIGURATION, STATISTICS, TritonPages
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served
 from uncork_gateway.pages.openapi import make_openapi
-from uncork_gateway.pages.status.status_builder import Displayed
+from uncork_gateway.pages.status.status_builder import StatusSource
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.metrics import Metrics
@@ -41,7 +41,7 @@ class ServiceFront(Front, Protocol):
     metrics: Metrics
 
 
-class Served(Displayed, Protocol):
+class Served(StatusSource, Protocol):
     """A service, as its pages show it."""
 
     @property
@@ -85,11 +85,11 @@ class ServicePages:
 
     def _home(self) -> Home:
         served, service = self._served, self._served.service
-        trouble = self._front.unready()
+        reason = self._front.unready()
         models = sorted(name for name, model in served.models.items() if model.api.input["kind"] != "raw")
         if service is None:
-            return Home(None, trouble=trouble)
-        return Home(service.name, service.doc, trouble, apis=service.apis, models=models)
+            return Home(None, not_ready_reason=reason)
+        return Home(service.name, service.doc, reason, apis=service.apis, models=models)
 
     async def _openapi(self, request: Request) -> Response:
         if self._served.service is None:

@@ -41,7 +41,7 @@ def advise(figures: Figures, names: Names) -> list[Advice]:
 
 
 def _no_worker(figures: Figures, names: Names) -> str | None:
-    return None if figures.work.workers else figures.trouble
+    return None if figures.work.workers else figures.not_ready_reason
 
 
 def _errors(figures: Figures, names: Names) -> str | None:

@@ -123,7 +123,7 @@ def waits_for(figures: Figures, names: Names) -> str:
     if not stats.queued_requests:
         return "nothing is queued"
     if not work.workers:
-        return f"{names.free}: {figures.trouble}"
+        return f"{names.free}: {figures.not_ready_reason}"
     if not work.idle:
         return f"{names.free}: {_busy(figures, names)}; {_next_free(figures)}"
     if figures.draining or stats.holding is None:
@@ -250,7 +250,7 @@ def _balance(figures: Figures, names: Names) -> str:
 def _limit(figures: Figures, names: Names) -> str:
     limit, can = limited_by(figures), able(figures, names)
     if not figures.work.workers:
-        return f"Nothing can be answered: {figures.trouble}."
+        return f"Nothing can be answered: {figures.not_ready_reason}."
     so = f", so {can}" if can else ""
     match limit:
         case "nothing":

@@ -33,7 +33,7 @@ class Figures:
         others_share: share of the workers' recent time that other APIs took.
         busiest_other: the API that took most of that; None if there is none.
         draining: whether new requests are refused.
-        trouble: why no worker is ready, if none is.
+        not_ready_reason: why no worker is ready, if none is.
         failure: the last exception that the handler raised, if it is in the window.
     """
 
@@ -46,7 +46,7 @@ class Figures:
     others_share: float = 0.0
     busiest_other: str | None = None
     draining: bool = False
-    trouble: str = ""
+    not_ready_reason: str = ""
     failure: Failure | None = None
 
     @property

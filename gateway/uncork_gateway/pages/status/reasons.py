@@ -112,7 +112,7 @@ def _refusal(figures: Figures, names: Names, reason: str) -> str:
                 f"(--max-queue-rows) and {number(rules.max_queue_bytes / 2**20)} MiB (--max-queue-bytes)"
             )
         case "no_worker":
-            now = figures.trouble
+            now = figures.not_ready_reason
             if figures.work.workers:
                 now = f"{workers(figures, names)} {are(figures.work.workers)} ready now"
             return f"503 (no_worker), because nothing was ready to run them ({now})"

@@ -22,7 +22,7 @@ from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION
 
 
-class Shown(NamedTuple):
+class ServedApi(NamedTuple):
     """An API's own route, if it has one, and whether it defines a cost and streams."""
 
     route: str | None = None
@@ -42,7 +42,7 @@ class Lifecycle(Protocol):
     ready: asyncio.Event
 
 
-class Displayed(Protocol):
+class StatusSource(Protocol):
     """A service, or the servers behind a proxy, as the pages show it."""
 
     @property
@@ -69,7 +69,7 @@ class Displayed(Protocol):
         """Return the last exception that the handler of an API raised; None if unknown."""
         ...
 
-    def shown(self) -> Mapping[str, Shown]:
+    def served_apis(self) -> Mapping[str, ServedApi]:
         """Return the served APIs by name."""
         ...
 
@@ -90,12 +90,12 @@ class Dispatching(Protocol):
         ...
 
 
-class Board:
+class StatusBuilder:
     """Builds the status of a front end.
 
     Args:
         front: the state of the front end.
-        displayed: what it serves.
+        source: what it serves.
         dispatcher: its dispatcher.
         recorder: its recent past.
         names: the names of its parts.
@@ -107,7 +107,7 @@ class Board:
     def __init__(
         self,
         front: Lifecycle,
-        displayed: Displayed,
+        source: StatusSource,
         *,
         dispatcher: Dispatching,
         recorder: Recorder,
@@ -117,7 +117,7 @@ class Board:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._front = front
-        self._displayed = displayed
+        self._source = source
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._names = names
@@ -129,19 +129,19 @@ class Board:
 
     def status(self) -> document.Status:
         """Return the current document. State is read once, so that all figures agree."""
-        displayed, work, now = self._displayed, self._dispatcher.work(), self._clock()
-        time_, slots = self._wall_clock(), displayed.slots()
+        source, work, now = self._source, self._dispatcher.work(), self._clock()
+        time_, slots = self._wall_clock(), source.slots()
         apis = [_api(*each, self._names) for each in self._figures(work, now, time_)]
         state = self._state(apis)
         return document.Status(
             version=VERSION,
-            server=displayed.server,
+            server=source.server,
             time=time_,
             uptime_s=now - self._made,
             window_s=WINDOW_S,
             state=state,
-            sentence=overall(state, displayed.not_ready_reason, slots, apis),
-            restarts=displayed.restarts,
+            sentence=overall(state, source.not_ready_reason, slots, apis),
+            restarts=source.restarts,
             workers=describe_slots(slots, work.running),
             apis=apis,
         )
@@ -149,7 +149,7 @@ class Board:
     def _state(self, apis: Sequence[document.Api]) -> document.State:
         if self._front.draining:
             return "draining"
-        if not self._displayed.any_ready:
+        if not self._source.any_ready:
             return "not_ready" if self._front.ready.is_set() else "starting"
         states = {api.state for api in apis}
         if "failing" in states:
@@ -158,31 +158,31 @@ class Board:
 
     def _figures(
         self, work: WorkStats, now: float, time_: float
-    ) -> Iterator[tuple[Figures, Shown, document.Failure | None]]:
-        """Yield for each API its figures, how it is shown, and its handler's last exception."""
-        displayed, stats = self._displayed, {one.name: one for one in self._dispatcher.stats()}
+    ) -> Iterator[tuple[Figures, ServedApi, document.Failure | None]]:
+        """Yield for each API its figures, the API as it is served, and its handler's last exception."""
+        source, stats = self._source, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
         busy = {name: (one.batch_duration.sum, one.seconds) for name, one in recent.items() if one.batches}
-        for name, shown in displayed.shown().items():
+        for name, served in source.served_apis().items():
             if name not in stats:
                 continue
             others = _shares_of_others(name, recent[name].seconds, busy, workers=work.workers)
-            failure = displayed.failure(name)
+            failure = source.failure(name)
             is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
             figures = Figures(
                 stats=stats[name],
                 recent=recent[name],
                 work=work,
                 goal_s=stats[name].rules.goal_s if self._has_goal else None,
-                weighs=shown.weighs,
-                streams=shown.streams,
+                weighs=served.weighs,
+                streams=served.streams,
                 others_share=min(1.0, sum(others.values())),
                 busiest_other=max(others, key=lambda other: others[other], default=None),
                 draining=self._front.draining,
-                trouble=displayed.not_ready_reason,
+                not_ready_reason=source.not_ready_reason,
                 failure=failure if is_recent else None,
             )
-            yield figures, shown, failure
+            yield figures, served, failure
 
 
 def _shares_of_others(
@@ -199,13 +199,13 @@ def _shares_of_others(
     }
 
 
-def _api(figures: Figures, shown: Shown, failure: document.Failure | None, names: Names) -> document.Api:
+def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, names: Names) -> document.Api:
     stats, recent = figures.stats, figures.recent
     return document.Api(
         name=stats.name,
-        route=shown.route,
-        streams=shown.streams,
-        counts="cost" if shown.weighs else "rows",
+        route=served.route,
+        streams=served.streams,
+        counts="cost" if served.weighs else "rows",
         policy=stats.rules.policy,
         goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
         max_batch_rows=figures.cap,

@@ -8,7 +8,7 @@ from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent,
 from uncork_dispatcher import Estimate, Holding
 from uncork_gateway.pages.status.figures import Figures
 
-TROUBLE = "no worker is ready: worker 0 was killed by SIGKILL"
+NOT_READY = "no worker is ready: worker 0 was killed by SIGKILL"
 RELEASES = ("full", "deadline", "not_worth_waiting", "idle", "drain")
 _HOLDS = ("balance", "returns", "goal", "next", "window", "quarantine")
 _SHEDS = ("deadline", "client_deadline", "queue_full", "no_worker", "draining")
@@ -65,6 +65,6 @@ def any_figures(draw: st.DrawFn) -> Figures:
         others_share=draw(share),
         busiest_other=draw(st.sampled_from([None, "slow"])),
         draining=draw(st.booleans()),
-        trouble=TROUBLE,
+        not_ready_reason=NOT_READY,
         failure=draw(st.sampled_from([None, FAILURE])),
     )

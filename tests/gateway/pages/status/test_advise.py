@@ -20,7 +20,7 @@ CAP_4 = {"max_batch_rows": 4}
 
 CASES: dict[str, tuple[Figures, str]] = {
     "no_worker": (
-        figures(doing=work(0), trouble="no worker is ready: worker 0 was killed by SIGKILL"),
+        figures(doing=work(0), not_ready_reason="no worker is ready: worker 0 was killed by SIGKILL"),
         "no worker is ready: worker 0 was killed by SIGKILL",
     ),
     "errors": (

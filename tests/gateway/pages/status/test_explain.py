@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.pages.status.any_figures import RELEASES, TROUBLE, any_figures
+from tests.gateway.pages.status.any_figures import NOT_READY, RELEASES, any_figures
 from tests.gateway.pages.status.staged import ESTIMATE, FAILURE, RUNNING, figures, recent, stats, work
 from uncork_dispatcher import Estimate, Holding
 from uncork_gateway.pages.status.advise import CODES, advise
@@ -134,7 +134,7 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
 @pytest.mark.parametrize(
     ("doing", "changes", "says"),
     [
-        (work(0), {}, f"an idle worker: {TROUBLE}"),
+        (work(0), {}, f"an idle worker: {NOT_READY}"),
         (
             work(1, running=[RUNNING]),
             {},
@@ -161,7 +161,9 @@ ELSEWHERE = RUNNING._replace(api="slow", left_s=-0.003)
     ids=["no worker", "one busy", "all busy", "window", "returns", "nothing"],
 )
 def test_what_is_waited_for(doing: Any, changes: dict[str, Any], says: str) -> None:
-    assert waits_for(figures(stats(**HELD, **changes), doing=doing, trouble=TROUBLE), SERVICE) == says
+    assert (
+        waits_for(figures(stats(**HELD, **changes), doing=doing, not_ready_reason=NOT_READY), SERVICE) == says
+    )
 
 
 def test_a_proxy_has_other_names() -> None:
@@ -227,7 +229,7 @@ CAP_4 = {"max_batch_rows": 4}
 @pytest.mark.parametrize(
     ("made", "limit"),
     [
-        (figures(doing=work(0), trouble=TROUBLE), "workers"),
+        (figures(doing=work(0), not_ready_reason=NOT_READY), "workers"),
         (figures(stats(smallest_rows=200.0), recent(batches=30)), "goal"),
         (figures(lately=recent(batches=30, each=32, reason="full", rate=700)), "workers"),
         (figures(stats(CAP_4), recent(batches=30, each=4, reason="full", rate=300)), "cap"),

@@ -96,7 +96,7 @@ async def test_an_api_is_shown_with_its_settings_and_its_batches(tmp_path: Path)
         assert (shown["requests"], sum(shown["releases"].values())) == ({"200": 1}, 1)
         assert (shown["too_few_requests"], shown["latency"], shown["rate_rows"]) == (True, None, None)
         assert (other["requests"], other["latency"], other["capacity_rows"]) == ({}, None, None)
-        [batch] = on.gateway.front_end.board.batches_after(0)
+        [batch] = on.gateway.front_end.status_builder.batches_after(0)
         assert (batch.api, batch.rows, batch.worker) == ("second", 1, 0)
 
 

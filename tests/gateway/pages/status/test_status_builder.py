@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.pages.status.any_figures import TROUBLE, any_figures
+from tests.gateway.pages.status.any_figures import NOT_READY, any_figures
 from tests.gateway.pages.status.staged import FAILURE, figures, recent, stats, work
 from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.pages.status.document import Api, Failure, Status
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.formatting import SERVICE, ms, number, percent
 from uncork_gateway.pages.status.slots import BackendSlot
-from uncork_gateway.pages.status.status_builder import Board, Shown
+from uncork_gateway.pages.status.status_builder import ServedApi, StatusBuilder
 from uncork_gateway.telemetry.recent import Recent
 from uncork_gateway.telemetry.recorder import FinishedBatch
 
@@ -34,7 +34,7 @@ class Stage:
         self.ready = asyncio.Event()
         self.ready.set()
         self.any_ready = self._work.workers > 0
-        self.not_ready_reason = TROUBLE
+        self.not_ready_reason = NOT_READY
         self.server = "S"
         self.restarts = 0
         self.now = 5000.0
@@ -42,7 +42,7 @@ class Stage:
 
     def document(self, **options: Any) -> Status:
         """What it shows."""
-        board = Board(
+        builder = StatusBuilder(
             self,
             self,
             dispatcher=self,
@@ -52,7 +52,7 @@ class Stage:
             wall_clock=lambda: 1030.0,
             **options,
         )
-        return board.status()
+        return builder.status()
 
     def _clock(self) -> float:
         self.now += 1
@@ -60,9 +60,9 @@ class Stage:
 
     # The front end
 
-    def shown(self) -> dict[str, Shown]:
+    def served_apis(self) -> dict[str, ServedApi]:
         """Each api as its figures have it."""
-        return {one.stats.name: Shown(weighs=one.weighs, streams=one.streams) for one in self._apis}
+        return {one.stats.name: ServedApi(weighs=one.weighs, streams=one.streams) for one in self._apis}
 
     def failure(self, api: str) -> Failure | None:
         """That of the figures."""
