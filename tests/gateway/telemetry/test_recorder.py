@@ -113,13 +113,14 @@ def test_what_is_recent_is_what_metrics_count(told: Told) -> None:
     told.shed()
 
     recent, tally = told.recent(), told.metrics.api("a")
-    assert recent.statuses == tally.statuses == {200: 6}
-    assert recent.releases == tally.releases == {"idle": 3}
-    assert recent.sheds == tally.sheds == {"deadline": 1}
-    assert (recent.released_rows, recent.arrived_rows) == (18, 18)
-    assert (recent.duration.count, recent.queue_wait.count, recent.batch_duration.count) == (6, 6, 3)
-    assert recent.ran == 6
-    assert recent.ran_s == pytest.approx(6 * 0.005)
+    counts = recent.counts
+    assert counts.statuses == tally.statuses == {200: 6}
+    assert counts.releases == tally.releases == {"idle": 3}
+    assert counts.sheds == tally.sheds == {"deadline": 1}
+    assert (counts.released_rows, recent.arrived_rows) == (18, 18)
+    assert (counts.duration.count, counts.queue_wait.count, counts.batch_duration.count) == (6, 6, 3)
+    assert counts.ran == 6
+    assert counts.ran_s == pytest.approx(6 * 0.005)
 
 
 def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
@@ -127,19 +128,19 @@ def test_what_is_older_than_the_window_is_forgotten(told: Told) -> None:
     told.now += WINDOW_S / 2
     told.batch(1)
     told.now += WINDOW_S / 2 - 0.1
-    assert told.recent().ran == 6
+    assert told.recent().counts.ran == 6
     told.now += WINDOW_S / 10 + 0.2
-    assert told.recent().ran == 1
+    assert told.recent().counts.ran == 1
     assert told.metrics.api("a").batch_requests.sum == 6
 
 
 def test_after_a_long_silence_nothing_is_recent(told: Told) -> None:
     told.batch(5)
     told.now += 3600
-    assert told.recent().releases == {}
+    assert told.recent().counts.releases == {}
     told.now += 3600
     told.batch(2)
-    assert told.recent().statuses == {200: 2}
+    assert told.recent().counts.statuses == {200: 2}
 
 
 def test_a_steady_load_is_seen_as_it_is(told: Told) -> None:
@@ -148,7 +149,7 @@ def test_a_steady_load_is_seen_as_it_is(told: Told) -> None:
     for _ in range(200):
         told.batch(1)
         told.now += 0.995
-        seen.append(told.recent().ran)
+        seen.append(told.recent().counts.ran)
 
     assert set(seen[40:]) <= set(range(30, 35))
 
@@ -157,18 +158,18 @@ def test_apis_do_not_mix(told: Told) -> None:
     told.batch(2)
     told.batch(3, api="b")
 
-    assert told.recent().ran == 2
-    assert told.recent("b").ran == 3
-    assert told.recent("c").ran == 0
+    assert told.recent().counts.ran == 2
+    assert told.recent("b").counts.ran == 3
+    assert told.recent("c").counts.ran == 0
 
 
 def test_what_is_answered_without_a_batch_is_recent_too(told: Told) -> None:
     """A malformed request for example, also the first that ever came."""
     told.metrics.api("a").answered(400, 0.001)
-    assert told.recent().statuses == {400: 1}
+    assert told.recent().counts.statuses == {400: 1}
     told.now += 3600
     told.metrics.api("a").answered(502, 0.001)
-    assert (told.recent().statuses, told.recent().errors) == ({502: 1}, {502: 1})
+    assert (told.recent().counts.statuses, told.recent().counts.errors) == ({502: 1}, {502: 1})
 
 
 def test_a_batch_longer_than_the_window_is_answered_in_it(told: Told) -> None:
@@ -178,8 +179,8 @@ def test_a_batch_longer_than_the_window_is_answered_in_it(told: Told) -> None:
         told.metrics.api("a").answered(200, 90.0)
     told.end(start)
 
-    assert told.recent().statuses == {200: 4}
-    assert told.recent().ran == 2
+    assert told.recent().counts.statuses == {200: 4}
+    assert told.recent().counts.ran == 2
 
 
 def test_arrivals_are_counted_from_the_first_after_a_silence(told: Told) -> None:
@@ -216,7 +217,7 @@ def test_rows_are_their_cost_where_there_is_one(told: Told) -> None:
     for observer in (told.recorder, told.metrics):
         observer.batch_started(start, 2, [0.001])
 
-    assert told.recent().released_rows == 50
+    assert told.recent().counts.released_rows == 50
     assert told.recent().mean_rows == 50
 
 
@@ -231,7 +232,11 @@ def test_who_asks_changes_nothing(told: Told) -> None:
         told.recent()
 
     seen, fresh = told.recent(), other.recent()
-    assert (seen.seconds, seen.ran, seen.arrived_rows) == (fresh.seconds, fresh.ran, fresh.arrived_rows)
+    assert (seen.seconds, seen.counts.ran, seen.arrived_rows) == (
+        fresh.seconds,
+        fresh.counts.ran,
+        fresh.arrived_rows,
+    )
     assert seen.estimate == fresh.estimate
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from uncork_gateway.dialects.v2 import VERSION
-from uncork_gateway.telemetry.inference_tally import is_success
-from uncork_gateway.telemetry.metrics import ApiTally
+from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR, ApiTally
 
 _NS = 10**9
 
@@ -65,7 +64,7 @@ class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True):
 def statistics_of(model: str, tally: ApiTally) -> ModelStatistics:
     """Return the statistics of a model from its API's counts."""
     inference = tally.inference
-    answered = sum(count for status, count in tally.statuses.items() if is_success(status))
+    answered = sum(count for status, count in tally.statuses.items() if status < FIRST_CLIENT_ERROR)
     others = tally.statuses.total() - answered
     return ModelStatistics(
         name=model,

@@ -48,7 +48,7 @@ def _errors(figures: Figures, names: Names) -> str | None:
     failed = what_failed(figures, names)
     if failed is None:
         return None
-    errors, failure = figures.recent.errors, figures.failure
+    errors, failure = figures.recent.counts.errors, figures.failure
     remedies = []
     if errors[500] and failure is not None:
         remedies.append(f"Fix the handler: the log has the traceback under error id {failure.error_id}")
@@ -133,7 +133,7 @@ def _raise_goal(figures: Figures, names: Names) -> str | None:
 
 def _raise_queue(figures: Figures, names: Names) -> str | None:
     capacity = figures.capacity
-    refused = figures.recent.sheds["queue_full"]
+    refused = figures.recent.counts.sheds["queue_full"]
     if not refused or capacity is None or figures.recent.rate > capacity:
         return None
     return (
@@ -143,10 +143,10 @@ def _raise_queue(figures: Figures, names: Names) -> str | None:
 
 
 def _client_deadline(figures: Figures, names: Names) -> str | None:
-    passed, recent = figures.recent.sheds["client_deadline"], figures.recent
+    passed, recent = figures.recent.counts.sheds["client_deadline"], figures.recent
     if passed <= A_FEW * recent.answered:
         return None
-    took = "" if recent.is_few else f", while p50 latency was {ms(recent.duration.quantile(0.5))}"
+    took = "" if recent.is_few else f", while p50 latency was {ms(recent.counts.duration.quantile(0.5))}"
     return (
         f"the time in X-Request-Timeout-Ms passed for {count(passed, 'request')}{took}: have clients allow "
         "more time"

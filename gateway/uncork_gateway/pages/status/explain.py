@@ -92,7 +92,7 @@ def is_closed_loop(figures: Figures) -> bool:
     if stats.returning_share < _CLOSED or not stats.clients:
         return False
     # Clients that wait at a time: arrival rate times the duration of an answer (Little's law).
-    return figures.recent.duration.mean / figures.recent.gap_s >= MOSTLY * stats.clients
+    return figures.recent.counts.duration.mean / figures.recent.gap_s >= MOSTLY * stats.clients
 
 
 def caps_batches(figures: Figures) -> bool:
@@ -213,7 +213,7 @@ def _where_time_goes(figures: Figures) -> str:
         return ""
     goal = "" if figures.goal_s is None else f" (goal {ms(figures.goal_s)})"
     p99 = f"p99 latency was {ms(recent.p99_s)}{goal}."
-    if not recent.ran:
+    if not recent.counts.ran:
         return f"The {p99}"
     return f"A request spent {ms(recent.queue_s)} queued and {ms(recent.run_s)} in its batch; {p99}"
 

@@ -23,7 +23,7 @@ def what_failed(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if recent.error_share <= A_FEW:
         return None
-    by_status = recent.errors.most_common()
+    by_status = recent.counts.errors.most_common()
     why = _cause(figures, names, by_status[0][0])
     if len(by_status) > 1:
         why = ", ".join(f"{times} because {_cause(figures, names, status)}" for status, times in by_status)

@@ -26,7 +26,7 @@ def why_this_size(figures: Figures, names: Names) -> str:
         return f"{_cause_of_size(figures)}."
     mix = "; ".join(
         f"{percent(recent.share_of_releases(reason))} because {_released(figures, names, reason)}"
-        for reason, _ in recent.releases.most_common()
+        for reason, _ in recent.counts.releases.most_common()
     )
     return f"{_cause_of_size(figures)}. Batches were released: {mix}."
 
@@ -80,10 +80,10 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if not recent.refused:
         return None
-    reasons = recent.sheds.most_common()
+    reasons = recent.counts.sheds.most_common()
     # Bodies without room are refused before they reach the dispatcher.
-    if recent.refused > recent.sheds.total():
-        reasons.append(("no_room", recent.refused - recent.sheds.total()))
+    if recent.refused > recent.counts.sheds.total():
+        reasons.append(("no_room", recent.refused - recent.counts.sheds.total()))
     total = sum(times for _, times in reasons)
     parts = [
         f"{f'{percent(times / total)} ' if len(reasons) > 1 else ''}with {_refusal(figures, names, reason)}"

@@ -162,11 +162,10 @@ class StatusBuilder:
         """Yield for each API its figures, the API as it is served, and its handler's last exception."""
         source, stats = self._source, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
-        busy = {name: (one.batch_duration.sum, one.seconds) for name, one in recent.items() if one.batches}
         for name, served in source.served_apis().items():
             if name not in stats:
                 continue
-            others = _shares_of_others(name, recent[name].seconds, busy, workers=work.workers)
+            others = _shares_of_others(name, recent, workers=work.workers)
             failure = source.failure(name)
             is_recent = failure is not None and failure.last >= time_ - recent[name].seconds
             figures = Figures(
@@ -185,17 +184,15 @@ class StatusBuilder:
             yield figures, served, failure
 
 
-def _shares_of_others(
-    name: str, window_s: float, busy: Mapping[str, tuple[float, float]], *, workers: int
-) -> dict[str, float]:
-    """Return the shares of the workers' time that other APIs took; ``busy`` has the time and window of each.
+def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) -> dict[str, float]:
+    """Return the shares of the workers' time that other APIs took.
 
     Each is a share of the longer window: an API that began a second ago has not used the last thirty.
     """
     return {
-        other: busy_s / (max(window_s, others_s) * workers)
-        for other, (busy_s, others_s) in busy.items()
-        if other != name and others_s > 0 and workers
+        other: one.counts.batch_duration.sum / (max(recent[name].seconds, one.seconds) * workers)
+        for other, one in recent.items()
+        if other != name and one.batches and one.seconds > 0 and workers
     }
 
 
@@ -219,14 +216,14 @@ def _api(figures: Figures, served: ServedApi, failure: document.Failure | None, 
         window_s=recent.seconds,
         too_few_requests=recent.is_few,
         answered=recent.answered,
-        errors=_by_status(recent.errors),
+        errors=_by_status(recent.counts.errors),
         error_share=recent.error_share if recent.answered else None,
         refused=recent.refused,
         refused_share=recent.refused_share if recent.answered else None,
         failure=failure,
-        requests=_by_status(recent.statuses),
-        releases=dict(recent.releases),
-        sheds=dict(recent.sheds),
+        requests=_by_status(recent.counts.statuses),
+        releases=dict(recent.counts.releases),
+        sheds=dict(recent.counts.sheds),
         rate_rows=None if recent.is_few else recent.rate,
         capacity_rows=figures.capacity,
         capacity_is_least=figures.capacity_is_least,
@@ -259,12 +256,12 @@ def _estimate(figures: Figures) -> document.Estimate | None:
 
 
 def _latency(recent: Recent) -> document.Latency:
-    p50, p95, p99 = (recent.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (recent.counts.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
     return document.Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99)
 
 
 def _shares(recent: Recent) -> document.TimeShares | None:
-    if not recent.ran:
+    if not recent.counts.ran:
         return None
     return document.TimeShares(
         queue_ms=recent.queue_s * 1000,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,26 +79,13 @@ def recent(
         for _ in range(times):
             tally.answered(status, took_s)
     tally.statuses.update(statuses or {})
-    refused = Counter(sheds or {})
-    tally.statuses[504] += refused["client_deadline"]
-    tally.statuses[503] += refused.total() - refused["client_deadline"]
-    ran, released = batches * each, float(batches * each * rows)
-    return Recent(
-        seconds,
-        +tally.statuses,
-        tally.errors,
-        tally.releases,
-        +refused,
-        tally.duration,
-        tally.queue_wait,
-        tally.batch_requests,
-        tally.batch_duration,
-        released if rate is None else rate * seconds,
-        released,
-        ran,
-        ran * ran_s,
-        estimate,
-    )
+    tally.sheds.update(sheds or {})
+    tally.statuses[504] += tally.sheds["client_deadline"]
+    tally.statuses[503] += tally.sheds.total() - tally.sheds["client_deadline"]
+    tally.ran, tally.released_rows = batches * each, float(batches * each * rows)
+    tally.ran_s = tally.ran * ran_s
+    arrived_rows = tally.released_rows if rate is None else rate * seconds
+    return Recent(seconds, tally.copy(), arrived_rows, estimate)
 
 
 def work(workers: int = 1, *, running: Sequence[RunningBatch] = ()) -> WorkStats:
